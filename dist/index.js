@@ -17268,8 +17268,8 @@ const external_node_crypto_namespaceObject = require("node:crypto");
 
 const SLASH = 0x2f;
 /**
- * Returns the tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines `<relative
- * path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
+ * Returns the tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
+ * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
  */
 function treeDigest(files) {
     return orderedTreeDigest(inTreeOrder(files));
@@ -23037,7 +23037,7 @@ const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVAL
 const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/;
 const ISSUER_ADVICE = 'If a private authority issued it, add that authority to ca-file.';
 const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates.";
-/** Node's advice to the person who starts it; the operator of this action does not. */
+/** Node's advice for people who start it themselves, which an operator of this action does not. */
 const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/;
 function failures_reasonOf(error) {
     if (error instanceof AggregateError && error.errors.length > 0)
@@ -26048,7 +26048,7 @@ function buildStep(written, position) {
 /** The error for a plan that is refused: code `invalid_plan`, with all its problems. */
 class PlanError extends SourceError {
     name = 'PlanError';
-    /** The source, if parts of it can be read all the same: see `readablePlan`. */
+    /** The source, if parts of it can still be read: see `readablePlan`. */
     source;
     constructor(problems, source) {
         super('invalid_plan', 'The install plan', problems);
@@ -26094,7 +26094,9 @@ function buildPlan(written, source) {
         positions: positionsIn(source),
     };
 }
-/** Checks the keys of every step in a step whose action is unknown, because the schema looks no further into it. */
+/**
+ * Checks a step whose action is unknown for the keys that every step has, because the schema looks no further into it.
+ */
 function stepAwareProblems(issues, source) {
     const strangers = issues.filter(isUnknownAction);
     const known = issues.filter(issue => !isUnknownAction(issue));
@@ -29608,7 +29610,7 @@ function readTail(fd) {
 const NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?\.json$/;
 /**
  * Removes the oldest local reports of the plugin, service or project with this slug until `keep` are left. A null slug
- * means the reports of runs that did not know what they were to deploy. Never removes `report` itself, even if the
+ * means the reports of runs that ended before they knew what to deploy. Never removes `report` itself, even if the
  * clock was set back, nor a file whose name does not look like a report's. Never throws.
  */
 function pruneReports(report, slug, keep) {
@@ -33047,8 +33049,8 @@ async function fetchVersion({ request, client, tools, fd }, version) {
 
 
 /**
- * Refuses a `latest` that is older than the installed version, or that cannot be compared with it: throws
- * DeploymentError `downgrade_refused`.
+ * Refuses a `latest` that is older than the installed version, or that cannot be compared with one that this action
+ * installed: throws DeploymentError `downgrade_refused`.
  */
 function refuseDowngrade(latest, { version, isOurs }) {
     if (version === null)
@@ -33370,9 +33372,9 @@ function presentVersion(layout, origin) {
     return row && { version: row.project_version ?? row.version, installed_at: row.installed_at };
 }
 /**
- * True if this host has had what a source supplies, according to its retained versions or its audit log, and replaced
- * it: in the same part, or in another part of the same origin if none has it now. The last version of a removed part
- * does not count as replaced.
+ * True if this host has had the content that a source supplies, according to its retained versions or its audit log,
+ * and replaced it: in the same part, or in another part of the same origin if none has it now. The last version of a
+ * removed part does not count as replaced.
  */
 function wasSupplyReplaced(layout, { origin, part, source }) {
     const { installed, removed } = readHostRecord(layout);
@@ -33400,7 +33402,7 @@ function isSameSource(a, b) {
 function wasAudited({ own }, sha256, isWanted) {
     return auditFilesSync(own).some(name => {
         const bytes = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name));
-        // Splitting such a file into lines takes much longer than searching it, long before it is full.
+        // Long before the log is full, splitting it into lines takes much longer than searching it.
         if (!bytes.includes(sha256))
             return false;
         const lines = bytes.toString('utf8').split('\n');
@@ -42500,8 +42502,8 @@ const external_node_stream_promises_namespaceObject = require("node:stream/promi
 
 /**
  * The only way to a server for a program that speaks HTTPS itself: a proxy of this process on loopback. It connects
- * only to the addresses that were judged, counts what arrives, and breaks every connection above `maxBytes`. It sees no
- * plaintext. Its connections end with this process, however that ends.
+ * only to the addresses that were judged, counts the bytes that arrive, and breaks every connection above `maxBytes`.
+ * It sees no plaintext. Its connections end with this process, however that ends.
  */
 class Relay {
     #target;

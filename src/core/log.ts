@@ -4,7 +4,7 @@ export interface Log {
   group(title: string, shown?: 'at once'): void
   /**
    * Says what the open group has done, so that a folded log shows it too. May be called several times. A log that folds
-   * ignores this while no group is open, so this must never be the only place for what a reader needs.
+   * ignores this while no group is open, so no fact that a reader needs may appear only here.
    */
   did(what: string): void
   /** Closes the open group, if there is one. */

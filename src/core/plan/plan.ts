@@ -26,7 +26,7 @@ export interface Plan {
 /** The error for a plan that is refused: code `invalid_plan`, with all its problems. */
 export class PlanError extends SourceError {
   override readonly name: string = 'PlanError'
-  /** The source, if parts of it can be read all the same: see `readablePlan`. */
+  /** The source, if parts of it can still be read: see `readablePlan`. */
   readonly source: YamlSource | undefined
 
   constructor(problems: readonly PlanProblem[], source?: YamlSource) {
@@ -78,7 +78,9 @@ function buildPlan(written: z.infer<typeof planSchema>, source: YamlSource): Pla
 
 type Issue = z.core.$ZodIssue
 
-/** Checks the keys of every step in a step whose action is unknown, because the schema looks no further into it. */
+/**
+ * Checks a step whose action is unknown for the keys that every step has, because the schema looks no further into it.
+ */
 function stepAwareProblems(issues: readonly Issue[], source: YamlSource): PlanProblem[] {
   const strangers = issues.filter(isUnknownAction)
   const known = issues.filter(issue => !isUnknownAction(issue))

@@ -6,7 +6,7 @@ import { checkPlanNeeds } from './plan-needs.ts'
 import type { PlanStep } from './plan-step.ts'
 import type { ReadablePlan } from './readable-plan.ts'
 
-/** A plan that fits what it installs and what this host can do. */
+/** A plan that fits its artifact and this host. */
 export interface ReadyPlan<Bound> {
   readonly bound: Bound
   /**

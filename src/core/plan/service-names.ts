@@ -3,7 +3,7 @@ import type { HostConfig } from './host-config.ts'
 import { installedId, isInstallStep } from './plan-binding.ts'
 import type { PlanStep } from './plan-step.ts'
 
-/** The services of this host that a project acts on. */
+/** The steps and removals by which a project acts on services of this host. */
 export interface ServiceUse {
   /** The plan's steps without those that are skipped. */
   readonly steps: readonly PlanStep[]

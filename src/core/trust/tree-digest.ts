@@ -10,8 +10,8 @@ export interface DigestedFile {
 }
 
 /**
- * Returns the tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines `<relative
- * path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
+ * Returns the tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
+ * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
  */
 export function treeDigest(files: readonly DigestedFile[]): string {
   return orderedTreeDigest(inTreeOrder(files))

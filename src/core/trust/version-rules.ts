@@ -16,8 +16,8 @@ export interface InstalledState {
 }
 
 /**
- * Refuses a `latest` that is older than the installed version, or that cannot be compared with it: throws
- * DeploymentError `downgrade_refused`.
+ * Refuses a `latest` that is older than the installed version, or that cannot be compared with one that this action
+ * installed: throws DeploymentError `downgrade_refused`.
  */
 export function refuseDowngrade(latest: string, { version, isOurs }: InstalledState): void {
   if (version === null) return

@@ -8,7 +8,7 @@ const NAME =
 
 /**
  * Removes the oldest local reports of the plugin, service or project with this slug until `keep` are left. A null slug
- * means the reports of runs that did not know what they were to deploy. Never removes `report` itself, even if the
+ * means the reports of runs that ended before they knew what to deploy. Never removes `report` itself, even if the
  * clock was set back, nor a file whose name does not look like a report's. Never throws.
  */
 export function pruneReports(report: string, slug: string | null, keep: number): void {

@@ -52,9 +52,9 @@ export interface KnownSupply {
 }
 
 /**
- * True if this host has had what a source supplies, according to its retained versions or its audit log, and replaced
- * it: in the same part, or in another part of the same origin if none has it now. The last version of a removed part
- * does not count as replaced.
+ * True if this host has had the content that a source supplies, according to its retained versions or its audit log,
+ * and replaced it: in the same part, or in another part of the same origin if none has it now. The last version of a
+ * removed part does not count as replaced.
  */
 export function wasSupplyReplaced(layout: Layout, { origin, part, source }: KnownSupply): boolean {
   const { installed, removed } = readHostRecord(layout)
@@ -82,7 +82,7 @@ function isSameSource(a: SourceRecord | undefined, b: SourceRecord): boolean {
 function wasAudited({ own }: Layout, sha256: string, isWanted: (success: AuditedSuccess) => boolean): boolean {
   return auditFilesSync(own).some(name => {
     const bytes = readRegularFileSync(join(own, name))
-    // Splitting such a file into lines takes much longer than searching it, long before it is full.
+    // Long before the log is full, splitting it into lines takes much longer than searching it.
     if (!bytes.includes(sha256)) return false
     const lines = bytes.toString('utf8').split('\n')
     return lines.some(line => line.includes(sha256) && isSuccess(line, isWanted))

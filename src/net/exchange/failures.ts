@@ -61,7 +61,7 @@ const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUST
 const ISSUER_ADVICE = 'If a private authority issued it, add that authority to ca-file.'
 const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates."
 
-/** Node's advice to the person who starts it; the operator of this action does not. */
+/** Node's advice for people who start it themselves, which an operator of this action does not. */
 const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/
 
 function reasonOf(error: unknown): string {

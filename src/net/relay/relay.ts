@@ -16,8 +16,8 @@ export interface RelayTarget {
 
 /**
  * The only way to a server for a program that speaks HTTPS itself: a proxy of this process on loopback. It connects
- * only to the addresses that were judged, counts what arrives, and breaks every connection above `maxBytes`. It sees no
- * plaintext. Its connections end with this process, however that ends.
+ * only to the addresses that were judged, counts the bytes that arrive, and breaks every connection above `maxBytes`.
+ * It sees no plaintext. Its connections end with this process, however that ends.
  */
 export class Relay {
   readonly #target: RelayTarget
