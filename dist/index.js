@@ -39682,6 +39682,8 @@ const MIN_SECRET_CHARS = 16;
 /** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that it fits into a header. */
 const authAnswerSchema = schemas_lazy(() => object({
     access_token: bodies_textSchema.check(_minLength(MIN_SECRET_CHARS, { error: `must have at least ${MIN_SECRET_CHARS} characters` }), _regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
+    /** In seconds. The contract does not name it, so a hub may write there what it wants. */
+    expires_in: schemas_catch(optional(schemas_number()), undefined),
 }));
 /** The answer of `GET .../versions/latest`; null if there is no published version. */
 const latestAnswerSchema = schemas_lazy(() => object({
@@ -39827,6 +39829,8 @@ function withHttps(url) {
 
 /** The limit for each call, including its login. Downloads and reports have their own. */
 const CALL_TIMEOUT_MS = 60_000;
+/** A token has not expired for so long, unless its hub has said that it does. */
+const FRESH_MS = 30_000;
 /** One project's access to its hub: the routes, and the access token, which is kept only in memory. */
 class HubSession {
     hub;
@@ -39835,7 +39839,7 @@ class HubSession {
     #access;
     #token;
     /** Throws ConfigError `invalid_input` for a hub URL or project id that cannot be used. */
-    constructor(access, wire, token = { text: undefined }) {
+    constructor(access, wire, token = { known: undefined }) {
         this.#access = access;
         this.#token = token;
         this.wire = wire;
@@ -39853,22 +39857,24 @@ class HubSession {
         const url = this.#routeOf(['auth']);
         const answer = await this.wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', ...limits });
         const call = { call: 'auth', subject: `project ${this.projectId}` };
-        const { access_token: token } = parseAnswer(call, answer, authAnswerSchema);
-        hide(token);
-        this.#token.text = token;
-        return token;
+        const { access_token: text, expires_in: seconds } = parseAnswer(call, answer, authAnswerSchema);
+        hide(text);
+        const freshMs = seconds === undefined ? FRESH_MS : Math.min(FRESH_MS, seconds * 1000);
+        this.#token.known = { text, freshUntil: monotonicMs() + freshMs };
+        return text;
     }
     /** Sends a request with the token (contract 5.2, rule 2), as `withToken` does. */
-    async request(route, request) {
+    async request(route, { hasCredential, ...request }) {
         const url = this.#routeOf(route);
-        return await this.withToken(this.hub, request, async (more) => await this.wire.requestJson({ ...request, ...more, url }));
+        return await this.withToken(this.hub, { ...request, hasCredential }, async (more) => await this.wire.requestJson({ ...request, ...more, url }));
     }
     /**
      * Sends a request with the token as a header if the URL has the hub's own origin, and without it to any other
      * (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub refuses a token of an
-     * earlier call with 401, it may have expired during a download or a wait: gets another one and sends once more.
+     * earlier call with 401, it may have expired during a download or a wait: gets another one and sends once more. If the
+     * 401 may be about another credential instead, does that only for a token that is old enough to have expired.
      */
-    async withToken(url, { timeoutMs, signal }, send) {
+    async withToken(url, { timeoutMs, signal, hasCredential = false }, send) {
         const endsAt = monotonicMs() + timeoutMs;
         const remaining = () => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) });
         // A login gets only its own time, even if the limit of a download is longer.
@@ -39876,12 +39882,13 @@ class HubSession {
         if (url.origin !== this.hub.origin)
             return await send({ credentials: {}, ...remaining() });
         const sendOnce = async () => {
-            const token = this.#token.text ?? (await this.authenticate(forLogin()));
+            const token = this.#token.known?.text ?? (await this.authenticate(forLogin()));
             return await send({ credentials: { Authorization: `Bearer ${token}` }, ...remaining() });
         };
-        const isFromEarlier = this.#token.text !== undefined;
+        const earlier = this.#token.known;
         const first = await sendOnce();
-        const mayHaveExpired = isFromEarlier && first.status === 401 && first.foreign !== true;
+        const isDoubtful = earlier !== undefined && !(hasCredential && monotonicMs() < earlier.freshUntil);
+        const mayHaveExpired = isDoubtful && first.status === 401 && first.foreign !== true;
         const hasTime = monotonicMs() < endsAt;
         if (!mayHaveExpired || !hasTime || !(await this.#renew(forLogin())))
             return first;
@@ -39989,6 +39996,7 @@ async function requestDek(session, body) {
         body,
         retry: 'connection-only',
         timeoutMs: CALL_TIMEOUT_MS,
+        hasCredential: true,
     });
     const call = { call: 'authorize', subject: `project ${session.projectId}` };
     return parseAnswer(call, answer, authorizeAnswerSchema).dek;

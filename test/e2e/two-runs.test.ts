@@ -288,7 +288,8 @@ describe('a run that finds the host locked', () => {
     t.after(() => shop.close())
     let tokens = 0
     const answers = answersOf(shop, goodOffer(shop), {
-      auth: (response, request) => answerJson(200, { access_token: `${TOKEN}-${++tokens}` })(response, request),
+      auth: (response, request) =>
+        answerJson(200, { access_token: `${TOKEN}-${++tokens}`, expires_in: 0 })(response, request),
     })
     const authorize: Answer = (response, request) => {
       const isNew = request.headers.authorization === `Bearer ${TOKEN}-2`

@@ -129,6 +129,7 @@ async function requestDek(session: HubSession, body: Record<string, string>): Pr
     body,
     retry: 'connection-only',
     timeoutMs: CALL_TIMEOUT_MS,
+    hasCredential: true,
   })
   const call = { call: 'authorize', subject: `project ${session.projectId}` } as const
   return parseAnswer(call, answer, authorizeAnswerSchema).dek

@@ -17,11 +17,24 @@ export interface ProjectAccess {
 
 /** The limit for each call, including its login. Downloads and reports have their own. */
 export const CALL_TIMEOUT_MS = 60_000
+/** A token has not expired for so long, unless its hub has said that it does. */
+const FRESH_MS = 30_000
 
-type Request = Omit<JsonRequest, 'url' | 'credentials'>
+type Request = Omit<JsonRequest, 'url' | 'credentials'> & WhatIsRefused
 
 /** The conditions that end a call before it has an answer. */
 export type CallLimits = Pick<JsonRequest, 'timeoutMs' | 'signal'>
+
+interface WhatIsRefused {
+  /** Whether a 401 may be about a credential in the request rather than about the token. */
+  readonly hasCredential?: boolean | undefined
+}
+
+interface AccessToken {
+  readonly text: string
+  /** By the monotonic clock, in milliseconds. */
+  readonly freshUntil: number
+}
 
 type CountedAnswer = Pick<JsonAnswer, 'status' | 'foreign' | 'attempts'>
 type Send<Answer> = (more: CallLimits & { readonly credentials: Record<string, string> }) => Promise<Answer>
@@ -32,10 +45,10 @@ export class HubSession {
   readonly projectId: string
   readonly wire: Wire
   readonly #access: ProjectAccess
-  readonly #token: { text: string | undefined }
+  readonly #token: { known: AccessToken | undefined }
 
   /** Throws ConfigError `invalid_input` for a hub URL or project id that cannot be used. */
-  constructor(access: ProjectAccess, wire: Wire, token: { text: string | undefined } = { text: undefined }) {
+  constructor(access: ProjectAccess, wire: Wire, token: { known: AccessToken | undefined } = { known: undefined }) {
     this.#access = access
     this.#token = token
     this.wire = wire
@@ -55,18 +68,19 @@ export class HubSession {
     const url = this.#routeOf(['auth'])
     const answer = await this.wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', ...limits })
     const call = { call: 'auth', subject: `project ${this.projectId}` } as const
-    const { access_token: token } = parseAnswer(call, answer, authAnswerSchema)
-    hide(token)
-    this.#token.text = token
-    return token
+    const { access_token: text, expires_in: seconds } = parseAnswer(call, answer, authAnswerSchema)
+    hide(text)
+    const freshMs = seconds === undefined ? FRESH_MS : Math.min(FRESH_MS, seconds * 1000)
+    this.#token.known = { text, freshUntil: monotonicMs() + freshMs }
+    return text
   }
 
   /** Sends a request with the token (contract 5.2, rule 2), as `withToken` does. */
-  async request(route: readonly string[], request: Request): Promise<JsonAnswer> {
+  async request(route: readonly string[], { hasCredential, ...request }: Request): Promise<JsonAnswer> {
     const url = this.#routeOf(route)
     return await this.withToken(
       this.hub,
-      request,
+      { ...request, hasCredential },
       async more => await this.wire.requestJson({ ...request, ...more, url }),
     )
   }
@@ -74,11 +88,12 @@ export class HubSession {
   /**
    * Sends a request with the token as a header if the URL has the hub's own origin, and without it to any other
    * (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub refuses a token of an
-   * earlier call with 401, it may have expired during a download or a wait: gets another one and sends once more.
+   * earlier call with 401, it may have expired during a download or a wait: gets another one and sends once more. If the
+   * 401 may be about another credential instead, does that only for a token that is old enough to have expired.
    */
   async withToken<Answer extends CountedAnswer>(
     url: URL,
-    { timeoutMs, signal }: CallLimits,
+    { timeoutMs, signal, hasCredential = false }: CallLimits & WhatIsRefused,
     send: Send<Answer>,
   ): Promise<Answer> {
     const endsAt = monotonicMs() + timeoutMs
@@ -87,12 +102,13 @@ export class HubSession {
     const forLogin = (): CallLimits => ({ signal, timeoutMs: Math.min(remaining().timeoutMs, CALL_TIMEOUT_MS) })
     if (url.origin !== this.hub.origin) return await send({ credentials: {}, ...remaining() })
     const sendOnce = async (): Promise<Answer> => {
-      const token = this.#token.text ?? (await this.authenticate(forLogin()))
+      const token = this.#token.known?.text ?? (await this.authenticate(forLogin()))
       return await send({ credentials: { Authorization: `Bearer ${token}` }, ...remaining() })
     }
-    const isFromEarlier = this.#token.text !== undefined
+    const earlier = this.#token.known
     const first = await sendOnce()
-    const mayHaveExpired = isFromEarlier && first.status === 401 && first.foreign !== true
+    const isDoubtful = earlier !== undefined && !(hasCredential && monotonicMs() < earlier.freshUntil)
+    const mayHaveExpired = isDoubtful && first.status === 401 && first.foreign !== true
     const hasTime = monotonicMs() < endsAt
     if (!mayHaveExpired || !hasTime || !(await this.#renew(forLogin()))) return first
     const second = await sendOnce()

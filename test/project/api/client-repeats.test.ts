@@ -73,7 +73,7 @@ describe('a token that the hub accepted before and does not accept any more', ()
   const AUTH = 'POST /v1/auth'
   const DOWNLOAD = 'GET /download'
   const tokens: Answer[] = [
-    [200, { access_token: 'the-old-access-token' }],
+    [200, { access_token: 'the-old-access-token', expires_in: 0 }],
     [200, { access_token: 'the-new-access-token' }],
   ]
   const expired: Answer = [401, { error: 'expired' }]
@@ -100,13 +100,27 @@ describe('a token that the hub accepted before and does not accept any more', ()
     })
 
     it(`is replaced only once for ${route}, whose refusal is the answer`, async t => {
-      const { client, calls, server } = await withHub(t, { [route]: expired })
+      const { client, calls, server } = await withHub(t, { [AUTH]: tokens, [route]: expired })
       await client.authenticate()
       await refusalOf(() => act(client, server.url, t))
       assert.deepEqual(
         calls.map(call => call.route),
         [AUTH, route, AUTH, route],
       )
+    })
+  }
+
+  for (const lifetime of [{}, { expires_in: 3600 }, { expires_in: 'long' }]) {
+    it(`is not the reason for a 401 to a credential while it is new (${JSON.stringify(lifetime)})`, async t => {
+      const issued: Answer = [200, { access_token: TOKEN, ...lifetime }]
+      const { client, calls } = await withHub(t, {
+        [AUTH]: issued,
+        [AUTHORIZE]: [401, { error: 'no such credential' }],
+      })
+      await client.authenticate()
+      const { code, message } = await refusalOf(() => client.authorize('c', SIGNATURE))
+      assert.deepEqual([code, calls.map(call => call.route)], ['authentication_failed', [AUTH, AUTHORIZE]])
+      assert.match(message, /no such credential/)
     })
   }
 
