@@ -44896,6 +44896,7 @@ function withoutRecord(layout, row) {
 
 
 
+
 /** True if a part differs, or may differ, from what was installed or from the artifact. */
 function isPartDrifted({ row, drift }) {
     return drift !== undefined || row.modified === true;
@@ -44917,7 +44918,7 @@ const MAX_LOOKS = 3;
  * Examines a host without changing anything: waits for no lock, writes no file. The result was true at one moment, or
  * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root does not exist;
  * UntouchableHostError if other users may have written it; DeploymentError `inconsistent` for a damaged record or
- * journal, and `host_not_writable`; and the signal's reason once it is aborted.
+ * journal and as `requireNothingStranded` does, and `host_not_writable`; and the signal's reason once it is aborted.
  */
 async function inspectHost(request, { log, signal }) {
     const { layout } = request;
@@ -44943,6 +44944,9 @@ async function inspectHost(request, { log, signal }) {
 }
 async function inspect_look({ layout, keepPaths }, signal) {
     const activity = await readActivity(layout, signal);
+    // A live run says so itself, or moves it back.
+    if (activity.kind !== 'busy')
+        requireNothingStranded(layout);
     const record = readHostRecord(layout);
     const rows = activity.kind === 'interrupted' ? withCommit(record, activity.commit) : record.installed;
     const setting = { layout, keepPaths, signal, room: MAX_PATHS };

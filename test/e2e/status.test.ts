@@ -328,6 +328,17 @@ describe('the status of a host that cannot be examined', () => {
     assert.match(refusalOf(await status(), 'inconsistent'), /installed\.json is not a record/)
   })
 
+  it('fails, as a deployment does, while something is where renames must fail', async () => {
+    await deployed('1.0.0')
+    writeFiles(at('.hub-deploy/rename-probe'), { 'data/db': 'rows' })
+    assert.match(
+      refusalOf(await status(), 'inconsistent'),
+      /rename-probe must contain nothing but full, but contains data:/,
+    )
+    rmSync(at('.hub-deploy/rename-probe/data'), { recursive: true })
+    assert.equal((await status()).exitCode, 0)
+  })
+
   it('fails where that record is a symlink', { skip: ONLY_IN_CI }, async () => {
     await deployed('1.0.0')
     const path = at('.hub-deploy/installed.json')

@@ -12,6 +12,7 @@ import { type Layout, type Place, placeName, placePath, snapshotsPath, usualDire
 import { requireOwnKinds } from '../host/ownership/own-kinds.ts'
 import { type HostAccess, requireSafeHost } from '../host/ownership/ownership.ts'
 import { existingSnapshots } from '../host/snapshots.ts'
+import { requireNothingStranded } from '../host/switchable.ts'
 import type { CommitRecord } from '../transaction/journal/journal-record.ts'
 import { type Activity, readActivity, readTraces } from './activity.ts'
 import { type CheckSetting, checkPart, type PartDrift } from './part-check.ts'
@@ -78,7 +79,7 @@ const MAX_LOOKS = 3
  * Examines a host without changing anything: waits for no lock, writes no file. The result was true at one moment, or
  * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root does not exist;
  * UntouchableHostError if other users may have written it; DeploymentError `inconsistent` for a damaged record or
- * journal, and `host_not_writable`; and the signal's reason once it is aborted.
+ * journal and as `requireNothingStranded` does, and `host_not_writable`; and the signal's reason once it is aborted.
  */
 export async function inspectHost(request: InspectionRequest, { log, signal }: InspectionTools): Promise<Inspection> {
   const { layout } = request
@@ -101,6 +102,8 @@ export async function inspectHost(request: InspectionRequest, { log, signal }: I
 
 async function look({ layout, keepPaths }: InspectionRequest, signal: AbortSignal): Promise<Inspection> {
   const activity = await readActivity(layout, signal)
+  // A live run says so itself, or moves it back.
+  if (activity.kind !== 'busy') requireNothingStranded(layout)
   const record = readHostRecord(layout)
   const rows = activity.kind === 'interrupted' ? withCommit(record, activity.commit) : record.installed
   const setting: CheckSetting = { layout, keepPaths, signal, room: MAX_PATHS }
