@@ -19891,6 +19891,52 @@ function checksum(seq, body) {
     return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(`${seq} ${body}`).digest('hex').slice(0, 16);
 }
 
+;// CONCATENATED MODULE: ./build/install/host/state-file.js
+
+
+
+
+
+
+/** Far more than years of deployments write. */
+const MAX_STATE_BYTES = 256 * 1024 * 1024;
+/**
+ * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
+ * Throws DeploymentError `host_not_writable` if it is not a regular file of a usable size, and the system's error, both
+ * with its name.
+ */
+function readStateFileSync(path) {
+    try {
+        const text = readSmallFileSync(path, MAX_STATE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
+        if (text !== undefined)
+            return text;
+    }
+    catch (error) {
+        if (errnoOf(error) === 'ENOENT')
+            return undefined;
+        if (errnoOf(error) !== 'ELOOP')
+            throw toHostError(error, `reading ${path}`);
+    }
+    throw new DeploymentError('host_not_writable', `${path} is not a regular file of a usable size, but this action keeps its records in a file of that name. Move it away, restore the file if you have a copy, and run again.`);
+}
+/** Describes the damage in a state file, and where it is, on one line. */
+function describeDamage(error) {
+    if (!(error instanceof $ZodError))
+        return 'it is not JSON';
+    const issue = error.issues[0];
+    return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300);
+}
+/** Replaces the words of the schema library, where the schema has none of its own. */
+function describeIssue(issue) {
+    if (issue?.message !== 'Invalid input')
+        return issue?.message ?? '';
+    if (issue.code === 'invalid_type')
+        return `must be ${issue.expected}`;
+    if (issue.code === 'invalid_value')
+        return `must be ${issue.values.join(' or ')}`;
+    return 'has another form';
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/installed/rows.js
 
 
@@ -19969,6 +20015,76 @@ const projectVersionSchema = object({
 /** True if no name occurs twice. */
 function isUnique(names) {
     return new Set(names).size === names.length;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/installed/record-file.js
+
+
+
+
+
+
+
+/** `installed.json`. The journal contains it too. */
+const recordFileSchema = object({
+    schema: literal(1),
+    installed: array(installedRowSchema),
+    /** Left out when empty. */
+    removed: exactOptional(array(removedRowSchema)),
+    /** The versions of projects that still have parts here, the newest of each project last. Left out when empty. */
+    projects: exactOptional(array(projectVersionSchema)),
+    /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
+    discard: exactOptional(array(snapshotPathSchema)),
+    /** Services that a rollback could not restore, as JSON. Left out when empty. */
+    unrestored: exactOptional(array(schemas_string())),
+})
+    .check(refine(({ installed, removed = [], discard = [] }) => {
+    const retained = new Set([...installed, ...removed].flatMap(snapshotPathsOf));
+    return discard.every(path => !retained.has(path));
+}, 'lists a retained snapshot under discard, so it contradicts itself'), refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
+    error: 'lists a plugin or extension twice, so it contradicts itself',
+}), refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
+    error: 'has a service in a directory of plugins, so it contradicts itself',
+}));
+/**
+ * Reads `installed.json`; returns an empty record if there is none. Throws DeploymentError `inconsistent` if the file is
+ * not one that this action writes, and the errors of `readStateFileSync`.
+ */
+function readRecordFile(layout) {
+    const text = readStateFileSync(layout.installed);
+    if (text === undefined)
+        return { installed: [], removed: [], projects: [], discard: [], unrestored: [] };
+    try {
+        return parseRecord(text);
+    }
+    catch (error) {
+        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: the installed directories then count as foreign and are kept.`, { cause: error });
+    }
+}
+/** Writes the record, durably. Returns it as a reader gets it. */
+async function writeRecordFile(layout, record) {
+    const file = fileOf(record);
+    await replaceFile(layout.installed, `${JSON.stringify(file, null, 2)}\n`);
+    return recordOf(file);
+}
+/** Returns the file's content. It is parsed, so that the keys have one order: the same rows are always the same bytes. */
+function fileOf({ installed, ...lists }) {
+    const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0));
+    return recordFileSchema.parse({ schema: 1, installed, ...optional });
+}
+/** Returns the record that a file contains. */
+function recordOf({ installed, removed = [], projects = [], discard = [], unrestored = [], }) {
+    return { installed, removed, projects, discard, unrestored };
+}
+/** A process reads the same text many times, and checks it once. */
+let latest;
+function parseRecord(text) {
+    if (latest?.text !== text)
+        latest = { text, record: recordOf(recordFileSchema.parse(JSON.parse(text))) };
+    return latest.record;
+}
+function snapshotPathsOf(row) {
+    return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/services/service.js
@@ -20623,6 +20739,7 @@ const stepEntrySchema = object({
 
 
 
+
 /** The records of `journal.jsonl`, one in each line, oldest first. */
 const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({
@@ -20636,6 +20753,8 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     }),
     /** The run keeps this file locked until it ends: a process that can lock it knows that the run has ended. */
     object({ record: literal('held') }),
+    /** The run has the host, whose record of what is installed is this until the commit. */
+    object({ record: literal('host'), file: recordFileSchema }),
     object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
     schemas_extend(stateEntrySchema, { record: literal('state') }),
     schemas_extend(stepEntrySchema, { record: literal('step') }),
@@ -20691,6 +20810,11 @@ const DURABLE = new Set([...REQUIRED, ...OF_UNDO]);
 function findCommit(records) {
     const wasUndone = records.some(entry => entry.record === 'undone');
     return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
+}
+/** Returns the record of the host as the run found it when it locked the host; undefined if that is not known. */
+function findHostRecord(records) {
+    const found = records.find(entry => entry.record === 'host');
+    return found && recordOf(found.file);
 }
 /** Returns the changes that were announced and are not undone yet, oldest first. */
 function pendingChanges(records) {
@@ -21149,52 +21273,6 @@ async function readUnended(layout, signal) {
     return records.length === 0 ? undefined : { records };
 }
 
-;// CONCATENATED MODULE: ./build/install/host/state-file.js
-
-
-
-
-
-
-/** Far more than years of deployments write. */
-const MAX_STATE_BYTES = 256 * 1024 * 1024;
-/**
- * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
- * Throws DeploymentError `host_not_writable` if it is not a regular file of a usable size, and the system's error, both
- * with its name.
- */
-function readStateFileSync(path) {
-    try {
-        const text = readSmallFileSync(path, MAX_STATE_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
-        if (text !== undefined)
-            return text;
-    }
-    catch (error) {
-        if (errnoOf(error) === 'ENOENT')
-            return undefined;
-        if (errnoOf(error) !== 'ELOOP')
-            throw toHostError(error, `reading ${path}`);
-    }
-    throw new DeploymentError('host_not_writable', `${path} is not a regular file of a usable size, but this action keeps its records in a file of that name. Move it away, restore the file if you have a copy, and run again.`);
-}
-/** Describes the damage in a state file, and where it is, on one line. */
-function describeDamage(error) {
-    if (!(error instanceof $ZodError))
-        return 'it is not JSON';
-    const issue = error.issues[0];
-    return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300);
-}
-/** Replaces the words of the schema library, where the schema has none of its own. */
-function describeIssue(issue) {
-    if (issue?.message !== 'Invalid input')
-        return issue?.message ?? '';
-    if (issue.code === 'invalid_type')
-        return `must be ${issue.expected}`;
-    if (issue.code === 'invalid_value')
-        return `must be ${issue.values.join(' or ')}`;
-    return 'has another form';
-}
-
 ;// CONCATENATED MODULE: ./build/install/host/installed/project-versions.js
 
 
@@ -21237,74 +21315,43 @@ function isSameTree(a, b) {
 
 
 
-
-
-
-
-
-const fileSchema = object({
-    schema: literal(1),
-    installed: array(installedRowSchema),
-    /** Left out when empty. */
-    removed: exactOptional(array(removedRowSchema)),
-    /** The versions of projects that still have parts here, the newest of each project last. Left out when empty. */
-    projects: exactOptional(array(projectVersionSchema)),
-    /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
-    discard: exactOptional(array(snapshotPathSchema)),
-    /** Services that a rollback could not restore, as JSON. Left out when empty. */
-    unrestored: exactOptional(array(schemas_string())),
-})
-    .check(refine(({ installed, removed = [], discard = [] }) => {
-    const retained = new Set([...installed, ...removed].flatMap(snapshotPathsOf));
-    return discard.every(path => !retained.has(path));
-}, 'lists a retained snapshot under discard, so it contradicts itself'), refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
-    error: 'lists a plugin or extension twice, so it contradicts itself',
-}), refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
-    error: 'has a service in a directory of plugins, so it contradicts itself',
-}));
+/** The records of the hosts that this process has locked, by path. Nobody else may write them meanwhile. */
+const held = new Map();
+/**
+ * Reads the record once, because this process has locked the host: until `releaseHostRecord`, anything that another
+ * process writes there has no effect. Throws as `readRecordFile` does.
+ */
+function holdHostRecord(layout) {
+    held.set(layout.installed, readRecordFile(layout));
+}
+function releaseHostRecord({ installed }) {
+    held.delete(installed);
+}
 /** Returns the parts that are installed on this host; see `readHostRecord`. */
 function readInstalled(layout) {
     return readHostRecord(layout).installed;
 }
 /**
  * Returns the parts that are installed on this host, and the removed ones with their snapshots; empty if nothing was
- * ever installed. Every name in it is safe in a path, and each part is listed once.
- *
- * Throws DeploymentError `inconsistent` if the file is not one that this action writes, and the errors of
- * `readStateFileSync`.
+ * ever installed. Every name in it is safe in a path, and each part is listed once. Throws as `readRecordFile` does.
  */
 function readHostRecord(layout) {
-    const text = readStateFileSync(layout.installed);
-    if (text === undefined)
-        return { installed: [], removed: [], projects: [], discard: [], unrestored: [] };
-    try {
-        return parseRecord(text);
-    }
-    catch (error) {
-        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: the installed directories then count as foreign and are kept.`, { cause: error });
-    }
-}
-/** A run reads the same text two dozen times, and checks it once. */
-let latest;
-function parseRecord(text) {
-    if (latest?.text !== text) {
-        const { installed, removed = [], projects = [], discard = [], unrestored = [] } = fileSchema.parse(JSON.parse(text));
-        latest = { text, record: { installed, removed, projects, discard, unrestored } };
-    }
-    return latest.record;
+    return held.get(layout.installed) ?? readRecordFile(layout);
 }
 /**
  * Records installed and removed parts in one write; each row replaces that of the same part. Durable when it returns.
  */
-async function recordInstalled(layout, { rows, removed, project }) {
+async function recordInstalled(layout, change) {
+    await writeRecord(layout, withInstalled(readHostRecord(layout), change));
+}
+/** Returns the record with installed and removed parts; each row replaces that of the same part. */
+function withInstalled(before, { rows, removed, project }) {
     const places = new Set([...rows, ...removed].map(nameOf));
     const isOther = (row) => !places.has(nameOf(row));
-    const before = readHostRecord(layout);
     const installed = inOrder([...before.installed.filter(isOther), ...rows]);
     const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)]);
     const rowsLeft = [...installed, ...retained];
-    const projects = retainVersions(before.projects, project, rowsLeft);
-    await writeRecord(layout, { ...before, installed, removed: retained, projects });
+    return { ...before, installed, removed: retained, projects: retainVersions(before.projects, project, rowsLeft) };
 }
 /** Records the snapshots that could not be removed yet. Durable when it returns. */
 async function recordDiscarded(layout, discard) {
@@ -21313,12 +21360,6 @@ async function recordDiscarded(layout, discard) {
 /** Records the services that could not be restored. Durable when it returns. */
 async function recordUnrestored(layout, unrestored) {
     await writeRecord(layout, { ...readHostRecord(layout), unrestored: [...unrestored] });
-}
-async function writeRecord(layout, { installed, ...lists }) {
-    const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0));
-    // Parsed, so that the keys have one order, and the same rows are always the same bytes.
-    const record = fileSchema.parse({ schema: 1, installed, ...optional });
-    await replaceFile(layout.installed, `${JSON.stringify(record, null, 2)}\n`);
 }
 /** Returns the row of a part, or undefined if there is none. */
 function findInstalled(rows, part) {
@@ -21329,8 +21370,10 @@ function recordedDirectories({ installed, removed, projects }) {
     const parts = [...installed, ...removed, ...projects.flatMap(project => project.parts)];
     return [...new Set(parts.filter(({ kind }) => kind === 'plugin').map(part => placeOf(part).directory))];
 }
-function snapshotPathsOf(row) {
-    return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`);
+async function writeRecord(layout, record) {
+    const written = await writeRecordFile(layout, record);
+    if (held.has(layout.installed))
+        held.set(layout.installed, written);
 }
 function inOrder(rows) {
     return rows.toSorted((a, b) => comparePaths(nameOf(a), nameOf(b)));
@@ -21769,6 +21812,7 @@ function redactRecord(record, redact) {
         case 'end':
             return { ...record, end: redactTexts(record.end, redact, END_WORDS) };
         case 'held':
+        case 'host':
         case 'state':
         case 'change':
         case 'changes':
@@ -30120,6 +30164,74 @@ function tryToRead(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/host/installed/restore-record.js
+
+
+
+
+
+
+
+/**
+ * Writes the record again as a run found it when it locked the host, unless the file contains that, or that with what
+ * the run has committed since. Anything else was written by another process, which may not write there: sets it aside,
+ * even if it could be a record. Throws file system errors; the file is then as it was.
+ */
+async function restoreRecord({ layout, log }, known, committed) {
+    const found = restore_record_tryToRead(layout);
+    if (found === known)
+        return;
+    const expected = [known, ...(committed === undefined ? [] : [withInstalled(known, committed)])];
+    if (found !== undefined && expected.some(record => rowsOf(record) === rowsOf(found)))
+        return;
+    const aside = await setAside(layout);
+    try {
+        await writeRecordFile(layout, known);
+    }
+    catch (error) {
+        if (aside !== undefined)
+            (0,external_node_fs_namespaceObject.renameSync)(aside, layout.installed);
+        throw error;
+    }
+    const what = aside === undefined ? 'removed' : 'changed';
+    const where = aside === undefined ? '' : ` What was there is now ${aside}.`;
+    log.warning(`Another process has ${what} ${layout.installed} while a deployment had this host, so it was written again as that had found it.${where} Find out which process writes there.`);
+}
+/** Does the same for a run that has committed nothing. Never throws: returns why the record could not be written. */
+async function tryToRestoreRecord(host, known) {
+    try {
+        await restoreRecord(host, known);
+        return undefined;
+    }
+    catch (error) {
+        return toHostError(error, `writing ${host.layout.installed} again`);
+    }
+}
+/** Undefined if the file cannot be read, or is not a record. */
+function restore_record_tryToRead(layout) {
+    try {
+        return readRecordFile(layout);
+    }
+    catch {
+        return undefined;
+    }
+}
+/** Without `discard` and `unrestored`, which change without a commit. */
+function rowsOf(record) {
+    const { installed, removed, projects } = fileOf(record);
+    return JSON.stringify([installed, removed, projects]);
+}
+/** Returns the new path, or undefined if there was nothing. */
+async function setAside({ installed, snapshots }) {
+    if (!pathExistsSync(installed))
+        return undefined;
+    const folder = (0,external_node_path_namespaceObject.join)(snapshots, 'set-aside');
+    await makePrivateDirectories(folder);
+    const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-installed.json`);
+    (0,external_node_fs_namespaceObject.renameSync)(installed, aside);
+    return aside;
+}
+
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/prune-tree-records.js
 
 /** Removes the records that no installed or retained version names, and nothing else. */
@@ -30157,18 +30269,22 @@ function pruneTreeRecords({ trees }, used) {
 
 
 
+
 /** The beginning of each name in the staging folder that no journal needs any more. */
 const DISCARDED = 'discarded-';
 /** Far longer than one file takes. */
 const LONGEST_WRITE_MS = 3_600_000;
 /**
- * Finishes a commit, and may be repeated until that succeeds: writes the record of the installed parts, and moves the
- * snapshots that are not retained to the staging folder, where `cleanStaging` deletes them.
+ * Finishes a commit, and may be repeated until that succeeds: writes the record of the installed parts, based on the one
+ * that the run found if it is known, and moves the snapshots that are not retained to the staging folder, where
+ * `cleanStaging` deletes them.
  *
  * Throws only if the record cannot be written; a snapshot that cannot be removed is a warning. Returns whether every
  * discarded snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
  */
-async function finishCommitted(layout, log, installation) {
+async function finishCommitted({ layout, log }, installation, found) {
+    if (found !== undefined)
+        await restoreRecord({ layout, log }, found, installation);
     await recordInstalled(layout, installation);
     const left = await discard(layout, log, installation.discard);
     const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
@@ -30179,12 +30295,21 @@ async function finishCommitted(layout, log, installation) {
  * failure is a warning. The caller holds the lock.
  */
 async function retryDiscarded(layout, log) {
+    const before = discardedIn(layout);
     await orWarn(log, async () => {
-        const { discard: before } = readHostRecord(layout);
         const left = await discard(layout, log, before);
         if (left.length < before.length)
             await recordDiscarded(layout, left);
     });
+}
+/** A record that cannot be read is named where it is needed. */
+function discardedIn(layout) {
+    try {
+        return readHostRecord(layout).discard;
+    }
+    catch {
+        return [];
+    }
 }
 /** Moves snapshots out of the snapshots folder; returns those that could not be moved. */
 async function discard(layout, log, paths) {
@@ -30573,6 +30698,7 @@ function isInstalledIn(layout, place) {
 
 
 
+
 /** The second half of the sentence about a run that was cut off. */
 const ROLLED_BACK = {
     failed: 'before it had changed anything',
@@ -30582,7 +30708,13 @@ const ROLLED_BACK = {
 /** Ends a dead run on this host: rolls it back, or finishes its commit. Throws file system errors about the journal. */
 async function endRun(host, run) {
     const commit = findCommit(run.records);
-    return commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit);
+    if (commit !== undefined)
+        return await endCommitted(host, run, commit);
+    // Everything that follows reads it.
+    const found = findHostRecord(run.records);
+    const unwritten = found && (await tryToRestoreRecord(host, found));
+    const ended = await endRolledBack(host, run);
+    return { ...ended, unwritten: unwritten ?? ended.unwritten };
 }
 /**
  * Ends a run that died before its commit, or that could not roll back. If the run noted an end after its own rollback,
@@ -30646,8 +30778,8 @@ function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, j
     };
 }
 /** Ends a run that died after its commit: the new version stays. */
-async function endCommitted({ layout, log }, { records }, commit) {
-    await finishCommitted(layout, log, { removed: [], ...commit });
+async function endCommitted(host, { records }, commit) {
+    await finishCommitted(host, { removed: [], ...commit }, findHostRecord(records));
     const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
     return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
 }
@@ -31289,11 +31421,14 @@ async function cleanUp({ tools }, session, installation) {
     }
 }
 /** Rolls back the changes of the steps. */
-async function undo(deployment, { transaction, stagingFolder }, cause) {
+async function undo(deployment, { transaction, stagingFolder, restoreRecord }, cause) {
     const { layout, tools, keepPaths } = deployment;
     tools.log.did('failed');
     if (transaction.changed || transaction.services.length > 0)
         tools.log.group('rolling back', 'at once');
+    const unwritten = await restoreRecord();
+    if (unwritten !== undefined)
+        tools.log.warning(`${unwritten.message} The next run writes it.`);
     const { rollback, unchecked, isUnfinished, ...undone } = await rollBack({
         layout,
         log: tools.log,
@@ -31311,7 +31446,7 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
     // Undoing the transaction does not restore a tree that no transaction has moved.
     const outcome = cause.code === 'inconsistent' ? cause.code : undone.outcome;
     const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored };
-    return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
+    return { end, error: cause, settled: isRestored && !isUnfinished && unwritten === undefined, unchecked, isUnfinished };
 }
 /**
  * Returns why a run fails: the cancel rather than its consequences. Call it before the undo: a cancel during the undo
@@ -31483,6 +31618,7 @@ function logDelivery({ log }, { report: { started_at }, delivery }) {
 
 
 
+
 /**
  * The lock of one deployment on its host. The deployment may take it twice: to survey a host that is not quiet, before
  * it fetches, and to install.
@@ -31496,7 +31632,7 @@ class HostLock {
     }
     /**
      * Takes the lock and recovers what a dead run left. The first time, also sends the reports that wait in the outbox.
-     * Anything read from the host before is out of date afterwards. Records how long it waited for another run. Throws
+     * Anything read from the host before is out of date afterwards, and the record is read once. Records how long it waited for another run. Throws
      * DeploymentError `locked` or `inconsistent`, UntouchableHostError, or file system errors; the lock may then be held.
      */
     async take(timeoutMs) {
@@ -31511,11 +31647,13 @@ class HostLock {
         if (sender !== undefined && !this.#hasSent)
             await sendOutbox({ ...host, sender, signal: tools.signal });
         this.#hasSent = true;
+        holdHostRecord(host.layout);
         // An earlier run may have been recovered meanwhile.
         this.#deployment.noteRunning();
     }
     release() {
         this.#deployment.isLocked = false;
+        releaseHostRecord(this.#deployment.layout);
         this.#held?.release();
         this.#held = undefined;
     }
@@ -31559,6 +31697,9 @@ class HostLock {
 
 
 
+
+
+
 /** Opens the locked and recovered host for the changes of a deployment. Throws file system errors. */
 async function openSession(deployment, begun) {
     const { host, record } = deployment;
@@ -31567,6 +31708,8 @@ async function openSession(deployment, begun) {
     const stagingFolder = stagingPath(layout, id);
     (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
     const journal = await begun.claimHost();
+    const found = readHostRecord(layout);
+    await journal.append({ record: 'host', file: fileOf(found) });
     const transaction = beginTransaction({ root: layout.root, journal, log });
     return {
         ...begun,
@@ -31577,7 +31720,8 @@ async function openSession(deployment, begun) {
             idle: findIdleSteps(deployment, order),
             results: new Map(),
         }),
-        finish: async (installation) => await finishCommitted(layout, log, installation),
+        restoreRecord: async () => await tryToRestoreRecord(host, found),
+        finish: async (installation) => await finishCommitted(host, installation, found),
         makeRoom: async () => await session_orWarn(log, async () => await emptyStaging(host, id)),
         async settle() {
             begun.abandon();
@@ -45060,7 +45204,7 @@ function buildStatusSummary(inspection, { host, error, cut }) {
         ...readingFailure(error),
         ...(error !== undefined || findings.length === 0 ? [] : [markdown_alert('WARNING', findings)]),
         ...(notes.length === 0 ? [] : [markdown_alert('NOTE', notes)]),
-        ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], rowsOf(inspection))]),
+        ...(parts.length === 0 ? [] : [table(['Part', 'Version', 'Installed', 'Files', 'Snapshots'], status_summary_rowsOf(inspection))]),
         ...(parts.length > status_summary_MAX_ROWS ? [`And ${countInWords(parts.length - status_summary_MAX_ROWS, 'more part')}.`] : []),
         `Project root: ${code(host.root ?? '')}`,
     ];
@@ -45145,7 +45289,7 @@ function describeInspection(inspection) {
         sentence: `${differing} of ${countInWords(parts.length, 'part')} ${differing === 1 ? 'differs' : 'differ'} from what was installed`,
     };
 }
-function rowsOf({ parts, snapshots }) {
+function status_summary_rowsOf({ parts, snapshots }) {
     const retained = Map.groupBy(snapshots, placeName);
     const inOrder = parts.toSorted((a, b) => Number(isPartDrifted(b)) - Number(isPartDrifted(a)));
     return inOrder

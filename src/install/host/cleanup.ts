@@ -9,6 +9,8 @@ import { ownerOfTemporary } from '../files/temporary-name.ts'
 import { removeTree } from '../files/trees/remove-tree.ts'
 import { isAbsent, lstatIfPresentSync } from '../files/trees/tree-walk.ts'
 import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from './installed/host-record.ts'
+import type { HostRecord } from './installed/record-file.ts'
+import { type RecordedHost, restoreRecord } from './installed/restore-record.ts'
 import { type Layout, stagingPath } from './layout.ts'
 import { pidExists } from './locks/process-identity.ts'
 import { pruneTreeRecords } from './trees/record/prune-tree-records.ts'
@@ -21,13 +23,19 @@ const DISCARDED = 'discarded-'
 const LONGEST_WRITE_MS = 3_600_000
 
 /**
- * Finishes a commit, and may be repeated until that succeeds: writes the record of the installed parts, and moves the
- * snapshots that are not retained to the staging folder, where `cleanStaging` deletes them.
+ * Finishes a commit, and may be repeated until that succeeds: writes the record of the installed parts, based on the one
+ * that the run found if it is known, and moves the snapshots that are not retained to the staging folder, where
+ * `cleanStaging` deletes them.
  *
  * Throws only if the record cannot be written; a snapshot that cannot be removed is a warning. Returns whether every
  * discarded snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
  */
-export async function finishCommitted(layout: Layout, log: Log, installation: Installation): Promise<boolean> {
+export async function finishCommitted(
+  { layout, log }: RecordedHost,
+  installation: Installation,
+  found: HostRecord | undefined,
+): Promise<boolean> {
+  if (found !== undefined) await restoreRecord({ layout, log }, found, installation)
   await recordInstalled(layout, installation)
   const left = await discard(layout, log, installation.discard)
   const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)))
@@ -39,11 +47,20 @@ export async function finishCommitted(layout: Layout, log: Log, installation: In
  * failure is a warning. The caller holds the lock.
  */
 export async function retryDiscarded(layout: Layout, log: Log): Promise<void> {
+  const before = discardedIn(layout)
   await orWarn(log, async () => {
-    const { discard: before } = readHostRecord(layout)
     const left = await discard(layout, log, before)
     if (left.length < before.length) await recordDiscarded(layout, left)
   })
+}
+
+/** A record that cannot be read is named where it is needed. */
+function discardedIn(layout: Layout): readonly string[] {
+  try {
+    return readHostRecord(layout).discard
+  } catch {
+    return []
+  }
 }
 
 /** Moves snapshots out of the snapshots folder; returns those that could not be moved. */

@@ -1,10 +1,16 @@
 import type { DeployError } from '../../../core/errors.ts'
 import { finishCommitted } from '../../host/cleanup.ts'
+import { tryToRestoreRecord } from '../../host/installed/restore-record.ts'
 import { type Place, placePath, stagingPath } from '../../host/layout.ts'
 import type { Host } from '../../reports/host.ts'
 import { buildEnd, type DeploymentEnd } from '../../transaction/end.ts'
 import { announcedIn } from '../../transaction/journal/announcement.ts'
-import { type CommitRecord, findCommit, pendingChanges } from '../../transaction/journal/journal-record.ts'
+import {
+  type CommitRecord,
+  findCommit,
+  findHostRecord,
+  pendingChanges,
+} from '../../transaction/journal/journal-record.ts'
 import { type RollbackRequest, type RolledBack, rollBack } from '../../transaction/rollback.ts'
 import { undoChanges } from '../../transaction/transaction.ts'
 import { changedPlaces, type DeadRun, findEnd, lastState, wasUnfinished } from './dead-run.ts'
@@ -30,7 +36,12 @@ export interface RecoveredEnd {
 /** Ends a dead run on this host: rolls it back, or finishes its commit. Throws file system errors about the journal. */
 export async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
   const commit = findCommit(run.records)
-  return commit === undefined ? await endRolledBack(host, run) : await endCommitted(host, run, commit)
+  if (commit !== undefined) return await endCommitted(host, run, commit)
+  // Everything that follows reads it.
+  const found = findHostRecord(run.records)
+  const unwritten = found && (await tryToRestoreRecord(host, found))
+  const ended = await endRolledBack(host, run)
+  return { ...ended, unwritten: unwritten ?? ended.unwritten }
 }
 
 /**
@@ -101,8 +112,8 @@ function rollbackOf(
 }
 
 /** Ends a run that died after its commit: the new version stays. */
-async function endCommitted({ layout, log }: Host, { records }: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
-  await finishCommitted(layout, log, { removed: [], ...commit })
+async function endCommitted(host: Host, { records }: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
+  await finishCommitted(host, { removed: [], ...commit }, findHostRecord(records))
   const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory')
   return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) }
 }

@@ -1,5 +1,6 @@
 import { toDeployError } from '../../../core/errors.ts'
 import { monotonicMs } from '../../../core/monotonic.ts'
+import { holdHostRecord, releaseHostRecord } from '../../host/installed/host-record.ts'
 import { describeOther, type HeldLock } from '../../host/locks/lock.ts'
 import { requireSafeHost } from '../../host/ownership/ownership.ts'
 import { sendOutbox } from '../../reports/outbox.ts'
@@ -22,7 +23,7 @@ export class HostLock {
 
   /**
    * Takes the lock and recovers what a dead run left. The first time, also sends the reports that wait in the outbox.
-   * Anything read from the host before is out of date afterwards. Records how long it waited for another run. Throws
+   * Anything read from the host before is out of date afterwards, and the record is read once. Records how long it waited for another run. Throws
    * DeploymentError `locked` or `inconsistent`, UntouchableHostError, or file system errors; the lock may then be held.
    */
   async take(timeoutMs: number): Promise<void> {
@@ -36,12 +37,14 @@ export class HostLock {
     const { sender } = host
     if (sender !== undefined && !this.#hasSent) await sendOutbox({ ...host, sender, signal: tools.signal })
     this.#hasSent = true
+    holdHostRecord(host.layout)
     // An earlier run may have been recovered meanwhile.
     this.#deployment.noteRunning()
   }
 
   release(): void {
     this.#deployment.isLocked = false
+    releaseHostRecord(this.#deployment.layout)
     this.#held?.release()
     this.#held = undefined
   }

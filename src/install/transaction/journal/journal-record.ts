@@ -1,4 +1,5 @@
 import { z } from 'zod/mini'
+import { type HostRecord, recordFileSchema, recordOf } from '../../host/installed/record-file.ts'
 import { installedRowSchema, projectVersionSchema, removedRowSchema } from '../../host/installed/rows.ts'
 import { processIdentitySchema } from '../../host/locks/process-identity.ts'
 import { snapshotPathSchema, timeSchema } from '../../host/record-fields.ts'
@@ -23,6 +24,8 @@ export const recordSchema = z.lazy(() =>
     }),
     /** The run keeps this file locked until it ends: a process that can lock it knows that the run has ended. */
     z.object({ record: z.literal('held') }),
+    /** The run has the host, whose record of what is installed is this until the commit. */
+    z.object({ record: z.literal('host'), file: recordFileSchema }),
     z.object({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
     z.extend(stateEntrySchema, { record: z.literal('state') }),
     z.extend(stepEntrySchema, { record: z.literal('step') }),
@@ -84,6 +87,12 @@ export const DURABLE: ReadonlySet<JournalRecord['record']> = new Set([...REQUIRE
 export function findCommit(records: readonly JournalRecord[]): CommitRecord | undefined {
   const wasUndone = records.some(entry => entry.record === 'undone')
   return wasUndone ? undefined : records.find(entry => entry.record === 'commit')
+}
+
+/** Returns the record of the host as the run found it when it locked the host; undefined if that is not known. */
+export function findHostRecord(records: readonly JournalRecord[]): HostRecord | undefined {
+  const found = records.find(entry => entry.record === 'host')
+  return found && recordOf(found.file)
 }
 
 /** Returns the changes that were announced and are not undone yet, oldest first. */

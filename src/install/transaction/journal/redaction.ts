@@ -32,6 +32,7 @@ export function redactRecord(record: JournalRecord, redact: Redact): JournalReco
     case 'end':
       return { ...record, end: redactTexts(record.end, redact, END_WORDS) as typeof record.end }
     case 'held':
+    case 'host':
     case 'state':
     case 'change':
     case 'changes':

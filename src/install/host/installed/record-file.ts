@@ -1,0 +1,109 @@
+import { z } from 'zod/mini'
+import { DeploymentError } from '../../../core/errors.ts'
+import { replaceFile } from '../../files/durable-files.ts'
+import type { Layout } from '../layout.ts'
+import { snapshotPathSchema } from '../record-fields.ts'
+import { describeDamage, readStateFileSync } from '../state-file.ts'
+import { nameOf } from './row-place.ts'
+import {
+  type InstalledRow,
+  installedRowSchema,
+  isUnique,
+  type ProjectVersion,
+  projectVersionSchema,
+  type RemovedRow,
+  removedRowSchema,
+} from './rows.ts'
+
+/** `installed.json`. The journal contains it too. */
+export const recordFileSchema = z
+  .object({
+    schema: z.literal(1),
+    installed: z.array(installedRowSchema),
+    /** Left out when empty. */
+    removed: z.exactOptional(z.array(removedRowSchema)),
+    /** The versions of projects that still have parts here, the newest of each project last. Left out when empty. */
+    projects: z.exactOptional(z.array(projectVersionSchema)),
+    /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
+    discard: z.exactOptional(z.array(snapshotPathSchema)),
+    /** Services that a rollback could not restore, as JSON. Left out when empty. */
+    unrestored: z.exactOptional(z.array(z.string())),
+  })
+  .check(
+    z.refine(({ installed, removed = [], discard = [] }) => {
+      const retained = new Set([...installed, ...removed].flatMap(snapshotPathsOf))
+      return discard.every(path => !retained.has(path))
+    }, 'lists a retained snapshot under discard, so it contradicts itself'),
+    z.refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
+      error: 'lists a plugin or extension twice, so it contradicts itself',
+    }),
+    z.refine(({ installed }) => installed.every(row => row.kind === 'plugin' || row.directory === undefined), {
+      error: 'has a service in a directory of plugins, so it contradicts itself',
+    }),
+  )
+type RecordFile = z.infer<typeof recordFileSchema>
+
+export interface HostRecord {
+  readonly installed: readonly InstalledRow[]
+  readonly removed: readonly RemovedRow[]
+  /** The versions of projects that still have parts here, the newest of each project last. */
+  readonly projects: readonly ProjectVersion[]
+  /** Snapshots that could not be removed yet, relative to the project root. */
+  readonly discard: readonly string[]
+  /** Services that a rollback could not restore: they may still run the version that was rolled back. */
+  readonly unrestored: readonly string[]
+}
+
+/**
+ * Reads `installed.json`; returns an empty record if there is none. Throws DeploymentError `inconsistent` if the file is
+ * not one that this action writes, and the errors of `readStateFileSync`.
+ */
+export function readRecordFile(layout: Layout): HostRecord {
+  const text = readStateFileSync(layout.installed)
+  if (text === undefined) return { installed: [], removed: [], projects: [], discard: [], unrestored: [] }
+  try {
+    return parseRecord(text)
+  } catch (error) {
+    throw new DeploymentError(
+      'inconsistent',
+      `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: the installed directories then count as foreign and are kept.`,
+      { cause: error },
+    )
+  }
+}
+
+/** Writes the record, durably. Returns it as a reader gets it. */
+export async function writeRecordFile(layout: Layout, record: HostRecord): Promise<HostRecord> {
+  const file = fileOf(record)
+  await replaceFile(layout.installed, `${JSON.stringify(file, null, 2)}\n`)
+  return recordOf(file)
+}
+
+/** Returns the file's content. It is parsed, so that the keys have one order: the same rows are always the same bytes. */
+export function fileOf({ installed, ...lists }: HostRecord): RecordFile {
+  const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0))
+  return recordFileSchema.parse({ schema: 1, installed, ...optional })
+}
+
+/** Returns the record that a file contains. */
+export function recordOf({
+  installed,
+  removed = [],
+  projects = [],
+  discard = [],
+  unrestored = [],
+}: RecordFile): HostRecord {
+  return { installed, removed, projects, discard, unrestored }
+}
+
+/** A process reads the same text many times, and checks it once. */
+let latest: { readonly text: string; readonly record: HostRecord } | undefined
+
+function parseRecord(text: string): HostRecord {
+  if (latest?.text !== text) latest = { text, record: recordOf(recordFileSchema.parse(JSON.parse(text))) }
+  return latest.record
+}
+
+function snapshotPathsOf(row: Pick<RemovedRow, 'kind' | 'id' | 'snapshots'>): string[] {
+  return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`)
+}

@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import type { ActionResult } from '../../local/runner.ts'
+import type { InstalledRow } from '../../src/install/host/installed/rows.ts'
+import { sampled } from '../extent.ts'
+import { readLocalReport } from './harness/evidence.ts'
+import { preparedOnce } from './harness/prepared-once.ts'
+import { runRecover } from './harness/recover-program.ts'
+import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
+
+const CLOCK = { kind: 'service', slug: 'clock' } as const
+const PLAN = `${PLUGIN_PLAN.replace('[prepare]', '[early]')}
+  - {id: early, action: notify, event: early, depends_on: [prepare]}
+  - {id: late, action: provision, plugin: greeter, depends_on: [files]}
+`
+
+/** Shell: what another process makes of the record `$0`; `$1` is the one of an earlier version. */
+const DAMAGES = {
+  'is no record any more': `echo '{' > "$0"`,
+  'is an earlier one': `cp "$1" "$0"`,
+  'was removed': `rm "$0"`,
+}
+const MOMENTS = ['early', 'late'] as const
+const ENDS = { success: 'exit 0', rolled_back: 'exit 1', interrupted: 'kill -9 $PPID; sleep 1' }
+
+const ROWS = Object.keys(DAMAGES).flatMap(damage =>
+  MOMENTS.flatMap(moment => Object.keys(ENDS).map(end => ({ damage, moment, end }) as Row)),
+)
+interface Row {
+  readonly damage: keyof typeof DAMAGES
+  readonly moment: (typeof MOMENTS)[number]
+  readonly end: keyof typeof ENDS
+}
+
+describe('a deployment while another process changes the record of what is installed', () => {
+  for (const row of sampled(ROWS, 3)) {
+    const { damage, moment, end } = row
+    it(`ends as ${end}, and loses no part, when the record ${damage} (${moment})`, async t => {
+      const host = await openHost(t)
+      const before = readFileSync(host.record, 'utf8')
+      const { log, outputs } = await host.update(row)
+      assert.equal(outputs['outcome'], end, log)
+      if (end === 'interrupted') {
+        const { status, stdout, stderr } = runRecover(['--project-root', host.root])
+        assert.deepEqual([status, /rolled back to 1\.1\.0/.test(stdout)], [0, true], stdout + stderr)
+      } else assert.equal(outputs['running-version'], end === 'success' ? '2.0.0' : '1.1.0')
+      if (end !== 'success') assert.equal(readFileSync(host.record, 'utf8'), before)
+      assert.deepEqual(host.installed(), ['clock 1.0.0 0', end === 'success' ? 'greeter 2.0.0 2' : 'greeter 1.1.0 1'])
+      const aside = join(host.root, '.hub-deploy/snapshots/set-aside')
+      assert.equal(existsSync(aside) && readdirSync(aside).length === 1, damage !== 'was removed')
+    })
+  }
+
+  it('has compared the old version with the record that it found', async t => {
+    const host = await openHost(t)
+    const result = await host.update({ damage: 'is an earlier one', moment: 'late', end: 'rolled_back' })
+    assert.deepEqual(readLocalReport(result).rollback, { restored: true, problems: [], verified: true, healthy: null })
+  })
+})
+
+interface ChangedHost {
+  readonly root: string
+  readonly record: string
+  /** Id, version and number of snapshots of each part. */
+  installed(): string[]
+  update(row: Row): Promise<ActionResult>
+}
+
+/** A host with clock, and with greeter 1.1.0 after 1.0.0. */
+async function openHost(t: TestContext): Promise<ChangedHost> {
+  const stage = await openStage(await preparedOnce('two parts', deployAll))
+  t.after(() => stage.close())
+  const { root, workspace } = stage
+  const record = join(root, '.hub-deploy/installed.json')
+  return {
+    root,
+    record,
+    installed() {
+      const rows: InstalledRow[] = JSON.parse(readFileSync(record, 'utf8')).installed
+      return rows.map(({ id, version, snapshots }) => `${id} ${version} ${snapshots.length}`)
+    },
+    async update({ damage, moment, end }) {
+      const command = (at: string, then: string) => {
+        const script = `${at === moment ? DAMAGES[damage] : ''}\n${then}`
+        return { command: ['sh', '-c', script, record, join(root, 'earlier.json')] }
+      }
+      const [notify, provision] = [{ early: command('early', '') }, { greeter: command('late', ENDS[end]) }]
+      writeFileSync(join(workspace.path, 'host.yaml'), JSON.stringify({ version: 1, notify, provision }))
+      stage.writePlan(PLAN)
+      return await stage.deploy({ 'host-config': 'host.yaml' })
+    },
+  }
+}
+
+async function deployAll(): Promise<Stage> {
+  const stage = await openStage()
+  const deploy = async (inputs: Record<string, string> = {}): Promise<void> => {
+    const { exitCode, log } = await stage.deploy(inputs)
+    if (exitCode !== 0) throw new Error(log)
+  }
+  await stage.publish('1.0.0', pluginFiles('1.0.0'))
+  await deploy()
+  writeFileSync(join(stage.root, 'earlier.json'), readFileSync(join(stage.root, '.hub-deploy/installed.json')))
+  await stage.publish('1.1.0', pluginFiles('1.1.0'))
+  await deploy()
+  await stage.publish('1.0.0', { 'clock.py': 'tick' }, CLOCK)
+  stage.writePlan(SERVICE_PLAN)
+  await deploy(CLOCK)
+  await stage.publish('2.0.0', pluginFiles('2.0.0'))
+  return stage
+}

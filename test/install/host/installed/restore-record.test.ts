@@ -1,0 +1,137 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import {
+  holdHostRecord,
+  readHostRecord,
+  recordDiscarded,
+  recordInstalled,
+  recordUnrestored,
+  releaseHostRecord,
+} from '../../../../src/install/host/installed/host-record.ts'
+import { fileOf, type HostRecord, recordOf } from '../../../../src/install/host/installed/record-file.ts'
+import { restoreRecord } from '../../../../src/install/host/installed/restore-record.ts'
+import type { Layout } from '../../../../src/install/host/layout.ts'
+import { collectLog } from '../../collected-log.ts'
+import { prepareTemporaryHost, removedRowOf, rowOf, snapshotOf } from '../../prepared-host.ts'
+
+const OTHER = rowOf({ id: 'other', slug: 'other' })
+const SNAPSHOT = '.hub-deploy/snapshots/plugins/other/1-1.0.0'
+const COMMIT = {
+  rows: [rowOf({ version: '3.0.0', snapshots: [snapshotOf('1-2.0.0')] })],
+  removed: [removedRowOf({ id: 'third', snapshots: [snapshotOf('1-1.0.0')] })],
+}
+
+interface Scene {
+  readonly layout: Layout
+  /** As a journal contains it. */
+  readonly known: HostRecord
+  readonly text: string
+}
+
+/** A host with two plugins, whose record a run knows. */
+async function openScene(t: TestContext): Promise<Scene> {
+  const layout = await prepareTemporaryHost(t)
+  await recordInstalled(layout, { rows: [rowOf(), OTHER], removed: [] })
+  const known = recordOf(JSON.parse(JSON.stringify(fileOf(readHostRecord(layout)))))
+  return { layout, known, text: readFileSync(layout.installed, 'utf8') }
+}
+
+function setAside({ snapshots }: Layout): string[] {
+  return readdirSync(join(snapshots, 'set-aside'))
+}
+
+describe('restoreRecord', () => {
+  const damages: Record<string, (path: string) => void> = {
+    'is no JSON': path => writeFileSync(path, '{'),
+    'is empty': path => writeFileSync(path, ''),
+    'lists nothing': path => writeFileSync(path, '{"schema":1,"installed":[]}'),
+    'has lost a part': path => writeFileSync(path, JSON.stringify({ schema: 1, installed: [rowOf()] })),
+    'says another version': path =>
+      writeFileSync(path, JSON.stringify({ schema: 1, installed: [rowOf({ version: '1.0.0' }), OTHER] })),
+    'is a directory': path => {
+      rmSync(path)
+      mkdirSync(path)
+    },
+    'is a symlink': path => {
+      rmSync(path)
+      symlinkSync('/dev/null', path)
+    },
+  }
+  for (const [damage, make] of Object.entries(damages)) {
+    it(`sets aside a record that ${damage}, and writes what the run has found, with every part`, async t => {
+      const { layout, known, text } = await openScene(t)
+      make(layout.installed)
+      const log = collectLog()
+      await restoreRecord({ layout, log }, known)
+      assert.equal(readFileSync(layout.installed, 'utf8'), text)
+      const [aside = '', ...others] = setAside(layout)
+      assert.deepEqual([aside.endsWith('-installed.json'), others], [true, []])
+      assert.match(log.lines.join('\n'), new RegExp(`changed ${layout.installed} .*${aside}`))
+    })
+  }
+
+  it('writes a record that was removed', async t => {
+    const { layout, known, text } = await openScene(t)
+    rmSync(layout.installed)
+    const log = collectLog()
+    await restoreRecord({ layout, log }, known)
+    assert.equal(readFileSync(layout.installed, 'utf8'), text)
+    assert.match(log.lines.join('\n'), /removed .*installed\.json/)
+  })
+
+  const changes: Record<string, (layout: Layout) => Promise<void>> = {
+    'is as the run found it': async () => {},
+    'notes a snapshot that is still to be removed': layout => recordDiscarded(layout, [SNAPSHOT]),
+    'notes a service that is still to be restored': layout => recordUnrestored(layout, ['{}']),
+    'contains the commit already': layout => recordInstalled(layout, COMMIT),
+  }
+  for (const [name, change] of Object.entries(changes)) {
+    it(`leaves a record alone that ${name}`, async t => {
+      const { layout, known } = await openScene(t)
+      await change(layout)
+      const text = readFileSync(layout.installed, 'utf8')
+      const log = collectLog()
+      await restoreRecord({ layout, log }, known, COMMIT)
+      assert.deepEqual([readFileSync(layout.installed, 'utf8'), log.lines], [text, []])
+    })
+  }
+
+  it('does not take for committed what a run has not committed', async t => {
+    const { layout, known, text } = await openScene(t)
+    await recordInstalled(layout, COMMIT)
+    await restoreRecord({ layout, log: collectLog() }, known)
+    assert.equal(readFileSync(layout.installed, 'utf8'), text)
+  })
+
+  it('leaves what is there in its place where the record cannot be written', async t => {
+    const { layout, known } = await openScene(t)
+    writeFileSync(layout.installed, '{')
+    await assert.rejects(restoreRecord({ layout, log: collectLog() }, { ...known, discard: ['/etc'] }))
+    assert.deepEqual([readFileSync(layout.installed, 'utf8'), setAside(layout)], ['{', []])
+  })
+})
+
+describe('the record of a host that this process has', () => {
+  it('is read once, whatever another process writes', async t => {
+    const { layout, known } = await openScene(t)
+    holdHostRecord(layout)
+    t.after(() => releaseHostRecord(layout))
+    writeFileSync(layout.installed, '{')
+    assert.deepEqual(readHostRecord(layout), known)
+    await recordInstalled(layout, COMMIT)
+    assert.deepEqual(
+      readHostRecord(layout).installed.map(({ version }) => version),
+      ['3.0.0', '2.0.0'],
+    )
+  })
+
+  it('is read again once it has let go', async t => {
+    const { layout } = await openScene(t)
+    holdHostRecord(layout)
+    releaseHostRecord(layout)
+    writeFileSync(layout.installed, '{"schema":1,"installed":[]}')
+    assert.deepEqual(readHostRecord(layout).installed, [])
+  })
+})
