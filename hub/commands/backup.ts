@@ -1,6 +1,6 @@
 import { backUp } from '../backup/backup.ts'
 import { restore as restoreBackup } from '../backup/restore.ts'
-import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from './command.ts'
+import { type Command, DATA_DEFAULT, DATA_OPTION, DATA_USAGE, withExistingStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
 import { countInWords } from './count-in-words.ts'
 import { interruptible } from './interruption.ts'
@@ -28,7 +28,7 @@ export const restore: Command = {
   usage: `npm run hub -- restore --from FILE [options]
 
   --from FILE      a file that "backup" wrote
-  --data DIR       the data folder, which must be new or empty (default ${DATA_OPTION.data.default})`,
+  --data DIR       the data folder, which must be new or empty (default ${DATA_DEFAULT})`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...DATA_OPTION, from: { type: 'string' } })
     const file = requireOption('from', values.from)

@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { HubError } from '../errors.ts'
 import { DATABASE_FILE, openStore, type Store } from '../store.ts'
 
@@ -12,8 +12,11 @@ export interface Command {
   readonly run: (args: string[]) => Promise<void>
 }
 
-export const DATA_OPTION = { data: { type: 'string', default: '.hub-data' } } as const
-export const DATA_USAGE = '  --data DIR       the data folder (default .hub-data)'
+const DATA_FOLDER = '.hub-data'
+/** The default is in the folder where the program was started, which is the clone for `npm run hub`. */
+export const DATA_OPTION = { data: { type: 'string', default: resolve(DATA_FOLDER) } } as const
+export const DATA_DEFAULT = `${DATA_FOLDER} in the clone`
+export const DATA_USAGE = `  --data DIR       the data folder (default ${DATA_DEFAULT})`
 /** For the help of a command whose standard output a script reads. */
 export const SILENT_USAGE = 'In a script, use npm run --silent hub: otherwise, npm prints lines of its own.'
 

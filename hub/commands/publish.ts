@@ -6,7 +6,7 @@ import { zipGitCommit } from '../git-archive.ts'
 import type { VersionId } from '../marketplace/catalogue.ts'
 import { requireDeployable } from '../marketplace/deployable.ts'
 import { type Publication, publishArchive } from '../marketplace/publish.ts'
-import { type Command, DATA_OPTION, readGivenFile, withStore } from './command.ts'
+import { type Command, DATA_DEFAULT, DATA_OPTION, readGivenFile, withStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
 import { parseKind } from './listing-options.ts'
 
@@ -50,7 +50,7 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
   --name N                    the display name
   --repo OWNER/REPO@TAG       the location of the source
   --replace                   replaces the bytes of a version that is already published
-  --data DIR                  the data folder (default ${DATA_OPTION.data.default})`,
+  --data DIR                  the data folder (default ${DATA_DEFAULT})`,
   run: async args => {
     const { values } = parseCommandLine(args, OPTIONS)
     const kind = values.kind === undefined ? undefined : parseKind(values.kind)

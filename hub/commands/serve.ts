@@ -5,7 +5,7 @@ import { HubError, UsageError } from '../errors.ts'
 import { isLoopbackHost } from '../http/loopback.ts'
 import { type ListenAddress, type RunningHub, startHub } from '../server.ts'
 import { readTls, serverNames, type TlsCredentials, type TlsFiles } from '../tls-files.ts'
-import { type Command, DATA_OPTION, withStore } from './command.ts'
+import { type Command, DATA_DEFAULT, DATA_OPTION, withStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
 
 const DEFAULT_PORT = 8787
@@ -23,7 +23,7 @@ export const serve: Command = {
   --tls-key FILE     its private key (PEM), which other users must not be able to read
   --behind-proxy     a proxy on this machine passes on requests of other machines
   --new-admin-token  replaces the admin token and shows the new one once
-  --data DIR         the data folder (default ${DATA_OPTION.data.default})
+  --data DIR         the data folder (default ${DATA_DEFAULT})
 
 If other machines use the hub, give it a certificate or put a TLS proxy in front of it (docs/hub.md). After a renewal,
 send SIGHUP: the hub reads both files again. On any address but a loopback one, and behind a proxy, the page asks for

@@ -6,6 +6,8 @@ import type { VersionId } from './catalogue.ts'
 import { type GivenId, identifyPlugin, identifyService, requirePluginKind } from './identify.ts'
 import { PLUGIN_YAML, readPluginYaml } from './plugin-yaml.ts'
 
+const PROJECT_PLAN = 'deployment/install.yaml'
+
 /**
  * Identifies the version in an archive; its plugin.yaml supplies what the publisher did not give. Throws HubError 400
  * for an archive that no deployment would install: empty, too large, no ZIP, damaged, unsafe to unpack, or with a
@@ -20,7 +22,13 @@ export async function requireDeployable(bytes: Buffer, given: GivenId): Promise<
       `The archive has ${bytes.length} bytes, more than the ${MAX_ARCHIVE_BYTES} that hosts take by default: leave something out.`,
     )
   const zip = await openZip(bytes)
-  const found = requireSafeTree(zip.entries, { flattens: true }).fileAt(PLUGIN_YAML)
+  const tree = requireSafeTree(zip.entries, { flattens: true })
+  const found = tree.fileAt(PLUGIN_YAML)
+  if (found === undefined && given.kind === undefined && tree.fileAt(PROJECT_PLAN) !== undefined)
+    throw new HubError(
+      400,
+      `${given.source} is a project, as it has ${PROJECT_PLAN}: publish it with "project publish --source".`,
+    )
   if (found === undefined) return identifyService(given)
   requirePluginKind(given)
   return identifyPlugin(given, readPluginYaml(await zip.read(found.name)))

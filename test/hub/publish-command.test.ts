@@ -6,8 +6,8 @@ import { describe, it } from 'node:test'
 import { zipFolder } from '../../hub/folder-archive.ts'
 import { readPluginYaml } from '../../hub/marketplace/plugin-yaml.ts'
 import { parsePluginYaml } from '../../src/core/content/plugin-yaml.ts'
-import { hub } from './run-cli.ts'
-import { newFolder } from './running-hub.ts'
+import { CLI, hub } from './run-cli.ts'
+import { newFolder, SIGNING_SECRET } from './running-hub.ts'
 
 const PLUGIN = resolve(import.meta.dirname, '../../examples/plugin')
 const SERVICE = resolve(import.meta.dirname, '../../examples/service')
@@ -137,6 +137,11 @@ const REFUSED: Readonly<
     [],
     /^\$FOLDER has no plugin\.yaml at its top, .*: add one, or publish a service with --kind service, --slug and --version\.$/,
   ],
+  'a project': [
+    { 'deployment/install.yaml': '', 'plugins/a/plugin.yaml': '' },
+    [],
+    /^\$FOLDER is a project, as it has deployment\/install\.yaml: publish it with "project publish --source"\.$/,
+  ],
   'plugin.yml': [{ 'plugin.yml': 'name: a\nversion: 1.0.0\n' }, [], /^\$FOLDER has no plugin\.yaml at its top/],
   'a service without a name': [
     { 'run.sh': '' },
@@ -163,6 +168,18 @@ describe('publishing', () => {
       assert.equal(existsSync(data), false)
     })
   }
+
+  it('reads a path from where npm was called, and its own data folder from the clone', async t => {
+    const [clone, caller] = [newFolder(t), newFolder(t, { 'mine/plugin.yaml': 'name: mine\nversion: 1.0.0\n' })]
+    const env = { ...process.env, HUB_TEST_SECRET: SIGNING_SECRET, npm_lifecycle_event: 'hub', INIT_CWD: caller }
+    const publishMine = (...args: string[]) =>
+      execFileSync(process.execPath, [CLI, 'publish', '--from', 'mine', ...SECRET, ...args], { cwd: clone, env })
+    publishMine()
+    publishMine('--data', 'own')
+    for (const data of [join(clone, '.hub-data'), join(caller, 'own')])
+      assert.match((await hub('versions', '--data', data)).stdout, /plugin +mine +1\.0\.0 /)
+    assert.equal(existsSync(join(caller, '.hub-data')), false)
+  })
 
   it('refuses a ZIP in place of a folder, and a folder in place of a ZIP', async t => {
     const [zip, data] = [join(newFolder(t), 'a.zip'), join(newFolder(t), 'data')]

@@ -3,7 +3,7 @@ import { UsageError } from '../../errors.ts'
 import { requireDeployableProject } from '../../project/deployable-project.ts'
 import { publishProject, type SealedRelease } from '../../project/publish.ts'
 import { type Published, sendPublication } from '../../project/publishing/send-publication.ts'
-import { type Command, DATA_OPTION, withStore } from '../command.ts'
+import { type Command, DATA_DEFAULT, DATA_OPTION, withStore } from '../command.ts'
 import { parseCommandLine } from '../command-line.ts'
 import { SEAL_OPTIONS, SEAL_USAGE, sealSource } from './seal-options.ts'
 import { readSealedFile } from './sealed-file.ts'
@@ -24,7 +24,7 @@ npm run hub -- project publish --sealed FILE [options]
 
   --sealed FILE          a file that "project seal" has written; needs FILE.release.json next to it
 ${SEAL_USAGE}
-  --data DIR             the data folder (default ${DATA_OPTION.data.default})
+  --data DIR             the data folder (default ${DATA_DEFAULT})
 
 To publish on a running hub instead:
   --hub-url URL          its base URL, which may include a path
