@@ -126,7 +126,7 @@ async function showNext(trial: Trial, result: ActionResult): Promise<void> {
   const { stage, values, interruption } = trial
   printHeading('What next')
   print(adviceAfter(result, trial.unit, values))
-  if (result.exitCode === 0 && values.root !== undefined) print(`  ${nextCommand(trial.unit, values)}`)
+  if (result.exitCode === 0) print(`  ${nextCommand(trial.unit, values)}`)
   if (!process.stdin.isTTY && !values.keep) return print(`Now ${fate(trial)}.`)
   print(`The fleet page is at ${styled('bold', `${stage.hubUrl}/`)}`)
   print(`It stays until you press Ctrl-C. Then ${fate(trial)}.`)

@@ -10,8 +10,9 @@ interface Chosen {
 export function adviceAfter({ exitCode, outputs }: ActionResult, unit: Unit, chosen: Chosen): string {
   if (chosen.break && outputs['outcome'] === 'rolled_back') return adviceAfterBreak(unit, chosen)
   if (exitCode !== 0) return 'Correct what the error names, and run it again.'
+  if (chosen.root === undefined)
+    return 'Add --root DIR to keep hub and host: then you can see an update and a rollback.'
   const raise = `Change a file, raise the version (${howToRaise(unit)}) and run it again`
-  if (chosen.root === undefined) return `Add --root DIR to keep hub and host. ${raise}, to see an update.`
   if (chosen.break) return `Nothing had to change, so the broken step was skipped. ${raise}, to see a rollback.`
   return `${raise}, to see an update; with --break, to see a rollback.`
 }

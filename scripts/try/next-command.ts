@@ -1,3 +1,4 @@
+import { FIRST_VERSION } from './part.ts'
 import { howToRaise, type Unit } from './unit.ts'
 
 /** The options of the command line that the next one repeats. */
@@ -12,8 +13,8 @@ export interface RepeatedOptions {
 }
 
 /**
- * The command that deploys the next version of the unit. The values of settings may be secret, so only their names
- * appear.
+ * The command that deploys the next version of the unit; if nothing was kept, the same version, to keep it. The values
+ * of settings may be secret, so only their names appear.
  */
 export function nextCommand(unit: Unit, given: RepeatedOptions): string {
   const repeated = Object.entries({
@@ -22,14 +23,21 @@ export function nextCommand(unit: Unit, given: RepeatedOptions): string {
     slug: given.slug,
     plan: given.plan,
     'host-config': given['host-config'],
-    root: given.root,
+    root: given.root ?? 'DIR',
   })
   return [
     'npm run try --',
     ...repeated.flatMap(([name, value]) => (value === undefined ? [] : [`--${name} ${quoted(value)}`])),
     ...given.setting.map(setting => `--setting ${quoted(`${setting.split('=', 1)[0]}=…`)}`),
-    ...(unit.kind === 'plugin' ? [] : [howToRaise(unit)]),
+    ...versionOption(unit, given),
   ].join(' ')
+}
+
+/** A plugin's version is in its plugin.yaml. */
+function versionOption(unit: Unit, { root }: RepeatedOptions): string[] {
+  if (unit.kind === 'plugin') return []
+  if (root !== undefined) return [howToRaise(unit)]
+  return unit.version === FIRST_VERSION ? [] : [`--version ${unit.version}`]
 }
 
 /** Quotes a text so that a shell reads it back unchanged. */

@@ -70,8 +70,10 @@ export async function openTryStage(named: string | undefined): Promise<TryStage>
       mkdirSync(join(workspace.path, 'deploy'))
       for (const { path, text } of files) writeFileSync(join(workspace.path, path), text)
       const inputs = {
-        ...(unit.kind === 'project' ? projectAccess(stage, unit) : partAccess(secrets, unit)),
         'hub-url': hub.url,
+        ...(unit.kind === 'project'
+          ? { ...projectAccess(stage, unit), ...sourceAccess(hub.url, secrets) }
+          : partAccess(secrets, unit)),
         'plugin-secret-key': unit.kind === 'service' ? '' : secrets.pluginSecretKey,
         'project-root': root,
         settings: settings.join('\n'),
@@ -116,6 +118,11 @@ async function publishPart({ store }: LocalStage, { signingSecret }: Secrets, pa
 
 function partAccess({ apiKey, signingSecret }: Secrets, { kind, slug, version }: Part): Record<string, string> {
   return { kind, slug, version, 'api-key': apiKey, 'signing-secret': signingSecret }
+}
+
+/** A project may take parts from a marketplace, and this hub is one. */
+function sourceAccess(hubUrl: string, { apiKey, signingSecret }: Secrets): Record<string, string> {
+  return { 'sources-hub-url': hubUrl, 'sources-api-key': apiKey, 'sources-signing-secret': signingSecret }
 }
 
 function readSecrets(path: string): Secrets {

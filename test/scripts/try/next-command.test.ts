@@ -4,6 +4,7 @@ import { nextCommand } from '../../../scripts/try/next-command.ts'
 import type { Part } from '../../../scripts/try/part.ts'
 
 const PART: Part = { kind: 'service', slug: 'clock', version: '1.0.9', folder: '/srv/clock', isSigned: false }
+const KEPT = { setting: [], root: 'it' }
 
 describe('the next command', () => {
   it('names the next version of a service, which has no file that says it', () => {
@@ -15,23 +16,30 @@ describe('the next command', () => {
   })
 
   it('leaves the version of a plugin to its plugin.yaml', () => {
-    assert.equal(nextCommand({ ...PART, kind: 'plugin' }, { setting: [] }), 'npm run try -- --from /srv/clock')
+    assert.equal(nextCommand({ ...PART, kind: 'plugin' }, KEPT), 'npm run try -- --from /srv/clock --root it')
   })
 
   it('names the next version of a project, whose plan does not say it', () => {
     const project = { ...PART, kind: 'project' } as const
-    assert.match(nextCommand(project, { setting: [] }), / --version 1\.0\.10$/)
+    assert.match(nextCommand(project, KEPT), / --version 1\.0\.10$/)
+  })
+
+  it('asks for a folder if nothing was kept, with the same version', () => {
+    const command = 'npm run try -- --from /srv/clock --root DIR'
+    assert.equal(nextCommand(PART, { setting: [] }), `${command} --version 1.0.9`)
+    assert.equal(nextCommand({ ...PART, version: '1.0.0' }, { setting: [] }), command)
+    assert.equal(nextCommand({ ...PART, kind: 'plugin' }, { setting: [] }), command)
   })
 
   it('says no number that nobody can count on', () => {
-    assert.match(nextCommand({ ...PART, version: '1.0.0-beta' }, { setting: [] }), /--version NEXT$/)
+    assert.match(nextCommand({ ...PART, version: '1.0.0-beta' }, KEPT), /--version NEXT$/)
   })
 
   it('quotes what a shell would read otherwise, and shows no value of a setting', () => {
     const given = { from: "it's mine", setting: ['TOKEN=hunter22'], plan: 'a b.yaml' }
     assert.equal(
       nextCommand({ ...PART, kind: 'plugin' }, given),
-      "npm run try -- --from 'it'\\''s mine' --plan 'a b.yaml' --setting TOKEN=…",
+      "npm run try -- --from 'it'\\''s mine' --plan 'a b.yaml' --root DIR --setting TOKEN=…",
     )
   })
 })

@@ -58,6 +58,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(child.output(), /^\| outcome +success$/m)
     assert.match(child.output(), /^ {10}slug: greeter$/m)
     assert.match(child.output(), /^ {10}plugin-secret-key: /m)
+    assert.ok(child.output().includes(`\n  npm run try -- --from ${PLUGIN} --root DIR\n`), child.output())
     expectPlainText(child.output())
   })
 
@@ -165,7 +166,17 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(update.output(), /^\| previous-version +1\.0\.0$/m)
     assert.equal(installed(), '#!/bin/sh\nexit 0\n')
 
-    const shown = [first, again, refused, broken, update].map(({ output, errors }) => output() + errors()).join('')
+    const [plugin, plan] = [start([PLUGIN, '--root', root], temporary), join(source, 'deployment/install.yaml')]
+    assert.equal(await plugin.ended, 0, plugin.output())
+    const step = '  - {id: greet, action: install_plugin, plugin: greet, source: {marketplace_slug: greeter}}\n'
+    writeFileSync(plan, readFileSync(plan, 'utf8') + step)
+    const sourced = await tryAgain('--version', '1.2.0')
+    assert.equal(sourced.code, 0, sourced.output())
+    assert.ok(existsSync(join(root, 'host/plugins/greet/src/main.py')))
+
+    const shown = [first, again, refused, broken, update, sourced]
+      .map(({ output, errors }) => output() + errors())
+      .join('')
     assert.doesNotMatch(shown, /(?:devkey|deploy)_[\w-]{43}|PRIVATE KEY/)
     assert.equal(statSync(join(root, 'signing-key.pem')).mode & 0o777, 0o600)
     assert.deepEqual(readdirSync(temporary).toSorted(), ['shop', 'stage'])
