@@ -10,7 +10,7 @@ export const slugSchema = z.string().regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
 
 const MAX_SLUG_CHARS = 128
 
-/** The slug that a name becomes: `My Plugin` is `my-plugin`; undefined if it has no letter or digit of ASCII. */
+/** Turns a name into a slug: `My Plugin` becomes `my-plugin`. Undefined if the name has no ASCII letter or digit. */
 export function slugOf(name: string): string | undefined {
   const slug = name
     .toLowerCase()
@@ -23,7 +23,7 @@ export const versionSchema = z.string().regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127
   error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
 })
 
-/** A version to publish: `latest` is what a client asks for. */
+/** The name of a version to publish, which cannot be `latest`: clients ask for it. */
 export const newVersionSchema = versionSchema.refine(version => version !== 'latest', {
   error: 'must not be "latest"',
 })

@@ -14,13 +14,13 @@ export const PAGES: readonly string[] = [
 /** A fenced block of a page. */
 export interface Block {
   readonly page: string
-  /** Of the opening fence. */
+  /** The line of the opening fence. */
   readonly line: number
   /** The heading above it. */
   readonly section: string
-  /** What follows the fence; empty if nothing does. */
+  /** The word after the fence; empty if there is none. */
   readonly language: string
-  /** Without the indentation of its fence. */
+  /** The text without the indentation of its fence. */
   readonly text: string
 }
 
@@ -29,7 +29,7 @@ export function blocksOf(...pages: readonly string[]): Block[] {
   return (pages.length === 0 ? PAGES : pages).flatMap(page => [...scan(page)])
 }
 
-/** The headings of a page; what looks like one in a block is none. */
+/** The headings of a page. A line in a block is never one. */
 export function headingsOf(page: string): string[] {
   return [...withoutBlocks(page).matchAll(/^#+ (.+)$/gm)].map(([, title]) => title as string)
 }

@@ -12,12 +12,12 @@ import { parsePlan } from '../src/core/plan/plan.ts'
 import { buildPluginSig } from '../src/install/host/plugin-sig.ts'
 import { type Block, blocksOf, PAGES, ROOT, readPage, withoutBlocks } from './doc-pages.ts'
 
-/** `sh` is for readme-commands.test.ts; `text` is for people. */
+/** `sh` is for readme-commands.test.ts, and `text` is for people. */
 const LANGUAGES = ['sh', 'yaml', 'json', 'js', 'text']
 
 type Mapping = Record<string, unknown>
 
-/** A file of the repository that a page shows as a whole. Other tests run these files. */
+/** Files of the repository that a page may show as a whole. Other tests run them. */
 const EXAMPLES = readdirSync(join(ROOT, 'examples'), { recursive: true, encoding: 'utf8' })
   .filter(name => /\.ya?ml$/.test(name))
   .map(name => `examples/${name}`)
@@ -55,7 +55,7 @@ for (const block of blocksOf().filter(({ language }) => language === 'yaml')) {
 describe('the JSON of the pages', () => {
   const CHECKS: Readonly<Record<string, (text: string) => void | Promise<void>>> = {
     'docs/files.md': isPluginSig,
-    // examples.test.ts compares it with what sealing the example makes.
+    // examples.test.ts compares this field with the sealed example.
     'docs/projects.md': text => assert.ok('content_sha256' in JSON.parse(text)),
   }
   for (const { page, text } of blocksOf().filter(({ language }) => language === 'json')) {
@@ -82,7 +82,10 @@ describe('the polkit rule of docs/security.md', () => {
   })
 })
 
-/** Plans and host configs go through the real parsers; a workflow, or a part of one, is linted and its inputs exist. */
+/**
+ * Plans and host configs go through the real parsers. A workflow, or a part of one, is linted, and its inputs must
+ * exist.
+ */
 function checkOf(text: string): { what: string; check: () => void | Promise<void> } {
   const example = EXAMPLES.find(path => readPage(path) === text)
   if (example !== undefined) return { what: example, check: () => {} }
@@ -112,7 +115,7 @@ function planOf(steps: string): string {
   return `format_version: "1"\nproject_id: example\nversion: 1.0.0\nsteps:\n${steps.replace(/^(?! )/gm, '  ')}`
 }
 
-/** A job with what the page leaves out. A step of it may refer to the deployment's outputs. */
+/** Completes a job with the parts that the page leaves out. One of its steps may refer to the deployment's outputs. */
 function jobOf(given: Mapping): Mapping {
   const steps = (given['steps'] ?? [{ run: 'true' }]) as Mapping[]
   const deploy = { id: 'deploy', uses: 'OWNER/hub-deploy@v1' }
@@ -132,7 +135,7 @@ function checkWorkflow(given: Mapping): void {
   lint(workflow)
 }
 
-/** The trigger of the page, and the inputs that its expressions name. */
+/** Adds the inputs that the page's expressions name to its trigger. */
 function withInputs(on: unknown): Mapping {
   const inputs = { version: { type: 'string' } }
   return { ...(on as Mapping | undefined), workflow_dispatch: { inputs } }
@@ -153,7 +156,7 @@ function checkInputs({ uses = '', with: given = {} }: Step): void {
   )
 }
 
-/** Where actionlint is not on PATH, `.ci/run` installs it. */
+/** If actionlint is not on PATH, `.ci/run` installs it. */
 function lint(workflow: Mapping): void {
   const args = ['-ignore', 'label ".+" is unknown', '-']
   const { error, status, stdout } = spawnSync('actionlint', args, { input: JSON.stringify(workflow), encoding: 'utf8' })
@@ -175,7 +178,7 @@ async function isPluginSig(shown: string): Promise<void> {
 
 type Decide = (id: string, unit: string, user: string) => string | undefined
 
-/** Runs the rule as polkit does, with what it offers to rules. */
+/** Runs the rule as polkit does, with the objects that polkit offers to rules. */
 function loadPolkitRule(text: string): Decide {
   const rules: ((action: object, subject: object) => string | undefined)[] = []
   const polkit = { addRule: (rule: (typeof rules)[0]) => rules.push(rule), Result: { YES: 'yes' } }

@@ -15,11 +15,11 @@ import { PROJECT_TRANSITIONS } from '../src/project/states.ts'
 import { ROLLBACK_TRANSITIONS } from '../src/rollback/states.ts'
 import { headingsOf, PAGES, ROOT, readPage as read, withoutBlocks } from './doc-pages.ts'
 
-/** Whose comments name sections of the pages. */
+/** Folders whose comments name sections of the pages. */
 const SOURCES = ['src', 'hub', 'local', 'bench', 'scripts', 'examples', '.github']
-/** In backticks, perhaps with a value. */
+/** A name in backticks, perhaps with a value. */
 const HYPHENATED = /`([a-z0-9]+(?:-[a-z0-9]+)+)(?:: [^`]+)?`/g
-/** Inputs and outputs of all actions and of the workflow to call, and what the pages name of GitHub and git. */
+/** Inputs and outputs of all actions and of the reusable workflow, and words of GitHub and git in the pages. */
 const INTERFACE = new Set([
   ...['.', 'fleet', 'project', 'rollback', 'status', 'verify'].flatMap(folder =>
     namesOf(parse(read(`${folder}/action.yml`))),
@@ -27,11 +27,11 @@ const INTERFACE = new Set([
   ...namesOf(parse(read('.github/workflows/rollout.yml')).on.workflow_call),
   ...['persist-credentials', 'runs-on', 'self-hosted', 'export-subst', 'export-ignore'],
 ])
-/** A page names these of a plugin, and of the operator's repository. */
+/** Files of a plugin, and of the operator's repository, that the pages name. */
 const FILES_ELSEWHERE = ['src/main.py', '.github/workflows/deploy.yml']
-/** In backticks. */
+/** A path in backticks. */
 const REPOSITORY_PATH = /`((?:\.ci|\.github|bench|dist|docs|examples|hub|local|schemas|scripts|src|test)\/[\w./-]+)`/g
-/** Words of prose; see the test. */
+/** The limit for the words of prose; see the test. */
 const MAX_README_WORDS = 1500
 
 describe('docs/errors.md', () => {
@@ -71,7 +71,7 @@ describe('the comments of the sources', () => {
   })
 })
 
-/** Without what only summary and log say. */
+/** Without the fields that only the summary and the log use. */
 const WRITTEN_FIELDS = Object.keys(localReportSchema.def.getter().shape).filter(
   name => !['previous_sha256', 'unrecorded', 'signature_valid'].includes(name),
 )

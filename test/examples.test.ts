@@ -21,7 +21,7 @@ const ONLY_IN_CI = whyLeftToCi()
 
 const ROOT = join(import.meta.dirname, '..')
 const EXAMPLES = join(ROOT, 'examples')
-/** Of the project in them, in the form that every client of the contract accepts. */
+/** The id of the project in the examples, in the form that every client of the contract accepts. */
 const EXAMPLE_ID = 'prj_ShopExample01'
 const DEPLOY = { uses: 'OWNER/hub-deploy@v1', definition: 'action.yml' }
 const ROLLBACK = { uses: 'OWNER/hub-deploy/rollback@v1', definition: 'rollback/action.yml' }
@@ -82,7 +82,7 @@ for (const { name, text } of sampled(workflowsOf(DEPLOY), 2)) {
       await withExamplePublished(async (stage, sha256) => {
         const values = { ...EXPRESSIONS, 'inputs.sha256': sha256, 'needs.gate.outputs.sha256': sha256 }
         const inputs = readInputs(text, DEPLOY, { ...values, ...secretsOf(stage) })
-        // The stage replaces the workflow's hub and host; everything else runs unchanged.
+        // The stage replaces the workflow's hub and host. Everything else runs unchanged.
         const { outputs, log } = await stage.deploy({ ...inputs, 'hub-url': stage.hub.url, 'project-root': stage.root })
         assert.equal(outputs['outcome'], 'success', log)
         assert.equal(outputs['version'], '1.0.0')
@@ -132,7 +132,7 @@ for (const { name, text } of workflowsOf(ROLLBACK)) {
         mkdirSync(dirname(host), { recursive: true })
         writeFileSync(host, 'version: 1\nsupervisor: none\n')
         const inputs = readInputs(text, ROLLBACK, { ...EXPRESSIONS, ...secretsOf(stage) })
-        // The stage replaces the workflow's hub and host; everything else runs unchanged.
+        // The stage replaces the workflow's hub and host. Everything else runs unchanged.
         const own = { 'hub-url': stage.hub.url, 'project-root': stage.root }
         const action = { action: 'rollback', workspace: stage.workspace, inputs: { ...inputs, ...own } }
         const { outputs, log } = await runAction(action)

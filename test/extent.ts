@@ -1,10 +1,10 @@
-/** How much the long tests try: a sample on every machine, more in CI, everything on demand. */
+/** The extent of the long tests: a sample on every machine, more in CI, everything on demand. */
 const EXTENT = process.env['SWEEP'] === 'full' ? 'full' : process.env['CI'] === 'true' ? 'ci' : 'sample'
 
 interface Extents<Value> {
   readonly sample: Value
   readonly ci: Value
-  /** Where CI does not try everything. */
+  /** Set if CI does not try everything. */
   readonly full?: Value
 }
 
@@ -12,19 +12,21 @@ export function byExtent<Value>({ sample, ci, full = ci }: Extents<Value>): Valu
   return { sample, ci, full }[EXTENT]
 }
 
-/** So many rows of a table where only a sample is tried, from its first to its last one; all of them in CI. */
+/** A sample of this many rows of a table, from its first to its last one. CI tries all rows. */
 export function sampled<Row>(rows: readonly Row[], count: number): readonly Row[] {
   if (EXTENT !== 'sample' || rows.length <= count) return rows
   const between = count === 1 ? 0 : (rows.length - 1) / (count - 1)
   return Array.from({ length: count }, (_, nth) => rows[Math.round(nth * between)] as Row)
 }
 
-/** Why a long test is left to CI, for its `skip`. */
+/** The reason why a long test is left to CI, for its `skip`. */
 export function whyLeftToCi(): string | false {
   return EXTENT === 'sample' && 'takes long: runs with CI=true or SWEEP=full'
 }
 
-/** Why a test is left to CI that mounts, traces, makes namespaces or works as several users, for its `skip`. */
+/**
+ * The reason why a test is left to CI that mounts, traces, makes namespaces or works as several users, for its `skip`.
+ */
 export function whyRightsAreLeftToCi(): string | false {
   return EXTENT === 'sample' && 'needs root or strace: runs with CI=true or SWEEP=full'
 }

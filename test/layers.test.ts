@@ -43,7 +43,7 @@ const HTTP = '@actions/http-client'
 /** The only import within a layer: a project's parts may come from a marketplace, by the whole of its contract. */
 const SIDEWAYS: ReadonlySet<string> = new Set(['sources to marketplace'])
 
-/** Which of the folders of `src` may import which package. */
+/** The packages that each folder of `src` may import. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   start: MACHINE,
   actions: MACHINE,
@@ -61,11 +61,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 interface Row {
   readonly file: string
   readonly from: string
-  /** What must refuse it; undefined where it is allowed. */
+  /** The rule that must refuse it; undefined if it is allowed. */
   readonly rule: string | undefined
 }
 
-/** One file for each row: what it imports, and the rule that must refuse it. */
+/** One file for each row, with its imports and the rule that must refuse it. */
 const imports: readonly Row[] = [
   ...Object.entries(LAYERS).flatMap(([parent, layers]) => [...rowsOf(parent, layers), ...outwardRows(parent, layers)]),
   ...Object.entries(MAY_IMPORT).flatMap(([folder, allowed]) =>
@@ -124,7 +124,7 @@ function outwardRows(parent: string, layers: Layers): Row[] {
   )
 }
 
-/** What must refuse an import of each other folder. */
+/** The rule that must refuse an import of each other folder. */
 function rulesFor(name: string, layers: Layers): (readonly [string, Row['rule']])[] {
   const depthOf = (folder: string): number => layers.findIndex(layer => layer.includes(folder))
   const isAllowed = (other: string): boolean => depthOf(other) > depthOf(name) || SIDEWAYS.has(`${name} to ${other}`)

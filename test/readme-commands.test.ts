@@ -15,7 +15,7 @@ const ONLY_IN_CI = whyLeftToCi()
 /** A minimal environment, so that npm settings of the user do not matter. */
 const ENV = { PATH: process.env['PATH'], HOME: process.env['HOME'] }
 
-/** The sections whose commands are executed below, but for those of the next list. */
+/** The sections whose commands are executed below, except for those in the next list. */
 const EXECUTED = [
   'README.md: Try it',
   'docs/hub.md: Run it',
@@ -25,7 +25,7 @@ const EXECUTED = [
   'fleet/README.md: Deploying to those that are behind',
 ]
 
-/** Commands that no test executes, by their first line, and why. */
+/** Commands that no test executes, by their first line, with the reason. */
 const NOT_EXECUTED: Readonly<Record<string, string>> = {
   'npm ci': 'it replaces the modules that this test runs with; test/scripts/demo.test.ts runs the demo',
   'sudo useradd --create-home runner': 'it adds a user to this machine',
@@ -124,7 +124,7 @@ describe('fleet/README.md', () => {
   })
 })
 
-/** Runs the commands of sections: the first block starts the hub, the others run in sequence in one shell. */
+/** Runs the commands of sections: the first block starts the hub, and the others run in sequence in one shell. */
 async function follow(t: TestContext, ...sections: string[]): Promise<{ folder: string; page: string }> {
   const folder = makeFolder(t)
   const port = await freePort()
@@ -136,7 +136,7 @@ async function follow(t: TestContext, ...sections: string[]): Promise<{ folder: 
   return { folder, page: await (await fetch(`http://127.0.0.1:${port}/`)).text() }
 }
 
-/** What the commands print; they stop at the first one that fails. */
+/** The output of the commands, which stop at the first one that fails. */
 function run(shell: string, commands: string, env: Readonly<Record<string, string>> = {}): string {
   const { status, stdout, stderr } = spawnSync(shell, ['-euc', commands], {
     cwd: ROOT,
@@ -166,7 +166,7 @@ function makeFolder(t: TestContext): string {
   return folder
 }
 
-/** Runs in a process group of its own, because npm does not forward signals to its children. */
+/** Starts the hub in a process group of its own, because npm does not forward signals to its children. */
 async function startHub(t: TestContext, command: string): Promise<void> {
   const hub = spawn('sh', ['-c', command], {
     cwd: ROOT,

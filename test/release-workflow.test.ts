@@ -35,7 +35,7 @@ let stage: Stage
 beforeEach(async () => {
   stage = await openStage()
   makeRepository(stage.workspace.path)
-  // A stand-in for GitHub's own program, which notes what it is asked.
+  // A stand-in for GitHub's own program, which notes its arguments.
   const program = join(stage.folder, 'bin/gh')
   mkdirSync(join(stage.folder, 'bin'))
   writeFileSync(program, `#!/bin/sh\nprintf '%s\\n' "$@" > '${join(stage.folder, 'released')}'\n`, { mode: 0o755 })
@@ -44,7 +44,7 @@ afterEach(() => stage.close())
 
 const skip = whyNoEngine() === false ? 'the workflow engine executes it' : missingTools('git', 'python3')
 
-/** Without an engine: the commands of its steps, by the shell that a runner uses. */
+/** Runs the commands of its steps without an engine, in the shell that a runner uses. */
 describe('examples/workflows/release.yml', { skip }, () => {
   it('publishes and releases exactly the bytes that it has built, also when it runs again', {
     skip: ONLY_IN_CI,
@@ -126,7 +126,7 @@ function execute({ run = '', env = {} }: Step, { values, tag }: { values: Values
   return { isDone: status === 0, outputs: readOutputs(readFileSync(output, 'utf8')) }
 }
 
-/** What a step has written for the runner, in either form. */
+/** The outputs that a step has written for the runner, in either form. */
 function readOutputs(text: string): Record<string, string> {
   const lines = [...text.matchAll(/^([\w-]+)=(.*)$/gm)]
   return { ...parseCommandFile(text), ...Object.fromEntries(lines.map(([, name = '', value = '']) => [name, value])) }
@@ -148,7 +148,7 @@ function makeRepository(path: string): void {
   git('-c', 'user.name=publisher', '-c', 'user.email=publisher@example.com', 'commit', '-m', 'first')
 }
 
-/** The arguments of the release; undefined when there was none. */
+/** The arguments of the release; undefined if there was none. */
 function readReleased(): string[] | undefined {
   const path = join(stage.folder, 'released')
   return existsSync(path) ? readFileSync(path, 'utf8').trimEnd().split('\n') : undefined

@@ -65,7 +65,7 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
 
 interface Source {
   readonly bytes: Buffer
-  /** In messages. */
+  /** The name of the archive's origin in messages. */
   readonly source: string
   readonly leftOut?: readonly string[]
 }

@@ -5,9 +5,9 @@ import { PLUGIN_YAML, type PluginYaml } from './plugin-yaml.ts'
 
 const MAX_SHOWN_CHARS = 60
 
-/** What the publisher says of an archive. */
+/** The facts that the publisher gives about an archive. */
 export interface GivenId {
-  /** What it was made from, for messages: the folder, for example. */
+  /** The origin of the archive in messages: the folder, for example. */
   readonly source: string
   readonly kind?: Kind | undefined
   readonly slug?: string | undefined
@@ -24,8 +24,9 @@ export function requirePluginKind({ source, kind }: GivenId): void {
 }
 
 /**
- * The version in an archive with this plugin.yaml, which says what the publisher does not. Throws HubError 400 if both say
- * the version and differ, or the file has one that no hub serves; UsageError if neither says the version or the slug.
+ * Identifies the version in an archive with this plugin.yaml, which supplies what the publisher did not give. Throws
+ * HubError 400 if both name a version and they differ, or if the file has a version that no hub serves. Throws
+ * UsageError if neither names the version or the slug.
  */
 export function identifyPlugin(given: GivenId, described: PluginYaml): VersionId {
   const version = versionIn(described, given.version)
@@ -33,8 +34,8 @@ export function identifyPlugin(given: GivenId, described: PluginYaml): VersionId
 }
 
 /**
- * The version in an archive without a plugin.yaml, which only the publisher can say. Throws HubError 400 unless that is a
- * service, and UsageError if its slug or version is missing.
+ * Identifies the version in an archive without a plugin.yaml, which only the publisher can name. Throws HubError 400
+ * unless it is a service, and UsageError if its slug or version is missing.
  */
 export function identifyService({ source, kind, slug, version }: GivenId): VersionId {
   if (kind !== 'service')
@@ -79,7 +80,7 @@ function withoutV(version: string): string {
   return version.replace(/^v/, '')
 }
 
-/** Without characters that could change what a terminal shows. */
+/** Escapes characters that could control a terminal. */
 function shown(text: string): string {
   return JSON.stringify(text.slice(0, MAX_SHOWN_CHARS)).replace(/\p{C}/gu, '?')
 }

@@ -14,7 +14,7 @@ const DEFAULTS = Object.fromEntries(
 )
 const HUB = { 'hub-url': 'https://hub.example', 'api-key': 'the-api-key' }
 
-/** The inputs of which something is wrong, each with what. */
+/** The problems of these inputs, each as its kind and the name of its input. */
 function problemsOf(given: Record<string, string>): string[] {
   const inputs = { ...DEFAULTS, 'project-root': '/srv/app', ...given }
   const { problems } = withInputs(inputs, workspace => readRollbackInputs(workspace)).result

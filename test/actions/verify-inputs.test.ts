@@ -27,7 +27,7 @@ function readInputs(given: Record<string, string>): VerifyInputs {
   return withInputs({ ...DEFAULTS, ...given }, workspace => readVerifyInputs(workspace)).result
 }
 
-/** The inputs of which something is wrong, each with what. */
+/** The problems of these inputs, each as its kind and the name of its input. */
 function problemsOf(given: Record<string, string>): string[] {
   return readInputs(given).problems.map(({ kind, message }) => `${kind} ${message.split(' ')[0]}`)
 }
@@ -166,7 +166,7 @@ describe('readVerifyInputs', () => {
   })
 
   describe('a workspace that a pull request has written', () => {
-    /** What is wrong with the plan at this path, where `secret` is a file outside that no message may quote. */
+    /** The problems with the plan at this path, where `secret` is a file outside that no message may quote. */
     function problemsWith(path: string, prepare: (workspace: string, secret: string) => void): string[] {
       const given = { ...DEFAULTS, ...PLAN, 'install-plan': path }
       return withInputs(given, workspace => {

@@ -110,7 +110,7 @@ function sizesOf(data: string): { size: number; packedSize: number; crc: number 
   return { size: data.length, packedSize: deflateRawSync(Buffer.from(data)).length, crc: crc32(data) }
 }
 
-/** Without the signature. */
+/** A data descriptor without its signature. */
 function descriptor(data: string, bits: 32 | 64): Buffer {
   const { size, packedSize, crc } = sizesOf(data)
   const bytes = Buffer.alloc(4 + bits / 4)
@@ -135,7 +135,7 @@ function zip64Item(): ZipItem {
   return { ...A, both: { size: 0xffffffff, packedSize: 0xffffffff, extra } }
 }
 
-/** Stored deflate blocks of nothing, not final. */
+/** Empty stored blocks of a deflate stream, none of them final. */
 function emptyBlocks(count: number): Buffer {
   return Buffer.alloc(count * 5, Buffer.from([0, 0, 0, 0xff, 0xff]))
 }

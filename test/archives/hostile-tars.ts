@@ -2,18 +2,18 @@ import { createCipheriv } from 'node:crypto'
 import { buildTar, directory, file, GNU, gnuLong, pax, paxRecord, symlink, TAR_END, type TarItem, V7 } from './tar-builder.ts'
 
 export interface HostileTar {
-  /** `<code>--<what is wrong>`. */
+  /** `<code>--<fault>`. */
   readonly name: string
   readonly bytes: () => Buffer
 }
 
-/** More than these is too large in these archives. */
+/** Limits that some of these archives exceed. */
 export const HOSTILE_TAR_LIMITS = { maxExtractedBytes: 4 * 1024 * 1024, maxEntries: 50 }
 
 const KIB = 1024
 const MIB = 1024 * KIB
 const GOOD = file('good.txt', 'good')
-/** What zstd cannot make smaller. */
+/** Bytes that zstd cannot compress. */
 const NOISE = createCipheriv('aes-128-ctr', Buffer.alloc(16), Buffer.alloc(16)).update(Buffer.alloc(2 * MIB))
 const MANY = Array.from({ length: 30 }, (_, index) => file(`folder-${index % 3}/${index}`, 'good'))
 const HIDDEN = buildTar([file('hidden', 'evil')], Buffer.alloc(0))
@@ -43,7 +43,7 @@ function announced(name: string, items: TarItem[]): HostileTar {
   return tar(name, [...items, file('x', 'evil')])
 }
 
-/** The root, with members as its data. */
+/** A tar whose root entry has members as its data. */
 function rootWithData(what: string, root: string, { paxSize, ...more }: Partial<TarItem> & { paxSize?: number }): HostileTar {
   const announcement = paxSize === undefined ? [] : [pax({ size: String(paxSize) })]
   return tar(`unsafe_archive--${what}`, [...announcement, directory(root, { data: HIDDEN, ...more })])

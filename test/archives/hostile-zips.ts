@@ -2,15 +2,15 @@ import { crc32, deflateRawSync } from 'node:zlib'
 import { buildZip, directory, extraField, FILE, file, SYMLINK, symlink, unicodePath, UTF8_NAME, type ZipItem, type ZipShape, zip64Extra } from './zip-builder.ts'
 
 export interface HostileZip {
-  /** `<code>--<what is wrong>`. */
+  /** `<code>--<fault>`. */
   readonly name: string
   readonly bytes: () => Buffer
   readonly platform?: NodeJS.Platform
-  /** Only the data itself gives it away, so files before it have been written. */
+  /** Only the data itself shows the fault, so files before it have been written. */
   readonly onlyWhileExtracting?: true
 }
 
-/** More than these is too large in these archives. */
+/** Limits that some of these archives exceed. */
 export const HOSTILE_LIMITS = { maxExtractedBytes: 8 * 1024 * 1024, maxEntries: 50 }
 
 const KIB = 1024
@@ -26,7 +26,7 @@ function named(what: string, entryName: string, more: Partial<ZipItem> = {}): Ho
   return zip(`unsafe_archive--${what}`, [GOOD, { ...file(entryName, 'evil'), ...more }])
 }
 
-/** An entry whose name are bytes that no string has. */
+/** An entry whose name has bytes that are in no string. */
 function rawNamed(what: string, rawName: Buffer, flags: number): HostileZip {
   return named(what, 'x', { both: { rawName, flags } })
 }
@@ -119,7 +119,7 @@ const sameNames: HostileZip[] = [
   zip('unsafe_archive--below-a-later-symlink', [GOOD, directory('d/'), file('l/evil'), symlink('l', 'd')]),
 ]
 
-/** Some tools make of it what the mode says, others a file. */
+/** Some tools obey the mode, others create a file. */
 function madeBy(system: number, what: string, mode: number): HostileZip {
   return zip(`unsafe_archive--${what}-by-system-${system}`, [GOOD, { ...symlink('x', 'good.txt'), mode, system }])
 }
@@ -134,7 +134,7 @@ function asiLink(target: string): Buffer {
   return extraField(0x756e, Buffer.concat([crc, value]))
 }
 
-/** libarchive's own field of a local header: which of its values are there, system and attributes. */
+/** libarchive's own field of a local header, with its flags, the system and the attributes. */
 function libarchiveLink(): Buffer {
   const value = Buffer.from([0x05, 0x14, 0x03, 0, 0, 0, 0])
   value.writeUInt32LE((SYMLINK << 16) >>> 0, 3)
@@ -189,7 +189,7 @@ const symlinks: HostileZip[] = [
   zip('invalid_archive--symlink-padded', [GOOD, { ...symlink('l', 'good.txt'), stored: false, packed: Buffer.concat([deflateRawSync(Buffer.from('good.txt')), Buffer.alloc(2 * MIB)]) }]),
 ]
 
-/** A local header and its data, of an entry that no directory lists. */
+/** A local header with its data, for an entry that no directory lists. */
 const HIDDEN = buildZip([file('hidden', 'evil')]).subarray(0, 30 + 'hidden'.length + deflateRawSync(Buffer.from('evil')).length)
 
 const STREAMED: Partial<ZipItem> = { stored: true, descriptor: true }
@@ -248,14 +248,14 @@ const headers: HostileZip[] = [
   damaged('descriptor-without-its-signature-after-stored-data', { stored: true, both: { flags: 8 }, local: { crc: 0, size: 0, packedSize: 0 }, behind: storedDescriptor() }),
 ]
 
-/** Of `some data`, stored, without the signature. */
+/** The descriptor of `some data`, stored, without the signature. */
 function storedDescriptor(): Buffer {
   const bytes = Buffer.from(descriptorOf({}).subarray(4))
   bytes.writeUInt32LE('some data'.length, 4)
   return bytes
 }
 
-/** Of `some data`. */
+/** The descriptor of `some data`. */
 function descriptorOf(lie: { crc?: number; size?: number }): Buffer {
   const data = Buffer.from('some data')
   const bytes = Buffer.alloc(16)

@@ -1,4 +1,4 @@
-/** The fields of a header; whatever is left out is told truthfully. */
+/** The fields of a header. Every field that is left out has its true value. */
 export interface TarFields {
   rawName?: Buffer
   rawSize?: Buffer
@@ -12,7 +12,7 @@ export interface TarItem {
   name: string
   type?: string
   data?: Buffer | string
-  /** Declared instead of the data's length. */
+  /** Declared in place of the data's length. */
   size?: number
   mode?: number
   target?: string
@@ -25,7 +25,7 @@ export const USTAR = 'ustar\x0000'
 export const GNU = 'ustar  \0'
 export const V7 = '\0'.repeat(8)
 
-/** A tar of these items, deterministic and as well formed as they are. */
+/** A tar of these items, deterministic, and as well formed as the items are. */
 export function buildTar(items: readonly TarItem[], end: Buffer = TAR_END): Buffer {
   return Buffer.concat([...items.map(buildMember), end])
 }
@@ -52,7 +52,7 @@ export function pax(words: Record<string, string | Buffer>, type = 'x'): TarItem
   return { name: 'PaxHeader', type, data: Buffer.concat(Object.entries(words).map(([key, value]) => paxRecord(key, value))) }
 }
 
-/** GNU's way to tell a long name (`L`) or link name (`K`) of the next item. */
+/** GNU's form of a long name (`L`) or link name (`K`) of the next item. */
 export function gnuLong(type: 'L' | 'K', name: string | Buffer): TarItem {
   return { name: '././@LongLink', type, data: Buffer.concat([Buffer.from(name), Buffer.alloc(1)]), fields: { magic: GNU } }
 }

@@ -1,6 +1,6 @@
 import { crc32, deflateRawSync } from 'node:zlib'
 
-/** The fields of a header; whatever is left out is told truthfully. */
+/** The fields of a header. Every field that is left out has its true value. */
 export interface HeaderFields {
   rawName?: Buffer
   flags?: number
@@ -20,15 +20,15 @@ export interface ZipItem {
   /** Attributes below the Unix mode. */
   dosAttributes?: number
   stored?: boolean
-  /** Bytes in the archive instead of what packing `data` gives. */
+  /** Bytes in the archive in place of the packed `data`. */
   packed?: Buffer
-  /** A data descriptor after the data, and zeros in the local header. */
+  /** Adds a data descriptor after the data, and puts zeros into the local header. */
   descriptor?: boolean
-  /** Between its data, or descriptor, and what follows. */
+  /** Bytes between the entry's data, or its descriptor, and the next entry. */
   behind?: Buffer
-  /** The system that made it, by its number; Unix when left out. */
+  /** The number of the system that made the entry; default Unix. */
   system?: number
-  /** Lies of both headers. */
+  /** False values in both headers. */
   both?: HeaderFields
   local?: HeaderFields
   central?: HeaderFields & { disk?: number; offset?: number; comment?: Buffer }
@@ -36,13 +36,13 @@ export interface ZipItem {
 
 export interface ZipShape {
   prefix?: Buffer
-  /** Before the first entry; unlike `prefix`, counted into every position. */
+  /** Bytes before the first entry; unlike `prefix`, counted into every position. */
   beforeEntries?: Buffer
-  /** Between the last entry and the directory. */
+  /** Bytes between the last entry and the directory. */
   beforeDirectory?: Buffer
-  /** After the last header, counted into the directory's size. */
+  /** Bytes after the last header, counted into the directory's size. */
   inDirectory?: Buffer
-  /** Between the directory and its end record. */
+  /** Bytes between the directory and its end record. */
   beforeEnd?: Buffer
   comment?: Buffer
   trailing?: Buffer
@@ -70,7 +70,7 @@ export const DOS = 0
 const UNIX = 3
 const DESCRIPTOR = 0x0008
 
-/** A ZIP of these items, deterministic; as well formed as items and shape are. */
+/** A ZIP of these items, deterministic, and as well formed as the items and the shape are. */
 export function buildZip(items: readonly ZipItem[], shape: ZipShape = {}): Buffer {
   const prefix = shape.prefix ?? Buffer.alloc(0)
   const locals: Buffer[] = []

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import { createStateMachine, statesBetween, type Transitions } from '../../src/core/state-machine.ts'
 
 const LIGHTS = { red: ['green'], green: ['red'], off: [] } as const
-/** Two ways lead to `done`, and none out of it. */
+/** Two paths lead to `done`, and none leads out of it. */
 const TRIP: Transitions<string> = {
   home: ['walk', 'ride'],
   walk: ['rest', 'home'],

@@ -27,7 +27,10 @@ before(async () => {
 })
 after(() => stage.close())
 
-/** Notes that the new version is served, and never ends; passes for the old one. Works where it is. */
+/**
+ * A check that notes that the new version is served, and never ends. Passes for the old version. Works in its own
+ * folder.
+ */
 const CHECK = `#!/bin/sh
 cd "$(dirname "$0")"
 case $(tail -n 1 served) in
@@ -39,21 +42,21 @@ esac
 
 const write = (name: string, text: string): void => writeFileSync(at(name), text)
 
-/** Notes its environment and its arguments instead of running them; a shell would drop variables with hyphens. */
+/** Notes its environment and its arguments and does not run them; a shell would drop variables with hyphens. */
 const NOTE_JOB = `
 const [file, ...command] = process.argv.slice(1)
 const variables = Object.entries(process.env).map(([name, value]) => name + '=' + value)
 require('node:fs').writeFileSync(file, [...variables, ...command].join('\\0'))
 `
 
-/** Each start of the service notes the version that it runs. */
+/** A service whose every start notes the version that it runs. */
 const serviceUnit = () => `[Service]
 ExecStart=/bin/sh -c 'cat ${stage.root}/plugins/greeter/src/main.py >> ${at('served')}; echo >> ${at('served')}; exec sleep 600'
 [Install]
 WantedBy=multi-user.target
 `
 
-/** The example, with the paths of this host. */
+/** The example unit, with the paths of this host. */
 const recoverUnit = () =>
   UNIT.replaceAll('/srv/app', stage.root)
     .replace('/opt/hub-deploy/node', process.execPath)
@@ -68,8 +71,8 @@ WantedBy=multi-user.target
 `
 
 /**
- * Deploys 2.0.0 on a machine on which the service runs, and cuts the power in its health check. The recovery is enabled
- * just before, so that the restart of the service starts it in the middle of the deployment.
+ * Deploys 2.0.0 on a machine on which the service runs, and cuts the power during its health check. The recovery is
+ * enabled just before that, so that the restart of the service starts it in the middle of the deployment.
  */
 async function cutPowerInHealthCheck(): Promise<void> {
   for (const name of ['served', 'checking', 'recovery']) write(name, '')
@@ -98,7 +101,7 @@ async function cutPowerInHealthCheck(): Promise<void> {
   assert.deepEqual([served(), installed()], [['1.0.0', '2.0.0'], '2.0.0'])
 }
 
-/** Boots with the unit; resolves to the states of the recovery and of the service when nothing is pending any more. */
+/** Boots with the unit. Resolves to the states of the recovery and of the service once no job is pending. */
 async function bootAgain(unit = recoverUnit()): Promise<string[]> {
   for (const name of ['served', 'recovery']) write(name, '')
   rmSync(at('states'), { force: true })
@@ -137,7 +140,7 @@ function lastReport(): LocalReport {
   return reports.find(({ version, outcome }) => version === '2.0.0' && outcome === 'rolled_back') as LocalReport
 }
 
-/** Skips the test where no machine can be booted. */
+/** Skips the test if no machine can be booted. */
 async function withMachines(t: TestContext, test: () => Promise<void>): Promise<void> {
   try {
     await test()

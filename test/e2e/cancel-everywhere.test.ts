@@ -33,10 +33,12 @@ function sample(): readonly Row[] {
   return Array.from({ length: SAMPLE }, () => left.splice(random.below(left.length), 1)).flat()
 }
 
-/** From SIGINT to the last byte for the runner or the report, and to the end of the process. */
+/** The times from SIGINT to the last byte for the runner or the report, and to the end of the process. */
 const seconds: { toLastOutput: number[]; toExit: number[] } = { toLastOutput: [], toExit: [] }
 
-/** Only measured: a busy machine takes longer, and what matters is that the run ends by itself. */
+/**
+ * These times are only printed: a busy machine takes longer, and the test only requires that the run ends by itself.
+ */
 function describeSeconds(): string {
   const figures = Object.entries(seconds).map(([name, values]) => {
     const sorted = values.toSorted((a, b) => a - b)
@@ -104,7 +106,10 @@ async function cancelAt(t: TestContext, scene: CancelScene, moment: Moment): Pro
   return result
 }
 
-/** Measured as the runner does it; otherwise a run may take its time to end, on whatever machine. */
+/**
+ * With SWEEP=full, sends all signals of the runner, so that the times are the real ones. Otherwise the run may take its
+ * time, on any machine.
+ */
 function cancel(pid: number): NodeJS.Timeout[] {
   process.kill(pid, 'SIGINT')
   if (!IS_FULL) return []

@@ -28,7 +28,9 @@ import { whyNoStrace } from './harness/strace.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
-/** Cancelled as it writes the record. How far it gets before it notices may differ; its outcome may not. */
+/**
+ * The run is cancelled while it writes the record. It may get further before it notices, but its outcome must not vary.
+ */
 const MOMENTS: readonly { at: string; outcome: Outcome }[] = [
   { at: 'state fetching', outcome: 'failed' },
   { at: 'state verifying_signature', outcome: 'failed' },
@@ -46,7 +48,7 @@ const MOMENTS: readonly { at: string; outcome: Outcome }[] = [
   { at: 'end', outcome: 'success' },
 ]
 
-/** Whether a run that was refused for its inputs has set its outputs. */
+/** True if a run that was refused for its inputs has set its outputs. */
 function hasRefusal({ workspace: { temp } }: PreparedHost): boolean {
   const folders = readdirSync(temp).filter(name => name.startsWith('commands-'))
   return folders.some(name => readFileSync(join(temp, name, 'output'), 'utf8').includes('invalid_input'))
@@ -243,7 +245,7 @@ function assertRolledBack(fleet: Fleet, host: PreparedHost, tree = fleet.old): v
   assert.deepEqual(host.tree(), tree)
 }
 
-/** Cancelled right after the switch, and killed because its first undo never returns. */
+/** Cancels a run right after the switch, and kills it because its first undo never returns. */
 async function cancelWithSlowUndo(t: TestContext, fleet: Fleet, host: PreparedHost): Promise<void> {
   const { run } = await cancelBeforeAndBlockUndo('step files').prepare(t, host, fleet)
   const killer = onceInLog('has the tree digest', () => killAsTheRunnerDoes(readHolder(host.root)))

@@ -10,7 +10,7 @@ import { readLocalReport } from './harness/evidence.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
 const PRELOAD = join(import.meta.dirname, 'harness/jumping-date.mjs')
-/** For a wait that has become one of hours; a busy machine never takes as long. */
+/** The limit for a wait that has become hours; a busy machine never takes this long. */
 const NEVER_ENDS_MS = 5 * 60_000
 
 async function stageWithPlugin(t: TestContext): Promise<Stage> {
@@ -20,7 +20,7 @@ async function stageWithPlugin(t: TestContext): Promise<Stage> {
   return stage
 }
 
-/** A service of the host that is healthy from its third probe on. */
+/** Starts a service of the host that is healthy from its third probe on. */
 async function startService(t: TestContext): Promise<string> {
   let probes = 0
   const server = createServer((_, response) => response.writeHead(++probes < 3 ? 503 : 200).end())

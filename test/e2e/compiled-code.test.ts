@@ -47,7 +47,7 @@ async function update(version: string): Promise<ActionResult> {
   return await deploy()
 }
 
-/** Whether a deployment that succeeds uses what is kept: it replaces what it cannot use. */
+/** True if a deployment that succeeds uses the kept code: it replaces code that it cannot use. */
 async function usesWhatIsKept(version: string): Promise<boolean> {
   const before = statSync(compiled(), { bigint: true })
   assertSucceeds(await update(version))
@@ -55,7 +55,7 @@ async function usesWhatIsKept(version: string): Promise<boolean> {
   return before.ino === after.ino && before.ctimeNs === after.ctimeNs
 }
 
-/** What another user would plant: for this very bundle and Node.js, but it does something else first. */
+/** Plants another user's code for this very bundle and Node.js, which does something else first. */
 function plant(): void {
   const bundle = readFileSync(BUNDLE)
   const call = "process.stdout.on('error', () => { });"
@@ -68,7 +68,7 @@ function plant(): void {
   code.keep(() => script.createCachedData())
 }
 
-/** Continues on a host where 1.0.0 is installed, and where something is planted in what that deployment has kept. */
+/** Continues on a host with 1.0.0, after something was planted in the code that its deployment kept. */
 async function beginWithPlanted(): Promise<void> {
   const empty = stage
   const origin = await preparedOnce('planted', async () => {
@@ -138,7 +138,7 @@ describe('the compiled code that a deployment keeps', () => {
     assert.doesNotMatch((await update('1.1.0')).log, new RegExp(PLANTED))
   })
 
-  /** Where somebody else may have planted it. */
+  /** Caches in which another user could have planted the code. */
   const caches: Record<string, () => void> = {
     'in a folder that its group can write': () => chmodSync(own(), 0o770),
     'below a folder that every user can write': () => chmodSync(cache(), 0o777),

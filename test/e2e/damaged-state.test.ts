@@ -4,7 +4,7 @@ import { byExtent } from '../extent.ts'
 import { type DamagedHosts, openDamagedHosts } from './harness/damaged-hosts.ts'
 import { countOutcomes } from './harness/outcome-counts.ts'
 
-/** To repeat one case. */
+/** Set to repeat one case. */
 const SEED = process.env['DAMAGE_SEED']
 
 const SWEEPS = [

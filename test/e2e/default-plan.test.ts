@@ -27,7 +27,7 @@ async function deployed(inputs: Record<string, string> = {}): Promise<ActionResu
   return result
 }
 
-/** The plan as somebody would copy it from the log, whose lines have lost their indentation. */
+/** The plan as an operator would copy it from the log, whose lines have lost their indentation. */
 function planIn({ log }: ActionResult): string {
   const [plan] = /^format_version: .*\n(?:.*\n)*?steps:\n(?:- .*\n)+/m.exec(log) ?? []
   assert.ok(plan !== undefined, log)

@@ -54,7 +54,7 @@ function listUntouched(): string[] {
   })
 }
 
-/** A check touches neither the host, its services nor the hub. */
+/** Runs a check, which must not touch the host, its services or the hub. */
 async function check(inputs: Record<string, string> = {}): Promise<ActionResult> {
   const known = [listUntouched(), stage.standIns.changes(), acceptedReports(stage)]
   const result = await stage.deployHere({ 'check-only': 'true', ...pin, ...inputs })

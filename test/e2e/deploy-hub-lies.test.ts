@@ -26,7 +26,7 @@ beforeEach(async () => {
 })
 afterEach(() => stage.close())
 
-/** Inputs that fetch from there and report to the hub of the stage. */
+/** Inputs that fetch from this URL and report to the hub of the stage. */
 function from(url: string): Record<string, string> {
   return { 'hub-url': url, 'deployments-url': stage.hub.url }
 }
@@ -257,7 +257,7 @@ describe('the error text of a hub', () => {
     const killed = await stage.deploy({ 'hub-url': hub.url }, { onStart })
     assert.equal(killed.signal, 'SIGKILL', killed.log)
     const own = join(stage.root, '.hub-deploy')
-    // It never had the host.
+    // This run never had the host.
     const [journal = ''] = readdirSync(own).filter(name => name.startsWith('begun-'))
     assert.match(readFileSync(join(own, journal), 'utf8'), /"record":"end".*unknown key \*\*\*/)
     await stage.deploy({ 'api-key': 'another-key' }, { phase: 'post', state: killed.state })

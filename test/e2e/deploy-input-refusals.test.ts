@@ -12,7 +12,7 @@ const ONLY_IN_CI = whyLeftToCi()
 
 let stage: Stage
 
-/** A host that runs 1.0.0, and a hub whose latest is 2.0.0. */
+/** A host that runs 1.0.0, and a hub whose latest version is 2.0.0. */
 before(async () => {
   stage = await openStage()
   await stage.publish('1.0.0', pluginFiles('1.0.0'))

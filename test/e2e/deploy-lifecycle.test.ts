@@ -26,7 +26,7 @@ async function beginInstalled(): Promise<void> {
   stage = await openInstalled(pluginFiles('1.0.0'))
 }
 
-/** Runs a deployment that must succeed; returns its outputs. */
+/** Makes a deployment that must succeed, and returns its outputs. */
 async function deployed(inputs: Record<string, string> = {}): Promise<Record<string, string>> {
   const result = await stage.deploy(inputs)
   assert.equal(result.exitCode, 0, result.log)
@@ -251,7 +251,7 @@ describe('versions that are dates', () => {
   })
 })
 
-/** A hub that serves one version's artifact as a newer one. */
+/** Serves one version's artifact as a newer one. */
 function serveRenamed(t: Parameters<typeof serveUntrustedHub>[0], old: string, name: string) {
   return serveUntrustedHub(t, {
     detail: answerJson(200, { latest_version: name }),

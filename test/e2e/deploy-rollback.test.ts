@@ -14,7 +14,9 @@ const ENV_PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter
   - {id: last, action: configure_plugin, plugin: greeter, depends_on: [env]}
 `
 
-/** A version whose settings cannot be written for want of TOKEN, which shows only when its files are in place. */
+/**
+ * A version whose settings cannot be written because TOKEN is missing, which shows only once its files are in place.
+ */
 function failingFiles(version: string): Record<string, string> {
   return {
     ...pluginFiles(version, { '.env.template': 'TOKEN=\n', 'data/seed': 'shipped', 'src/new.py': '' }),
@@ -111,7 +113,7 @@ describe('a step that fails after the switch', () => {
   })
 })
 
-/** 1.0.0, with settings and data of the host's own inside it; then the hub's latest is one that fails. */
+/** Installs 1.0.0, with settings and data of the host's own in it. The hub's latest version then fails. */
 async function installOld(): Promise<void> {
   await stage.publish('1.0.0', pluginFiles('1.0.0', { 'src/old.py': '' }))
   stage.writePlan(PLUGIN_PLAN)

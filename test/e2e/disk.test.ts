@@ -50,7 +50,7 @@ describe('an update on a disk', () => {
     })
   }
 
-  // Files of one byte: there is room for their bytes, but not for their blocks and inodes.
+  // Files of one byte: their bytes fit, but their blocks and inodes do not.
   const TOO_SMALL_FOR_MANY = { 'of room': 'size=6m', 'of inodes': 'nr_inodes=800' }
   for (const [what, options] of Object.entries(TOO_SMALL_FOR_MANY)) {
     it(`that runs out ${what} while it extracts keeps the old version and nothing of the new`, {
@@ -186,7 +186,7 @@ describe('an update on a disk', () => {
   }
 })
 
-/** All but a few of a small file system's; does nothing to one that has many. */
+/** Uses up all but a few inodes of a small file system. Does nothing to one that has many. */
 function useUpInodes(folder: string): void {
   const names = Array.from({ length: 200 }, (_, index) => join(folder, `filler-${index}`))
   const made = names.filter(path => {
@@ -200,7 +200,7 @@ function useUpInodes(folder: string): void {
   for (const path of made.slice(-8)) rmSync(path)
 }
 
-/** A process inherits the umask of the moment at which it starts. */
+/** A process inherits the umask that its parent has when it starts. */
 function deployUnder(umask: number, host: PreparedHost): Promise<ActionResult> {
   const usual = process.umask(umask)
   try {

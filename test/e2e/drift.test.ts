@@ -42,10 +42,10 @@ function snapshotsOf(stage: AnyStage): SnapshotRow[] {
   return [...installed, ...removed].flatMap(row => row.snapshots)
 }
 
-/** Where the old version is while a deployment runs. */
+/** The path of the old version while a deployment runs. */
 const KEPT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 
-/** The warnings of drift. */
+/** The warnings about drift. */
 function warnings({ log }: ActionResult): string[] {
   return commandsIn(log, 'warning').filter(line => line.includes('not as they were installed'))
 }
@@ -88,7 +88,7 @@ describe('files that were changed on the host since they were installed', () => 
     await stage.publish('2.0.0', pluginFiles('2.0.0'))
     const bin = join(stage.folder, 'bin')
     mkdirSync(bin)
-    // Longer than a comparison counts as one of now.
+    // Sleeps longer than a comparison counts as current.
     const edit = `sleep 0.6; echo late > ${join(stage.root, 'plugins/greeter/src/main.py')}; sleep 0.6`
     writeFileSync(join(bin, 'sync'), `#!/bin/sh\n${edit}\n`, { mode: 0o755 })
     const result = await stage.deploy({}, { env: { PATH: [bin, process.env['PATH']].join(delimiter) } })
@@ -144,7 +144,7 @@ describe('files that were changed on the host since they were installed', () => 
   const late = async (t: TestContext, path: string): Promise<Record<string, string>> => {
     const gate = await openGate(t, stage.hub.url, async route => {
       if (route !== 'artifact') return
-      // Well after anything that is done beside the request.
+      // Waits until all work that runs during the request is surely done.
       await setTimeout(500)
       edit(stage, { [`plugins/greeter/${path}`]: 'LD_PRELOAD=/tmp/evil.so\n' })
     })
@@ -288,12 +288,12 @@ describe('files that were changed on the host since they were installed', () => 
   })
 
   async function failAfterSwitch(): Promise<ActionResult> {
-    // The settings are no small file, which only the step after the switch finds.
+    // A directory is in the place of the settings file, which only the step after the switch notices.
     writeFiles(stage.root, { 'plugins/greeter.env/x': '' })
     return await stage.deploy()
   }
 
-  /** Kills a run after the switch; returns what the next one, which recovers it, reports of it. */
+  /** Kills a run after the switch. Returns the report on it by the next run, which recovers it. */
   async function killed(whenDead: () => void | Promise<void> = () => {}): Promise<LocalReport> {
     const kill = { command: ['/bin/sh', '-c', 'kill -9 $PPID; sleep 1'] }
     const config = { version: 1, provision: { greeter: kill } }

@@ -11,7 +11,7 @@ import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.
 
 const CALLS = [...NAME_CALLS, 'write', 'pwrite64']
 
-/** What was done to a host, in its order, paths relative to the project root. */
+/** The events on a host, in their order, with paths relative to the project root. */
 type Event =
   | { kind: 'syncfs' | 'sync'; path: string }
   | { kind: 'rename' | 'link'; from: string; to: string }
@@ -103,7 +103,7 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
       const succeeded = indexOf(events, event => event.kind === 'output' && event.text.includes('success'))
       const discarded = indexOf(events, event => event.kind === 'rename' && event.to.includes('/discarded-'))
       const recorded = indexOf(events, event => event.kind === 'rename' && event.to.endsWith('/installed.json'))
-      // A tree is removed by descriptor, so that a removal names no folder.
+      // A tree is removed by descriptor, so a removal names no folder.
       const removed = indexOf(events, event => event.kind === 'remove' && event.path.endsWith('/plugin.yaml'))
       for (const later of [succeeded, discarded, recorded, removed]) assert.ok(commit < durable && durable < later)
     }
@@ -143,7 +143,7 @@ function assertSuccess({ outputs, log }: ActionResult): void {
   assert.equal(outputs['outcome'], 'success', log)
 }
 
-/** A PATH on which `sync` fails. */
+/** A PATH with a `sync` that fails. */
 function failingSync(parent: string): string {
   return standInForSync(parent, 'exit 1')
 }
@@ -152,7 +152,7 @@ function realSync(): string {
   return execFileSync('sh', ['-c', 'command -v sync'], { encoding: 'utf8' }).trim()
 }
 
-/** A PATH on which `sync` is this script. */
+/** A PATH with this script as its `sync`. */
 function standInForSync(parent: string, script: string): string {
   const folder = join(parent, 'bin')
   mkdirSync(folder)
@@ -161,7 +161,7 @@ function standInForSync(parent: string, script: string): string {
   return [folder, process.env['PATH']].join(delimiter)
 }
 
-/** What had been staged: the new tree without what the host kept, the root as the empty path. */
+/** The staged paths: the new tree without the host's kept paths, with the root as the empty path. */
 function stagedPaths({ root }: SweepHost): string[] {
   const paths = Object.keys(listTree(join(root, 'plugins/greeter')))
   return ['', ...paths.filter(path => !/^(data|\.env)(\/|$)/.test(path)).map(path => `/${path}`)]
@@ -189,13 +189,16 @@ function isMove(event: Event): boolean {
   return event.kind === 'rename' && !event.from.endsWith('.tmp') && !isJournal(event)
 }
 
-/** A change of what the host runs, not of our own records or of what is already out of use. */
+/** True for a change to the version that the host runs, but not for one to our own records or to trees out of use. */
 function isChange(event: Event): event is Extract<Event, { to: string }> {
   if (event.kind !== 'rename' && event.kind !== 'link') return false
   return !event.from.endsWith('.tmp') && !event.to.includes('/discarded-') && !isJournal(event)
 }
 
-/** A file that gets its name when it is whole. Until the host is locked, a journal may get lost, and has another name. */
+/**
+ * True for a file that gets its name when it is complete. Until the host is locked, a journal may get lost, and has
+ * another name.
+ */
 function isOwnFile({ from, to }: { from: string; to: string }): boolean {
   return isJournal({ to }) || (from.endsWith('.tmp') && !to.includes('/begun-'))
 }

@@ -6,11 +6,11 @@ import { sampled } from '../extent.ts'
 import { type PlayedEnding, playEndings, SCENES } from './harness/endings.ts'
 import { normaliseLog, normaliseSummary } from './harness/normalise-ending.ts'
 
-/** `UPDATE_GOLDEN=1` writes what the runs say now: read the difference before you commit it. */
+/** `UPDATE_GOLDEN=1` writes the present texts of the runs: read the difference before you commit it. */
 const IS_UPDATE = process.env['UPDATE_GOLDEN'] === '1'
 const GOLDEN = join(import.meta.dirname, 'golden')
 const MAX_SUMMARY_BYTES = 20_000
-/** Updates, failures and a project; in CI, refusals and what only reads too. */
+/** Updates, failures and a project; in CI, also refusals and runs that only read. */
 const PLAYED = IS_UPDATE ? SCENES : sampled(SCENES, 3)
 
 let endings: readonly PlayedEnding[] = []
@@ -68,7 +68,7 @@ describe('what a run says when it has ended', () => {
   })
 })
 
-/** What a reader sees of Markdown in which characters are written as numbers. */
+/** The visible text of Markdown that writes some characters as numbers. */
 function shown(markdown: string): string {
   return markdown.replace(/&#(\d+);/g, (_, number) => String.fromCodePoint(Number(number)))
 }

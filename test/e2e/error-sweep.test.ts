@@ -15,12 +15,12 @@ import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep
 import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-/** One call in so many. */
+/** One call in this many. */
 const SAMPLED = byExtent({ sample: 29, ci: 5, full: 1 })
 
 const update: Act = (host, run) => host.update(run)
 
-/** What a disk, a full one and a guarded one answer. */
+/** The errors of a broken disk, a full one and a guarded one. */
 const failures: { error: string; calls: RegExp }[] = [
   { error: 'EIO', calls: /^f(data)?sync$/ },
   { error: 'EIO', calls: /^rename/ },
@@ -80,7 +80,7 @@ describe('a deployment of which any one call fails', { skip: whyNoStrace() }, ()
       deploymentId,
       hasBegun: true,
     })
-    // A local report that could not be written is written by the next run.
+    // If a local report could not be written, the next run writes it.
     assertReported(host.root, result)
     assertNoSecret(hosts.secrets, [host.root, host.workspace.temp], [result.log])
     return outcome

@@ -42,7 +42,7 @@ interface Asked {
   readonly server: LoopbackServer
 }
 
-/** Runs the fleet action against a hub that answers like this. */
+/** Runs the fleet action against a hub with these answers. */
 async function ask(t: TestContext, handler: Handler, inputs: Record<string, string> = {}): Promise<Asked> {
   const server = await serve(t, handler)
   return { server, result: await fleetOf(server.url, makeWorkspace(temporaryDirectory(t)), inputs) }

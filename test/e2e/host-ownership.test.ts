@@ -17,7 +17,7 @@ let stage: TwoUsers
 const own = (): string => join(stage.root, '.hub-deploy')
 const plant = (): string => join(stage.lair, 'plant')
 
-/** The host and the intruder's folder, to which something on the host may lead. */
+/** Lists the host and the intruder's folder, which a symlink on the host may lead to. */
 function listing(): Record<string, string>[] {
   return [listTree(stage.root), listTree(stage.lair)]
 }
@@ -35,7 +35,7 @@ describe('a host that another user can write to', { skip }, () => {
     assert.match(listTree(stage.root)['plugins/greeter/plugin.yaml'] ?? '', /1\.0\.0/)
   })
 
-  /** What another user can do to our own folder; `allow-shared-root` never accepts it. */
+  /** Intrusions of another user into our own folder, which `allow-shared-root` never accepts. */
   const intrusions: Record<string, () => void> = {
     'a folder of records'() {
       renameSync(own(), plant())
@@ -113,7 +113,10 @@ describe('a host that another user can write to', { skip }, () => {
   })
 })
 
-/** Main with good and with malformed inputs, a dry run and post refuse the host, and leave everything as it is. */
+/**
+ * Asserts that the main step with good and with malformed inputs, a dry run and the post step refuse the host, and
+ * leave everything as it is.
+ */
 async function assertUntouched(): Promise<void> {
   const before = listing()
   const refusals = [await refuse(), await refuse({ 'keep-snapshots': 'some' }, 'invalid_input')]

@@ -23,7 +23,7 @@ async function beginWithOld(): Promise<void> {
 
 const SYSTEMD = 'version: 1\nsupervisor: systemd\n'
 
-/** A service that answers with the version that its supervisor last started. */
+/** Serves the version that the supervisor started last. */
 async function serveRunning(t: TestContext): Promise<string> {
   const server = createServer((_, response) => response.end(`{"version":"${stage.standIns.running()}"}`))
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))

@@ -8,7 +8,9 @@ import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './h
 
 const PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/etc/env, depends_on: [files]}\n`
 
-/** As a host framework does it: looks for plugins where its own file says, and injects `.env` of the plugin's directory. */
+/**
+ * Acts like a host framework: looks for plugins where its own file says, and injects `.env` of the plugin's directory.
+ */
 const HOST = `
 import os, re, runpy, sys
 root = sys.argv[1]

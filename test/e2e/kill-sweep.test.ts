@@ -9,7 +9,7 @@ import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep
 import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-/** One call in so many. */
+/** One call in this many. */
 const SAMPLED = byExtent({ sample: 31, ci: 6, full: 1 })
 
 interface Sweep {
@@ -111,15 +111,15 @@ interface Start {
 }
 
 /**
- * The kill came where it was meant to: this very call was the last one of its kind, and was not made. The runtime
- * repeats a call that was interrupted, so the kill may come at its second entry, which is not made either.
+ * Asserts that the kill came at the intended call: it was the last one of its kind, and was not made. The runtime
+ * repeats an interrupted call, so the kill may come at its second entry, which is not made either.
  */
 function assertKilled(call: TracedCall, calls: readonly TracedCall[], { signal }: ActionResult): void {
   const last = calls.findLast(({ role, name }) => role === call.role && name === call.name)
   assert.equal(withoutCount(last?.text), withoutCount(call.text))
   assert.ok([0, 1].includes((last?.nth ?? 0) - call.nth), last?.text)
   assert.match(last?.result ?? '', /^\?|^unfinished|INJECTED/)
-  // A child that is killed is only a failure to the run that started it.
+  // To the run that started it, a killed child is only a failure.
   assert.equal(signal, call.role === 'child' ? null : 'SIGKILL')
 }
 

@@ -51,7 +51,7 @@ describe('an update', { concurrency: 2 }, () => {
   }
 })
 
-/** Runs until each stop in turn has killed it; returns the inputs for the same hub. */
+/** Makes runs until each stop in turn has killed one. Returns the inputs for the same hub. */
 async function killInTurn(
   t: TestContext,
   fleet: Fleet,
@@ -71,7 +71,7 @@ async function killInTurn(
   return inputs
 }
 
-/** The dead deployment's report, the hub and the disk agree. */
+/** Asserts that the dead deployment's report, the hub and the disk agree. */
 function assertEnded(fleet: Fleet, host: PreparedHost, ending: Ending): void {
   const [report] = host.localReports()
   assert.equal(report?.outcome, ending.outcome)
@@ -81,7 +81,7 @@ function assertEnded(fleet: Fleet, host: PreparedHost, ending: Ending): void {
   assert.deepEqual(host.tree(), fleet[ending.tree])
 }
 
-/** The next normal run succeeds by itself. */
+/** Asserts that the next normal run succeeds by itself. */
 async function assertGoesOn(fleet: Fleet, host: PreparedHost): Promise<void> {
   assertSucceeds(await host.deploy())
   assert.deepEqual(host.tree(), fleet.new)

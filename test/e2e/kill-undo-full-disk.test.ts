@@ -14,7 +14,7 @@ import { openStage, PLUGIN_PLAN, pluginFiles, writeFiles } from './harness/stage
 import { whyNoStrace } from './harness/strace.ts'
 import { tamper, tamperWithRecord } from './harness/tampering.ts'
 
-/** One case in so many; never a multiple of three, so that each of the followers has its turn. */
+/** One case in this many. It is never a multiple of three, so that each of the followers has its turn. */
 const SAMPLED = byExtent({ sample: 11, ci: 4, full: 1 })
 const FOLLOWED_BY = [['post'], ['next run'], ['post', 'next run']] as const
 const DISKS: readonly Ext4[] = [
@@ -115,7 +115,7 @@ function assertTruthful({ outputs, log }: ActionResult): void {
   assert.doesNotMatch(log, /inconsistent/)
 }
 
-/** The step fills the disk up to its last block, and fails. */
+/** A step that fills the disk up to its last block, and fails. */
 function hostConfig(mounted: string): string {
   const [armed, filler] = [join(mounted, 'armed'), join(mounted, 'filler')]
   const script = `[ -e ${armed} ] || exit 0; cat /dev/zero >${filler} 2>/dev/null; sync -f ${mounted}; cat /dev/zero >>${filler} 2>/dev/null; exit 1`

@@ -17,7 +17,7 @@ const RUNS_AT_ONCE = 8
 const ROUNDS = byExtent({ sample: 1, ci: 8 })
 const HOLDER = { id: '00000000-0000-4000-8000-000000000000', run_url: 'https://code-host.example/run/7', since: 'noon' }
 
-/** A command that runs another one with process ids of its own, as in a container. */
+/** Runs another command with process ids of its own, as in a container. */
 const CONTAINER = ['unshare', '--pid', '--mount-proc', '--kill-child']
 
 describe('the lock of a host', () => {
@@ -101,7 +101,7 @@ describe('the lock of a host', () => {
       process.kill(await started.promise, 'SIGKILL')
       await killed
       assert.equal(JSON.parse(readFileSync(path, 'utf8')).pid, 1)
-      // What kills a container may end a moment before the processes in it.
+      // The command that kills a container may end a moment before the processes in it.
       const { exitCode, log } = await host[next](inputs, { through: CONTAINER })
       assert.equal(exitCode, 0, log)
       assert.deepEqual(host.tree(), next === 'deploy' ? fleet.new : fleet.old)
@@ -156,7 +156,7 @@ async function assertOneAfterTheOther(host: PreparedHost): Promise<void> {
   assertNothingStrays(host.root)
 }
 
-/** No run extracted anything before the previous one had succeeded. */
+/** Asserts that no run extracted anything before the previous one had succeeded. */
 function assertDisjoint(reports: readonly LocalReport[]): void {
   for (const [index, report] of reports.entries()) {
     const earlier = reports[index - 1]

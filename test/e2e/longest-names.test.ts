@@ -11,7 +11,7 @@ import { openStage, pluginFiles } from './harness/stage.ts'
 const ONLY_IN_CI = whyLeftToCi()
 
 const MAX_CHARS = 128
-/** A name of our own is longer: it also has a time, an id or a process in it. */
+/** A name of our own is longer, because it also has a time, an id or a process in it. */
 const MAX_NAME_BYTES = 255
 const ID = 'i'.repeat(MAX_CHARS)
 const OTHER = 'e'.repeat(MAX_CHARS)

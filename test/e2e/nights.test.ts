@@ -16,31 +16,31 @@ import { tamper } from './harness/tampering.ts'
 
 const MANY_FILES_VERSION = '3.0.0'
 const NIGHTS = byExtent({ sample: 2, ci: 6 })
-/** One fault in so many. */
+/** One fault in this many. */
 const SAMPLED = byExtent({ sample: 5, ci: 1 })
 
-/** What has gone wrong on a host, and stays so for some nights. */
+/** A fault of a host that lasts for some nights. */
 interface Fault {
-  /** What a run left that was killed in the evening before. */
+  /** The stop that killed a run in the evening before. */
   cut?: Stop
   /** The options of a small file system for the host. */
   disk?: string
   skip: string | false
-  /** Whether the host is neither old nor new until the fault is gone; otherwise no run may call it inconsistent. */
+  /** Set if the host is neither old nor new until the fault is gone. Otherwise, no run may call it inconsistent. */
   leavesNeither?: true
-  /** Makes it happen. */
+  /** Causes the fault. */
   begin(t: TestContext, host: PreparedHost, fleet: Fleet): Begun | Promise<Begun>
   inputs?: (night: number, host: PreparedHost) => Record<string, string>
   run?: (host: PreparedHost) => Partial<ActionRun>
-  /** Whether the runs succeed all the same. */
+  /** Set if the runs succeed in spite of it. */
   isHarmless?: true
-  /** Where a run would give up after more of them. */
+  /** The most nights, if a run would give up after more of them. */
   atMost?: number
 }
 
 interface Begun {
   end(): void
-  /** Of every run, also of those after the fault. */
+  /** For every run, including those after the fault. */
   inputs?: Record<string, string>
 }
 
@@ -195,7 +195,7 @@ interface Night {
   version: string
 }
 
-/** Outputs, local report and disk agree. */
+/** Asserts that outputs, local report and disk agree. */
 function assertTrue(host: PreparedHost, fleet: Fleet, { fault, was, night, result, version }: Night): void {
   const { exitCode, outputs, log } = result
   const outcome = outputs['outcome'] ?? ''
@@ -207,7 +207,7 @@ function assertTrue(host: PreparedHost, fleet: Fleet, { fault, was, night, resul
   assert.ok(is !== 'neither' || fault.leavesNeither, told)
   assert.ok(outcome === 'success' || !fault.isHarmless, told)
   if (outcome === 'success') assert.equal(is, version === '2.0.0' ? 'new' : 'old', told)
-  // The recovery of an earlier run is not this one's change.
+  // A recovery of an earlier run is no change of this run.
   else if (was !== 'neither' && fault.cut === undefined) assert.equal(is, was, told)
   const path = outputs['report-path']
   if (path === undefined || path === '') return
@@ -219,7 +219,7 @@ function assertTrue(host: PreparedHost, fleet: Fleet, { fault, was, night, resul
   )
 }
 
-/** `old`, `new` or `neither`, by every byte that was published and the data of the host. */
+/** `old`, `new` or `neither`, by every published byte and the data of the host. */
 function treeOf(host: PreparedHost, fleet: Fleet): string {
   const ofPlugin = (tree: Record<string, string>): string =>
     JSON.stringify(Object.entries(tree).filter(([path]) => path.startsWith('greeter/')))
@@ -229,12 +229,12 @@ function treeOf(host: PreparedHost, fleet: Fleet): string {
 
 function assertHeardOnce({ name }: PreparedHost, { stage }: Fleet): void {
   const rows = acceptedReports(stage).filter(row => row.host_id === name)
-  // A run that could be rolled back only later is reported as that again.
+  // A run that could be rolled back only later is reported again, as rolled back.
   const reports = new Set(rows.map(row => `${row.started_at} ${row.status}`))
   assert.equal(rows.length, reports.size, 'the hub got a report twice')
 }
 
-/** Every run that could write a report has told the hub, as its report says. */
+/** Asserts that the hub has heard of every run that could write a report. */
 function assertAllHeard(host: PreparedHost): void {
   const reports = host.localReports()
   assert.deepEqual(
@@ -266,7 +266,7 @@ function freeze(t: TestContext, path: string): Begun {
     try {
       thaw()
     } catch {
-      // It is gone.
+      // The path is gone.
     }
   })
   return { end: thaw }
@@ -287,7 +287,7 @@ function useUpInodes(folder: string): Begun {
       made.push(path)
     }
   } catch {
-    // There are no more.
+    // There are no more inodes.
   }
   return {
     end: () => {
@@ -300,7 +300,7 @@ function withoutLinks(errno: string): Partial<ActionRun> {
   return { through: ['strace', '-f', '-qq', '-o', '/dev/null', '-e', `inject=?link,linkat:error=${errno}`] }
 }
 
-/** The hub answers every report with 500. */
+/** Makes the hub answer every report with 500. */
 async function failReports(t: TestContext, { stage }: Fleet): Promise<Begun> {
   let isFailing = true
   const gate = await openGate(t, stage.hub.url, route => {

@@ -6,7 +6,7 @@ import { assertSucceeds, type Fleet, openFleet } from './harness/prepared-host.t
 import { whyNoStrace } from './harness/strace.ts'
 import { tamperWithRecord } from './harness/tampering.ts'
 
-/** Every so many records of the journal. */
+/** One record of the journal in this many. */
 const STEP = byExtent({ sample: 6, ci: 2 })
 const INSTALLED = { version: '1.0.0' }
 
@@ -19,7 +19,7 @@ describe('a run that changes nothing and is killed as it writes a journal record
 
   it('leaves nothing to undo, whichever record it is', { skip: whyNoStrace() }, async () => {
     const host = fleet.newHost('unchanged')
-    // Creates the settings.
+    // This run creates the settings.
     assertSucceeds(await host.deploy(INSTALLED))
     const tree = host.tree()
     const outcomes = new Set<string | undefined>()
@@ -37,7 +37,7 @@ describe('a run that changes nothing and is killed as it writes a journal record
       assert.deepEqual(host.tree(), tree)
       outcomes.add(report?.outcome)
     }
-    // It succeeds once its commit is written.
+    // A run succeeds once its commit is written.
     assert.ok(outcomes.has('failed'))
     assertNothingStrays(host.root)
   })

@@ -21,7 +21,7 @@ beforeEach(async () => {
 afterEach(() => stage.close())
 
 const UNIT = 'greeter.service'
-/** Stops before it installs, as a plan may that cannot replace files in use. */
+/** A plan that stops the service before it installs, as for files in use that cannot be replaced. */
 const PLAN = `format_version: "1"
 project_id: greeter
 version: "1"
@@ -39,7 +39,7 @@ function planWithCheck(timeout: string): string {
   return `${PLAN}  - {id: ok, action: healthcheck, plugin: greeter, timeout: ${timeout}, depends_on: [tell]}\n`
 }
 
-/** Has 1.0.0 installed by a plan with every kind of step. */
+/** Installs 1.0.0 by a plan with every kind of step. */
 async function install(): Promise<void> {
   await stage.publish('1.0.0', versionFiles('1.0.0'))
   configure()
@@ -76,7 +76,7 @@ async function succeeds(inputs: Record<string, string> = {}): Promise<ActionResu
   return result
 }
 
-/** What a run changes about services or has commands do; health checks that are repeated count once. */
+/** The changes to services and the commands of a run. Repeated health checks count once. */
 async function callsOf(run: () => Promise<unknown>): Promise<string[][]> {
   const before = stage.standIns.changes().length
   await run()

@@ -210,7 +210,7 @@ describe('a dry run', () => {
     await publishSteps(scene, ...steps)
     return scene
   }
-  /** A run that was killed after the switch, with its journal. */
+  /** Opens a run that was killed after the switch, with its journal. */
   const openKilled = async (t: TestContext): Promise<[scene: CancelScene, journal: string]> => {
     const scene = await open(t, 'provision')
     scene.standIns.add('make-db', 'kill -KILL $PPID')

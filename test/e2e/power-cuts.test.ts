@@ -18,7 +18,7 @@ import { type Deployment, openPowerCutHosts, type PowerCutHosts } from './harnes
 import { traceCommand, whyNoStrace } from './harness/strace.ts'
 
 const IS_FULL = byExtent({ sample: false, ci: true })
-/** For each recording. */
+/** The number of cuts for each recording. */
 const CUTS = Number(process.env['POWER_CUTS'] ?? (IS_FULL ? 7 : 1))
 const SEED = Number(process.env['POWER_SEED'] ?? randomInt(1_000_000))
 const DEPLOYMENTS: readonly Deployment[] = [
@@ -33,7 +33,7 @@ const DEPLOYMENTS: readonly Deployment[] = [
 const SHARED: Disk = { name: 'a disk that a neighbour syncs all the time', blockBytes: 1024, hasNeighbour: true }
 const QUIET: Disk = { name: 'a quiet disk', blockBytes: 4096, hasNeighbour: false }
 const DISKS = IS_FULL ? [QUIET, SHARED] : [SHARED]
-/** As many at most where they must do harm. */
+/** The most cuts in a case that must find harm. */
 const CONTROLS = 40
 /** Further marks are reports, as they reach the hub. */
 const FIRST_REPORT = 3
@@ -45,8 +45,8 @@ interface Disk {
 }
 
 /**
- * Syncs a file of its own all the time, which makes each change of a name durable at once, but not the bytes of a file.
- * It ends between two of them.
+ * A neighbor that syncs a file of its own all the time, which makes each change of a name durable at once, but not the
+ * bytes of a file. It ends between two syncs.
  */
 const NEIGHBOUR = 'trap "exit 0" TERM; while :; do echo x >>"$1"; sync "$1"; done'
 
@@ -69,7 +69,7 @@ for (const deployment of byExtent({ sample: ['update'] as const, ci: DEPLOYMENTS
   })
 }
 
-/** Shows that the tests above can fail: each of these calls is skipped, and called a success. */
+/** Shows that the tests above can fail: each of these calls is skipped but reported as a success. */
 describe('a power cut during an update', {
   skip: whyNoLoggedDisk() || whyNoStrace() || whyLeftToCi(),
 }, () => {
@@ -96,12 +96,12 @@ function toError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error))
 }
 
-/** The error that the action reports, or how the host differs. */
+/** The error that the action reports, or the difference on the host. */
 function reasonOf({ message }: Error): string {
   return /::error title=(.*)/.exec(message)?.[1] ?? message.slice(0, 500)
 }
 
-/** A deployment as a disk saw it, and how to go on from any moment of it. */
+/** A deployment as a disk saw it, and the means to continue from any moment of it. */
 interface Recorded {
   readonly hosts: PowerCutHosts
   readonly host: HostCopy
@@ -110,7 +110,7 @@ interface Recorded {
   readonly recording: Recording
 }
 
-/** Runs the deployment, or the recovery of one, once, undisturbed, on a disk that is logged. */
+/** Runs the deployment, or the recovery of one, once and undisturbed on a logged disk. */
 async function record(
   t: TestContext,
   hosts: PowerCutHosts,
@@ -139,7 +139,7 @@ async function record(
   return { hosts, host, hubUrl: gate.url, recording: readRecording(folder) }
 }
 
-/** A way to the hub that marks on the watched disk when a report arrives there. */
+/** Opens a gate to the hub that marks on the watched disk when a report arrives. */
 async function openReportGate(
   t: TestContext,
   { stage, isMarketplace }: PowerCutHosts,
@@ -168,7 +168,7 @@ async function nextToNeighbour(mounted: string, act: () => Promise<void>): Promi
   }
 }
 
-/** Returns what became of the deployment. A failure says how to rebuild the disk. */
+/** Returns the outcome of the deployment. A failure prints the command that rebuilds the disk. */
 async function cutAndFollow(recorded: Recorded, seed: number): Promise<string> {
   try {
     return await follow(recorded, seed)
@@ -207,7 +207,7 @@ function assertTruthful({ outputs, log }: ActionResult): void {
   assert.doesNotMatch(log, /inconsistent/)
 }
 
-/** The deployment that was cut has one truthful local report, or left no trace; returns its outcome. */
+/** Asserts that the deployment that was cut has one truthful local report, or left no trace. Returns its outcome. */
 function assertReported(
   root: string,
   next: ActionResult,

@@ -15,7 +15,7 @@ before(async () => {
 })
 after(() => stage.close())
 
-/** By default; the code behind the others is tested without a process. */
+/** The default cases. The code behind the others is tested without a process. */
 const TRIED = new Set([
   'bytes behind the compressed stream',
   'a bomb',

@@ -17,9 +17,9 @@ import { projectTar, type SealedOffer, sealBytes, sealTar } from './harness/seal
 import { answerJson } from './harness/untrusted-hub.ts'
 import { answersOf, serveUntrustedProjectHub, type UntrustedProjectHub } from './harness/untrusted-project-hub.ts'
 
-/** Of a frame that declares its size in four bytes. */
+/** The header of a frame that declares its size in four bytes. */
 const FRAME_HEADER_BYTES = 9
-/** Below any folder, though an archive may have it. */
+/** Too long below any folder, though an archive may have it. */
 const TOO_LONG = 'd'.repeat(255).concat('/').repeat(16).slice(0, 4090)
 const PRELOADED = join(import.meta.dirname, 'harness/signal-at-file.mjs')
 
@@ -29,7 +29,7 @@ before(async () => {
 })
 after(() => stage.close())
 
-/** Files of a plugin, each of so many bytes, which zstd halves. */
+/** Files of a plugin, each of this many bytes, which zstd halves. */
 function filesOf(bytes: number): TarItem[] {
   const text = createHash('shake128', { outputLength: (60 * bytes) / 2 }).digest('hex')
   return Array.from({ length: 60 }, (_, index) =>
@@ -134,7 +134,7 @@ function good(): SealedOffer {
   return sealTar(projectTar({ more: FILES }), stage.signingKey)
 }
 
-/** A second frame whose first block is no longer one. */
+/** A tar in two frames. The first block of the second frame is damaged. */
 function damagedLate(): Buffer {
   const tar = projectTar({ more: filesOf(200_000) })
   const frames = [tar.subarray(0, 10_500_000), tar.subarray(10_500_000)].map(part => zstdCompressSync(part))

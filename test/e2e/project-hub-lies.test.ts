@@ -22,7 +22,7 @@ before(async () => {
 })
 after(() => stage.close())
 
-/** By default; the code behind the others is tested without a process. */
+/** The default cases. The code behind the others is tested without a process. */
 const TRIED = new Set([
   'a signer that is not pinned',
   'a plain http address elsewhere',

@@ -37,12 +37,12 @@ const HOSTS_OWN = {
 }
 
 interface Update {
-  /** What was installed before; the host got its own data after the first. */
+  /** The earlier versions. The host got its own data after the first one. */
   history: readonly Parts[]
   to: Parts
   /** The directory of plugins that the manifest of the last version names. */
   pluginsDirname?: string
-  /** One switch in so many is tested. */
+  /** One switch in this many is tested. */
   oneIn: number
 }
 
@@ -153,7 +153,7 @@ function sweepKills({ history, to, pluginsDirname, oneIn }: Update): void {
     return readReports(host.root).get(id)?.outcome ?? 'not begun'
   }
 
-  /** The live trees are all of one version, the one that the dead run's report names. */
+  /** Asserts that the live trees are all of one version, the one that the dead run's report names. */
   function assertOneVersion({ root }: HostCopy, id: string): void {
     const outcome = readReports(root).get(id)?.outcome
     const found = assertExactly(root, { old, new: liveIn(reference) })

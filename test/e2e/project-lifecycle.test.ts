@@ -37,7 +37,7 @@ async function publish(version: string, more: Record<string, string> = {}): Prom
   return stage.publish(version, projectFiles(version, more))
 }
 
-/** Runs a deployment that must be refused with this code and leave the host as it was. */
+/** Makes a deployment that must be refused with this code and leave the host as it was. */
 async function refused(code: string, inputs: Record<string, string> = {}): Promise<ActionResult> {
   const before = listHost(stage.root)
   const result = await stage.deploy(inputs)
@@ -47,7 +47,7 @@ async function refused(code: string, inputs: Record<string, string> = {}): Promi
   return result
 }
 
-/** The runner masks these, and one more: the access token. */
+/** Asserts that the runner masks these, and one more: the access token. */
 function assertMasked({ log }: ActionResult, secrets: readonly string[]): void {
   const masked = commandsIn(log, 'add-mask').map(line => line.slice('::add-mask::'.length))
   assert.deepEqual(

@@ -49,7 +49,7 @@ afterEach(async () => {
   await stage.close()
 })
 
-/** Publishes a version of the project in which only the cart names it. */
+/** Publishes a version of the project that only the cart names. */
 async function publish(version: string, more: Record<string, string> = {}): Promise<void> {
   const files = {
     'plugins/till/src/main.py': 'print("till")\n',
@@ -60,7 +60,7 @@ async function publish(version: string, more: Record<string, string> = {}): Prom
   await stage.publish(version, projectFiles(version, { ...files, ...more }))
 }
 
-/** The same files whatever the version. */
+/** The same files for every version. */
 const SAME_CART = {
   'plugins/cart/plugin.yaml': 'name: cart\nversion: "5.0.0"\n',
   'plugins/cart/src/main.py': 'print("cart")\n',
@@ -76,7 +76,7 @@ async function succeeds(inputs: Record<string, string> = {}): Promise<ActionResu
   return result
 }
 
-/** A run, and what it does to services and has commands do. */
+/** A run, its effects on services, and its commands. */
 async function watched(inputs: Record<string, string> = {}): Promise<ActionResult & { calls: string[] }> {
   const before = standIns.changes().length
   const result = await succeeds(inputs)

@@ -63,7 +63,7 @@ function readRecord(): HostFile {
   return JSON.parse(readFileSync(at('.hub-deploy/installed.json'), 'utf8'))
 }
 
-/** The retained snapshots of what was taken away, with what each holds of this host. */
+/** The retained snapshots of removed parts, with the host's own paths in each. */
 function retained(): unknown[] {
   return (readRecord().removed ?? []).map(({ kind, id, slug, snapshots }) => [
     `${kind} ${id} of ${slug}`,

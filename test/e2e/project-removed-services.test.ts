@@ -54,7 +54,10 @@ function isThere(): boolean {
   return existsSync(join(stage.root, 'extensions/mailer'))
 }
 
-/** The update in vain left all parts as they were, and what was stopped runs the old version again. */
+/**
+ * Asserts that a failed update left all parts as they were, and that the services that it stopped run the old version
+ * again.
+ */
 async function assertRolledBack(act: () => Promise<ActionResult>): Promise<ActionResult> {
   const before = listHost(stage.root)
   const result = await act()

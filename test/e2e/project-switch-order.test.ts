@@ -10,7 +10,7 @@ import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.
 const STARTS = ['clone', 'clone3', 'fork', 'vfork']
 const CONTENT = ['open', 'openat', 'read', 'pread64', 'readv', 'write', 'pwrite64', 'writev', 'getdents64']
 const CALLS = [...NAME_CALLS, ...CONTENT, ...STARTS]
-/** In the middle of its plan is what neither starts a process nor changes the host. */
+/** Steps in the middle of its plan that neither start a process nor change the host. */
 const STEPS = ['action: prepare', 'action: configure_plugin, plugin: cart']
 const PARTS = ['plugins/cart', 'plugins/till', 'extensions/mailer']
 
@@ -18,7 +18,7 @@ describe('an update of a project of several parts, in the order of its calls,', 
   let stage: ProjectStage
   let traces: Traces<ReturnType<typeof copyHost>>
   let calls: readonly TracedCall[]
-  /** From the first rename of a tree to the last one. */
+  /** The calls from the first rename of a tree to the last one. */
   let window: readonly TracedCall[]
 
   before(async () => {
@@ -82,7 +82,10 @@ function isNewTree({ name, args, result }: TracedCall): boolean {
   return /^rename/.test(name) && /, "<root>\/(plugins|extensions)\/\w+"$/.test(args) && result === '0'
 }
 
-/** Of a file below the root, or the names in a directory there; to open a directory is how it is held and synced. */
+/**
+ * True for a call on a file below the root, or on the names in a directory there. A directory may be opened to be kept
+ * and synced.
+ */
 function isOfContent({ name, args }: TracedCall): boolean {
   if (/^open/.test(name)) return !/O_DIRECTORY/.test(args)
   if (!args.includes('<root>')) return false

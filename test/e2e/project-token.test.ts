@@ -36,7 +36,7 @@ function serveHub(t: TestContext, answers: Partial<ProjectAnswers> = {}): Promis
   return serveUntrustedProjectHub(t, answersOf(stage, offer, answers))
 }
 
-/** A server that is no hub and gives the artifact to anybody. */
+/** A server that is no hub and serves the artifact to anybody. */
 function serveStorage(t: TestContext): Promise<LoopbackServer> {
   return serve(t, (_, response) => response.end(offer.bytes))
 }
@@ -50,7 +50,7 @@ function describedAt(url: string): Answer {
   return answerJson(200, descriptorOf(stage, offer, { download_url: url }))
 }
 
-/** That nothing in what it was sent is a secret of the deployment. */
+/** Asserts that it received no secret of the deployment. */
 function assertReceivedNoSecret({ requests }: LoopbackServer): void {
   assert.equal(requests.length, 1)
   const received = JSON.stringify(requests.map(({ url, rawHeaders }) => [url, rawHeaders]))

@@ -65,7 +65,7 @@ async function killAfter(host: SweepHost, ms: number): Promise<ActionResult> {
   return result
 }
 
-/** To be asked before another run works on the host. */
+/** Must be called before another run works on the host. */
 function isJournaled(root: string, deploymentId: string | undefined): boolean {
   const journal = join(root, '.hub-deploy/journal.jsonl')
   if (deploymentId === undefined || !existsSync(journal)) return false

@@ -11,10 +11,13 @@ import { openProjectStage, projectFiles } from './harness/project-stage.ts'
 import { type Random, randomFrom } from './harness/random.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
 
-/** `DEPLOYMENTS=5000` prints what each folder holds and how long a run takes, every 500 runs. */
+/** `DEPLOYMENTS=5000` prints the size of each folder and the duration of a run, every 500 runs. */
 const DEPLOYMENTS = Number(process.env['DEPLOYMENTS'] ?? byExtent({ sample: 8, ci: 40 }))
 const KEEP = { 'keep-reports': '2', 'keep-snapshots': '1' }
-/** Of two parts, with the next version of one of them staged, or snapshotted and not pruned yet, where a run was killed. */
+/**
+ * The most files for two parts, if a run was killed after it staged the next version of one, or before it pruned a
+ * snapshot.
+ */
 const MOST: Record<string, number> = {
   '.': 14,
   reports: 2 * 2,
@@ -55,7 +58,7 @@ async function deployOnce(random: Random): Promise<void> {
 
 const killed = (state: string) => onceInLog(state, pid => signal(pid, 'SIGKILL'))
 
-/** How many files and folders there are in each folder that a run writes to, and the bytes that may grow. */
+/** The number of files and folders in each folder that a run writes to, and the bytes that may grow. */
 function fill(): Record<string, number> {
   const own = join(stage.root, '.hub-deploy')
   const folders = ['.', 'reports', 'outbox', 'trees', 'staging', 'snapshots']

@@ -26,7 +26,7 @@ const ONLY_IN_CI = whyLeftToCi()
 const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 const PRELOADED = join(import.meta.dirname, 'harness/before-restore.mjs')
 
-/** What the service's user, or a backup gone wrong, does to a snapshot. */
+/** Changes to a snapshot by the service's user, or by a faulty backup. */
 const CHANGES: Record<string, (snapshot: string, stage: Stage) => void> = {
   'other bytes, of the same size and time': snapshot => {
     const path = join(snapshot, 'src/main.py')
@@ -55,7 +55,7 @@ const CHANGES: Record<string, (snapshot: string, stage: Stage) => void> = {
   },
 }
 
-/** The same between the comparison and the switch. */
+/** The same changes between the comparison and the switch. */
 const RACES: Record<string, string> = {
   'a file changes': `printf 'print("EVIL! from 1.0.0")\\n' > ${SNAPSHOT}/src/main.py`,
   'a file is added': `touch ${SNAPSHOT}/src/extra.py`,

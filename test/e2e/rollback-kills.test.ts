@@ -17,10 +17,10 @@ import { openRollbackHosts, type RollbackHost, type RollbackHosts, type Subject 
 import { failWith, killBefore, NAME_CALLS, whyNoStrace } from './harness/strace.ts'
 import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-/** One call in so many. */
+/** One call in this many. */
 const SAMPLED = byExtent({ sample: 89, ci: 41, full: 1 })
 const RECOVERIES = ['the next rollback', 'post', 'a deployment that is refused', 'the program for the boot'] as const
-/** With each record of the journal. */
+/** Includes the write of each journal record. */
 const CALLS = [...NAME_CALLS, 'pwrite64']
 
 for (const subject of ['a plugin with kept paths', 'a project of three parts'] satisfies Subject[]) {
@@ -68,7 +68,7 @@ for (const subject of ['a plugin with kept paths', 'a project of three parts'] s
       t.diagnostic(`${swept.length} of ${concerned.length} calls: ${countOutcomes(outcomes)}`)
     })
 
-    /** Returns the outcome of the rollback of which a call failed. */
+    /** Returns the outcome of the rollback with a failed call. */
     async function failAndRepeat(call: TracedCall, host: RollbackHost): Promise<string> {
       const { result } = await traces.run(host, rollBack, { calls: CALLS, ...failWith('ENOSPC', call) })
       const { outcome = '' } = result.outputs
@@ -99,7 +99,7 @@ for (const subject of ['a plugin with kept paths', 'a project of three parts'] s
       return report?.outcome ?? 'not begun'
     }
 
-    /** The live trees are all of one version, the one that the dead run's report names. */
+    /** Asserts that the live trees are all of one version, the one that the dead run's report names. */
     function assertOneVersion({ root }: RollbackHost, id: string): void {
       const outcome = readReports(root).get(id)?.outcome
       const found = assertExactly(root, { old, new: liveIn(reference) })

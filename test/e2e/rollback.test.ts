@@ -136,7 +136,7 @@ describe('a rollback', () => {
     assert.equal(named.outputs['outcome'], 'success', named.log)
     assert.match(mainOf(stage), /patched/)
     assert.match(commandsIn(named.log, 'warning').join(), /contains changes that were made on this host/)
-    // It is not what the hub serves under this version.
+    // The hub serves other bytes under this version.
     assert.equal(named.outputs['artifact-sha256'], '')
     assert.match(named.summary, /the restored files had been changed on this host/)
     const { artifact_sha256: sha256, modified } = readLocalReport(named)
@@ -202,7 +202,7 @@ describe('a rollback', () => {
   })
 })
 
-/** What keep-paths named in each deployment, and no input of the rollback names. */
+/** The keep-paths of each deployment, which no input of the rollback names. */
 const KEEP_PATHS = '.env\ndata\nuploads\nconf'
 
 describe('a rollback that does not repeat the keep-paths of the deployments', () => {

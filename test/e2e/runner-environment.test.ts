@@ -15,7 +15,7 @@ beforeEach(async () => {
 })
 afterEach(() => stage.close())
 
-/** The records of the newest GITHUB_OUTPUT file, in the order of their writing. */
+/** The records of the newest GITHUB_OUTPUT file, in the order in which they were written. */
 function outputRecords(): [string, string][] {
   const [folder] = readdirSync(stage.workspace.temp).filter(name => name.startsWith('commands-'))
   const text = readFileSync(join(stage.workspace.temp, folder ?? '', 'output'), 'utf8')
@@ -192,7 +192,7 @@ describe('a run that is killed', () => {
     assert.deepEqual([post.exitCode, post.outputs], [0, {}], post.log)
     assert.deepEqual(listHost(stage.root), {})
     const [row] = acceptedReports(stage)
-    // It has not arrived, so nobody knows which version the hub serves as its latest.
+    // Nothing arrived, so nobody knows which version the hub serves as its latest.
     assert.deepEqual([row?.status, row?.version], ['failed', 'latest'])
     const [path] = listOwn(stage, 'reports')
     const report = JSON.parse(readFileSync(join(stage.root, '.hub-deploy/reports', path ?? ''), 'utf8'))

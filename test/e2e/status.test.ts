@@ -24,7 +24,7 @@ import { stampsOf } from './harness/tree-stamps.ts'
 const ONLY_IN_CI = whyLeftToCi()
 
 const GREETER = 'plugins/greeter'
-/** All but `error-code`. */
+/** All outputs but `error-code`. */
 const OUTPUTS = ['installed', 'drift', 'pending-recovery', 'snapshots', 'drift-details']
 
 let stage: Stage

@@ -9,14 +9,14 @@ import { commandsIn } from './harness/evidence.ts'
 import { forEver, openGate, type Route } from './harness/hub-gate.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
 
-/** What hangs here hangs for longer than this, most of it for ever. */
+/** The calls that hang here take longer than this, most of them forever. */
 const NEVER_ENDS_MS = 5 * 60_000
 const HANGS = ['/bin/sh', '-c', 'sleep 3600']
 const HANGS_DEAFLY = ['/bin/sh', '-c', 'trap "" TERM; while :; do sleep 1; done']
 
 interface Row {
   name: string
-  /** Makes something hang; returns the inputs of the run. */
+  /** Makes a call hang, and returns the inputs of the run. */
   prepare(t: TestContext, stage: Stage): Promise<Record<string, string>>
   outcome: Outcome
   code: string
@@ -97,7 +97,7 @@ describe('a run ends by its time-outs', { concurrency: 4 }, () => {
       const inputs = await prepare(t, stage)
       const { outputs, log } = await stage.deploy(inputs)
       assert.deepEqual([outputs['outcome'], outputs['error-code']], [outcome, code], log)
-      // The check hangs for the restored version as well, which is an error of its own.
+      // The check also hangs for the restored version, which is a separate error.
       const errors = outcome === 'success' ? 0 : code === 'unhealthy' ? 2 : 1
       assert.equal(commandsIn(log, 'error').length, errors, log)
     })

@@ -28,7 +28,7 @@ interface SlowRun extends SlowHub {
   readonly result: Promise<ActionResult>
 }
 
-/** A deployment of greeter 2.0.0 that waits for its artifact. */
+/** Starts a deployment of greeter 2.0.0 that waits for its artifact. */
 async function startSlowly(t: TestContext, inputs: Record<string, string> = {}): Promise<SlowRun> {
   const hub = await openSlowHub(t, stage.hub.url)
   const result = stage.deploy({
@@ -41,7 +41,7 @@ async function startSlowly(t: TestContext, inputs: Record<string, string> = {}):
   return { ...hub, result }
 }
 
-/** Another plugin or service, with a plan of its own. */
+/** Deploys another plugin or service, with a plan of its own. */
 async function deployOther(slug: string, plan: string, inputs: Record<string, string> = {}): Promise<ActionResult> {
   writeFileSync(join(stage.workspace.path, 'other.yaml'), plan)
   return await stage.deploy({ slug, 'install-plan': 'other.yaml', ...inputs })
@@ -145,7 +145,7 @@ function assertReportedDead({ outputs }: ActionResult): void {
   )
 }
 
-/** A run that has the host until it is let go, or killed. */
+/** A run that has the host until it is released or killed. */
 interface Holder {
   readonly result: Promise<ActionResult>
   letGo(): void
@@ -160,12 +160,12 @@ async function holdHost(t: TestContext): Promise<Holder> {
   return { result, letGo: () => process.kill(child, 'SIGKILL'), kill: () => process.kill(run, 'SIGKILL') }
 }
 
-/** What another run, or an operator, does to the host meanwhile; and what that makes of the slow run. */
+/** An action of another run, or of an operator, on the host meanwhile, and its effect on the slow run. */
 interface Meanwhile {
   act(t: TestContext): Promise<unknown> | unknown
   outcome: string
   expected: Record<string, string>
-  /** What the host runs in the end. */
+  /** The version that the host runs in the end. */
   running: string
   inputs?: Record<string, string>
 }

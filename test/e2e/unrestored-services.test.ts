@@ -17,7 +17,7 @@ afterEach(() => stage.close())
 const record = (): string => join(stage.root, '.hub-deploy/installed.json')
 const unrestored = (): unknown => JSON.parse(readFileSync(record(), 'utf8')).unrestored
 
-/** 2.0.0 was rolled back, but its process runs, because the restart for the old version has failed. */
+/** Rolls back 2.0.0 but leaves its process running, because the restart for the old version fails. */
 async function leaveNewProcess(): Promise<void> {
   await stage.publish('1.0.0', versionFiles('1.0.0'))
   stage.writePlan(planWith('action: restart, plugin: greeter'))

@@ -11,9 +11,12 @@ import { openStage, pluginFiles } from './harness/stage.ts'
 
 interface Scene {
   readonly root: string
-  /** What the service has saved into its shipped file. */
+  /** The content that the service has saved into its shipped file. */
   saved(): string
-  /** Updates to 2.0.0; a step before the installation has the service save its file, and this command ends the last. */
+  /**
+   * Updates to 2.0.0. A step before the installation has the service save its file, and this command ends the last
+   * step.
+   */
   update(last: string): Promise<ActionResult>
 }
 

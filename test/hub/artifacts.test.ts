@@ -43,7 +43,7 @@ describe('the bytes of an artifact', () => {
     const inTurns: number[] = []
     while (ended < streams.length) {
       pieces = 0
-      // What the disk reads meanwhile comes in the next turn.
+      // Bytes that the disk reads meanwhile come in the next turn.
       execFileSync('true')
       await setImmediate()
       inTurns.push(pieces)
@@ -57,7 +57,7 @@ describe('the bytes of an artifact', () => {
     t.after(() => store.close())
     const sha256 = 'a'.repeat(64)
     const path = artifactPath(store, sha256)
-    // A folder can be opened, and not read.
+    // A folder can be opened, but not read.
     mkdirSync(path)
     const reader = (await streamArtifact(store, { sha256, size: statSync(path).size })).getReader()
     await assert.rejects(reader.read(), { code: 'EISDIR' })

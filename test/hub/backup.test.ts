@@ -183,7 +183,7 @@ describe('a backup', { timeout: 120_000 }, () => {
       const args = [CLI, 'backup', '--to', join(folder, 'a.tar'), '--data', hub.dataDir]
       const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'pipe'] })
       const exited = once(child, 'exit')
-      // Opens once the backup reads it, and keeps it from ending.
+      // Opens once the backup reads the pipe, and keeps the backup from ending.
       const writer = await open(pipe, 'w')
       child.kill(signal)
       const [printed] = await Promise.race([once(child.stderr, 'data'), exited])
@@ -328,13 +328,13 @@ function replaceByFolder(path: string): void {
   mkdirSync(path)
 }
 
-/** No process may write more than 1 MiB to a file, as if the disk were full. */
+/** Runs the command with a limit of 1 MiB for each file, as if the disk were full. */
 function withSmallFiles(args: readonly string[]) {
   const limited = ['-c', 'ulimit -f 2048; exec "$@"', 'sh', process.execPath, CLI, ...args]
   return spawnSync('sh', limited, { encoding: 'utf8' })
 }
 
-/** The backup as it would be if its hub had not had this file. */
+/** The backup as if its hub had not had this file. */
 async function without(name: string, file: string): Promise<string> {
   const [tar, less] = [extract(), pack()]
   tar.end(readFileSync(file))
@@ -372,13 +372,13 @@ async function answerOf(url: string, path: string, key: string) {
   return { status: response.status, signature: response.headers.get('x-signature'), body }
 }
 
-/** But not what SQLite keeps next to an open database. */
+/** Leaves out SQLite's own files next to an open database. */
 function filesIn(folder: string): string[] {
   const all = readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort()
   return all.filter(path => !/-(wal|shm)$/.test(path) && statSync(join(folder, path)).isFile())
 }
 
-/** Damages what follows a text: a header is right before it, so that only the content changes. */
+/** Damages the bytes after a text. They follow a header, so that only the content changes. */
 function flipAfter(bytes: Buffer, text: string): Buffer {
   const changed = Buffer.from(bytes)
   const at = bytes.lastIndexOf(text) + 24

@@ -28,7 +28,9 @@ const GOOD = buildZip(PLUGIN)
 const yaml = (text: string | Buffer) => buildZip([file('plugin.yaml', text), file('src/main.py')])
 const withItem = (item: ZipItem) => buildZip([...PLUGIN, item])
 
-/** What publishers do by mistake; for a plugin. Each is refused by both, with a word of what the publisher reads. */
+/**
+ * Mistakes of publishers of a plugin. Both the hub and the host refuse each, and the hub's message matches the pattern.
+ */
 const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'no bytes': [Buffer.alloc(0), /is empty \(0 bytes\)/],
   'no ZIP': [Buffer.from('any bytes'), /is not a whole ZIP/],

@@ -22,7 +22,7 @@ describe('work of which two are done at a time', () => {
   })
 })
 
-/** The first one fails. */
+/** Runs one piece of work for each name. The first one fails. */
 async function runAll(queue: FewAtATime, names: readonly string[]) {
   const seen: string[] = []
   const work = (name: string) => async () => {

@@ -84,7 +84,7 @@ describe('the fleet page', () => {
     assert.ok(!(await textOf(hub, '/')).includes('alice'))
     report(hub.store, { owner: 'bob' })
     assert.match(await textOf(hub, '/'), /host owner: alice .* host owner: bob /)
-    // The same machine, perhaps: nobody knows.
+    // They may be the same machine: nobody knows.
     const page = await (await hub.call('/')).text()
     assert.match(page, /<strong>2<\/strong> hosts <abbr title="[^"]+ counts once for each">of 2 owners<\/abbr> · /)
   })
@@ -244,7 +244,7 @@ describe('a Host header', () => {
   }
 })
 
-/** What a reader sees of a page, with one blank between words. */
+/** The visible text of a page, with one blank between words. */
 async function textOf(hub: HubUnderTest, path: string): Promise<string> {
   const page = await (await hub.call(path)).text()
   const body = page.slice(page.indexOf('<body>')).replace(/<span class="hidden">.*?<\/span>/g, '')

@@ -76,7 +76,7 @@ describe('a host whose clock is years ahead', () => {
   })
 })
 
-/** Newest by the host's clock alone. */
+/** SQL that restores the state of an older hub, which ordered reports by the host's clock alone. */
 const AS_OLDER_HUBS_WROTE = `
   DROP INDEX reports_by_completion;
   DROP INDEX successes_by_completion;
@@ -258,7 +258,7 @@ describe('the fleet of a folder that an earlier hub has written', () => {
   })
 })
 
-/** Counts what SQLite itself says that it does, as a duration depends on the machine. */
+/** Counts the steps that SQLite itself reports, because a duration depends on the machine. */
 describe('a page of a large fleet', () => {
   it('reads the reports of its own rows only', t => {
     const store = newStore(t)
@@ -293,7 +293,7 @@ async function publish(store: Store, slug: string): Promise<void> {
   await publishArchive(store, bytes, { kind: 'plugin', slug, version: '1.0.0', signingSecret: SIGNING_SECRET })
 }
 
-/** Reports that another program wrote: the hub counts them when it reads the fleet. */
+/** Inserts reports that another program wrote. The hub counts them when it reads the fleet. */
 function insertReports({ db }: Store, { hosts, each }: { readonly hosts: number; readonly each: number }): void {
   db.exec(`INSERT INTO reports (id, deployer_id, kind, slug, version, host_id, status, started_at, completed_at, created_at)
     WITH RECURSIVE host(n) AS (VALUES (0) UNION ALL SELECT n + 1 FROM host WHERE n < ${hosts - 1}),

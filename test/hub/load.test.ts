@@ -20,7 +20,7 @@ const ARTIFACT_BYTES = 1_000_000
 const REPORTING: Hosts = { count: 40, deployments: byExtent({ sample: 2, ci: 10 }), downloads: false }
 const DOWNLOADING: Hosts = { count: 10, deployments: byExtent({ sample: 2, ci: 10 }), downloads: true }
 const DEPLOYMENTS = REPORTING.count * REPORTING.deployments + DOWNLOADING.count * DOWNLOADING.deployments
-/** Each with what others do meanwhile. */
+/** Each contract with the work of others meanwhile. */
 const CONTRACTS = [
   ['marketplace', [publishAnother, backUp]],
   ['project', byExtent({ sample: [], ci: [publishAnother, backUp] })],
@@ -111,7 +111,7 @@ describe('writing for several requests at once', () => {
     const store = newStore(t)
     const write = (id: string) => store.db.prepare('INSERT INTO settings (name, value) VALUES (?, 1)').run(id)
     const ended = () => {
-      // As SQLite does when the disk is full.
+      // SQLite does this when the disk is full.
       store.db.exec('ROLLBACK')
       throw new Error('the disk is full')
     }
@@ -134,7 +134,7 @@ describe('writing for several requests at once', () => {
 
 type Served = Awaited<ReturnType<typeof serve>>
 
-/** A hub in its own process, with a plugin or a project that hosts can deploy. */
+/** Serves a plugin or a project that hosts can deploy, from a hub in its own process. */
 async function serve(contract: Target['contract']) {
   const cleanUps: (() => void)[] = []
   const end: Ends = { after: cleanUp => cleanUps.push(cleanUp) }
@@ -175,7 +175,7 @@ async function backUp({ dataDir, end }: Served): Promise<Ended> {
   return await hubProcess('backup', '--data', dataDir, '--to', join(newFolder(end), 'backup.tar'))
 }
 
-/** What a report is sent with. */
+/** The credentials of a report. */
 async function credentialsOf(target: Target): Promise<Record<string, string>> {
   if (target.contract === 'marketplace') return { 'X-API-Key': target.apiKey }
   const json = { xdevkey: target.devkey, project_id: target.projectId }

@@ -1,6 +1,6 @@
 import { readdirSync, readlinkSync, realpathSync } from 'node:fs'
 
-/** Whether this process, where the hub of a test runs too, has the file open. */
+/** True if this process, in which the hub of a test runs too, has the file open. */
 export function isOpen(path: string): boolean {
   const real = realpathSync(path)
   return readdirSync('/proc/self/fd').some(fd => targetOf(fd) === real)
@@ -10,7 +10,7 @@ function targetOf(fd: string): string | undefined {
   try {
     return readlinkSync(`/proc/self/fd/${fd}`)
   } catch {
-    // The one that listed the folder.
+    // The descriptor that listed the folder.
     return undefined
   }
 }

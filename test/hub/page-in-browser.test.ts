@@ -137,7 +137,7 @@ describe('the fleet page in a browser', { skip: whyLeftToCi() || whyNoBrowser(),
       assert.ok(refused.includes(rule), `${rule}: ${refused}`)
   })
 
-  /** The page of a hub in a new window. `complaints` are what the browser reports about it. */
+  /** Opens the page of a hub in a new window. `complaints` are the browser's reports about it. */
   async function open(
     t: TestContext,
     options: BrowserContextOptions,
@@ -201,7 +201,7 @@ interface TextOnPage {
   readonly background: number
 }
 
-// What follows runs in the browser, whose types the rest of the project must not see.
+// The code below runs in the browser, whose types the rest of the project must not see.
 
 const WIDTH = 'document.documentElement.scrollWidth'
 const TALLEST = `Math.max(...[...document.querySelectorAll('.fleet tbody')].map(row => row.clientHeight))`
@@ -211,14 +211,14 @@ const FOCUSED = `(() => {
   return { tag: document.activeElement.tagName, outlineStyle, width: parseFloat(outlineWidth) }
 })()`
 
-/** What is wider than its place, or than the window. */
+/** The elements that are wider than their place, or than the window. */
 const OVERFLOWING = `[...document.querySelectorAll('header *, main *')]
   .filter(element => !element.closest('.hidden, thead'))
   .filter(element => element.getBoundingClientRect().right > innerWidth
     || (element.clientWidth > 0 && element.scrollWidth > element.clientWidth + 1))
   .map(element => element.outerHTML.slice(0, 200))`
 
-/** Of each text, its contrast with what is behind it (WCAG 2.2, 1.4.3). */
+/** The contrast of each text with its background (WCAG 2.2, 1.4.3). */
 const CONTRASTS = `(() => {
   const channels = color => (color.match(/[\\d.]+/g) ?? []).map(Number)
   const luminance = color => {
@@ -242,7 +242,7 @@ const CONTRASTS = `(() => {
     })
 })()`
 
-/** What a page must not load, run or send. Resolves when the browser has refused as much as it will. */
+/** Elements that a page must not load, run or send. Resolves when the browser has refused all it will. */
 const INTRUDERS = `new Promise(resolve => {
   let refused = 0
   addEventListener('securitypolicyviolation', () => { if (++refused === 4) setTimeout(resolve) })

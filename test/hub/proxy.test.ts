@@ -23,13 +23,13 @@ describe('the hub behind the proxy of docs/hub.md', { skip, timeout: 60_000 }, (
     const artifact = await fetch(`${url}/plugins/hello/install`, { headers: { 'X-API-Key': key } })
     const bytes = Buffer.from(await artifact.arrayBuffer())
     assert.equal(artifact.headers.get('x-signature'), signArchive(bytes, SIGNING_SECRET))
-    // The hub was not started with --behind-proxy: it notices the proxy's headers.
+    // The hub was not started with --behind-proxy, but notices the proxy's headers.
     for (const host of ['hub.example.com', '127.0.0.1'])
       assert.deepEqual(await Promise.all([statusOf(url, host), statusOf(url, host, ADMIN_TOKEN)]), [401, 200], host)
   })
 })
 
-/** The proxy with the page's own configuration, but for its address and without a certificate. */
+/** Starts the proxy with the page's own configuration, but with another address and without a certificate. */
 async function startProxy(t: TestContext, hubUrl: string): Promise<string> {
   const block = /^hub\.example\.com \{\n[\s\S]*?\n\}/m.exec(PAGE)?.[0] ?? ''
   const port = await freePort()

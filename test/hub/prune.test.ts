@@ -23,7 +23,7 @@ function openTemporaryStore(t: TestContext): Store {
   return store
 }
 
-/** The deployments of one host, a minute apart. */
+/** Reports the deployments of one host, a minute apart. */
 function report(
   store: Store,
   minute: number,
@@ -34,7 +34,7 @@ function report(
   recordReport(store, 'alice', { ...known, status: 'success', started_at: at, completed_at: at, host_id: 'a', ...more })
 }
 
-/** Without its row in the fleet. */
+/** A report without its row in the fleet. */
 const PLAIN_REPORT = `
   INSERT INTO reports (id, deployer_id, kind, slug, version, host_id, status, started_at, completed_at, created_at)
   VALUES (:id, 'alice', 'plugin', 'hello', '1.0.0', 'a', :status, :completed_at, :completed_at, :created_at)`

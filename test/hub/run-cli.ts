@@ -25,7 +25,10 @@ export function hubProcess(...args: string[]): Promise<Ended> {
 
 let running: Promise<unknown> = Promise.resolve()
 
-/** Runs it in this process, which takes a hundredth of the time; one command after the other, as all share a console. */
+/**
+ * Does the same in this process, which takes a hundredth of the time. Commands run one after the other, because all
+ * share a console.
+ */
 export function hub(...args: string[]): Promise<Ended> {
   const ended = running.then(() => runHere(args))
   running = ended

@@ -29,7 +29,7 @@ export interface CallOptions {
   readonly body?: string
 }
 
-/** Starts a hub on a free port with a new data folder; both are removed when the test ends. */
+/** Starts a hub on a free port with a new data folder. Both are removed when the test ends. */
 export async function runHub(t: TestContext, options: Partial<HubOptions> = {}): Promise<HubUnderTest> {
   const dataDir = join(newFolder(t), 'data')
   const log: string[] = []
@@ -53,7 +53,7 @@ export async function runHub(t: TestContext, options: Partial<HubOptions> = {}):
   }
 }
 
-/** What cleans up when it ends, such as a test. */
+/** An object that cleans up when it ends, such as a test. */
 export interface Ends {
   after(cleanUp: () => void): void
 }
@@ -70,7 +70,7 @@ export function newFolder(t: Ends, files: Record<string, string> = {}): string {
 }
 
 /**
- * The `error` of a JSON response. Throws when the response is not JSON, says something else in `detail`, lacks a header
+ * The `error` of a JSON response. Throws if the response is not JSON, has another sentence in `detail`, lacks a header
  * or contains a stack trace.
  */
 export async function errorOf(response: Response): Promise<string> {

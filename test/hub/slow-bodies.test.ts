@@ -12,7 +12,7 @@ import { sealShop } from './project/project-source.ts'
 import { ADMIN, PUBLISH } from './project/publishing.ts'
 import { type HubUnderTest, runHub } from './running-hub.ts'
 
-/** What must come of a body in a minute. */
+/** The bytes of a body that must arrive in a minute. */
 const ENOUGH = 960_000
 const UPLOAD = { ...ADMIN, 'Content-Type': 'application/octet-stream' }
 const JSON_BODY = { 'Content-Type': 'application/json' }
@@ -86,7 +86,7 @@ describe('a request whose body is slow', { timeout: 30_000 }, () => {
   })
 })
 
-/** A connection to a hub for which time passes when the test says so. */
+/** Opens a connection to a hub whose clock the test controls. */
 async function open(t: TestContext) {
   const watching = new Set<() => void>()
   const everyMinute = (work: () => void) => {
@@ -95,7 +95,7 @@ async function open(t: TestContext) {
   }
   const hub = await runHub(t, { everyMinute })
   const client = connect(Number(new URL(hub.url).port), '127.0.0.1')
-  // A connection that is ended while it sends.
+  // Covers a connection that is ended while it sends.
   const answer = text(client).catch(() => 'ended')
   t.after(() => client.destroy())
   const send = async (...pieces: readonly (string | Buffer)[]) => {
@@ -121,7 +121,7 @@ function head(path: string, headers: Record<string, string>): string {
   return `POST ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`
 }
 
-/** Resolves when the hub has so much of an upload. */
+/** Resolves when the hub has this many bytes of an upload. */
 async function received({ dataDir }: HubUnderTest, bytes: number): Promise<void> {
   const size = () => globSync(join(dataDir, 'uploads/*/sealed')).reduce((sum, path) => sum + statSync(path).size, 0)
   while (size() < bytes) await setImmediate()

@@ -11,7 +11,7 @@ import { isOpen } from './open-files.ts'
 import { runHub } from './running-hub.ts'
 
 const STALL_MS = 100
-/** More than the system keeps for both sides of a connection. */
+/** More than the system buffers for both sides of a connection. */
 const SIZE = 64 * 1024 * 1024
 
 describe('an answer that its client does not read', { timeout: 30_000 }, () => {

@@ -186,7 +186,7 @@ function optionsOf({ cert, key }: Issued): string[] {
   return ['--tls-cert', cert, '--tls-key', key]
 }
 
-/** Trusts only this certificate. */
+/** Sends a request that trusts only this certificate. */
 function get(url: string, ca: Buffer, headers: Record<string, string> = {}): Promise<{ status: number | undefined }> {
   return new Promise((resolve, reject) => {
     const sent = request(url, { ca, headers, agent: false, servername: 'localhost' }, response => {

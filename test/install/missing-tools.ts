@@ -1,7 +1,7 @@
 import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-/** The reason to skip a test where one of these programs is not installed; false where all are. */
+/** The reason to skip a test if one of these programs is not installed; false if all are. */
 export function missingTools(...tools: string[]): string | false {
   const missing = tools.filter(tool => !isInstalled(tool))
   return missing.length > 0 && `needs ${missing.join(', ')}`

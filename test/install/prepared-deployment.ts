@@ -60,7 +60,7 @@ export function requestOf(layout: Layout, more: Partial<HostRequest> = {}): Host
   }
 }
 
-/** Tools that cannot reach a hub, of a run that is not cancelled. */
+/** Tools of a run that cannot reach a hub and is not cancelled. */
 export function toolsOf(more: Partial<DeploymentTools> = {}): DeploymentTools {
   return {
     log: collectLog(),
@@ -100,7 +100,7 @@ export function deploymentOf(
   return { request, tools, layout, keepPaths, record: newRecord(), drift }
 }
 
-/** What the steps of a plan work with: an order without steps or parts, an open journal, an empty staging folder. */
+/** The context of a plan's steps: an order without steps or parts, an open journal, an empty staging folder. */
 export async function contextOf(
   t: TestContext,
   deployment: Deployment,
@@ -131,7 +131,7 @@ export async function contextOf(
   }
 }
 
-/** What a deployment finds in a place of which this host has no record. */
+/** The findings of a deployment about a place that this host has no record of. */
 export function previousOf(place: Place, more: Partial<PreviousInstall> = {}): PreviousInstall {
   return { place, installed: undefined, removed: undefined, version: null, ...more }
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../../src/install/files/clock.ts'
 
-/** A clock that only its sleeps move forward; they take no real time. */
+/** A clock that moves forward only by its sleeps, which take no real time. */
 export function createSteppedClock(): Clock {
   let nowMs = 0
   return {

@@ -1,6 +1,6 @@
 import type { DeployRequest } from '../../src/marketplace/request.ts'
 
-/** What a test must say of its request, and what it may. */
+/** The fields of a request that a test must set, and those that it may set. */
 export type TestRequest = Pick<DeployRequest, 'projectRoot'> & Partial<DeployRequest> & { hub: string }
 
 /** A request for greeter on host-1, with small limits, which waits for no lock. */

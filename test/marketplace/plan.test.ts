@@ -16,7 +16,10 @@ interface Case {
   readonly found: readonly [line: number, message: RegExp][]
 }
 
-/** Each has a mistake of form, next to which the others must not be hidden, and nothing that follows from it alone. */
+/**
+ * Each has a mistake of form, next to which the others must still be reported, without problems that follow from it
+ * alone.
+ */
 const CASES: Readonly<Record<string, Case>> = {
   'a time that is too long, another project, another kind and an unknown plugin': {
     plan: `${head('tock')}${FILES}  - {id: ok, action: healthcheck, plugin: tikcd, timeout: 11m}\n`,
@@ -137,7 +140,7 @@ describe('a plan and a host config with mistakes', () => {
   })
 })
 
-/** How often work that is refused has paused before. */
+/** The number of pauses of refused work before it throws. */
 function pausesOf(work: Generator<void>): number {
   let pauses = 0
   assert.throws(() => {

@@ -5,7 +5,7 @@ import { startedDeployment } from './started-deployment.ts'
 
 const HMAC = Buffer.alloc(32, 7)
 
-/** A deployment, and what a hub has served for it with this signature. */
+/** A deployment, and the artifact that a hub has served for it with this signature. */
 function served(t: TestContext, signatureHeader: string) {
   const { deployment } = startedDeployment(t, 'http://127.0.0.1:9')
   const artifact = { fd: -1, size: 1, sha256: 'ab'.repeat(32) }

@@ -2,7 +2,7 @@ import { openSync } from 'node:fs'
 import { createTestedWire } from './tested-wire.ts'
 
 const MEBIBYTE = 1024 * 1024
-/** What a socket reads at once. */
+/** The most that a socket reads at once. */
 const CHUNK_BYTES = 64 * 1024
 
 if (import.meta.main) {
@@ -10,11 +10,11 @@ if (import.meta.main) {
   console.log(await bufferedBytes(url, openSync(path, 'w')))
 }
 
-/** The bytes of all buffers, used or not, which nine in ten samples of a download do not exceed. */
+/** The bytes of all buffers, used or not, that nine in ten samples of a download do not exceed. */
 async function bufferedBytes(url: string, fd: number): Promise<number> {
   const samples: number[] = []
   const onProgress = (received: number) => {
-    // Not for each chunk: the sample is garbage of its own.
+    // Not at each chunk, because a sample is garbage too.
     if (received % (2 * MEBIBYTE) < CHUNK_BYTES) samples.push(process.memoryUsage().arrayBuffers)
   }
   const answer = await createTestedWire().download({ url, fd, onProgress, maxBytes: 2 ** 30, timeoutMs: 600_000 })

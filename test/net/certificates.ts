@@ -8,7 +8,7 @@ export interface Certificate {
   cert: string
 }
 
-/** A self-signed certificate for `hub.test`, `localhost` and 127.0.0.1, or undefined where there is no openssl. */
+/** A self-signed certificate for `hub.test`, `localhost` and 127.0.0.1; undefined without openssl. */
 export function makeCertificate(): Certificate | undefined {
   const folder = mkdtempSync(join(tmpdir(), 'hub-deploy-test-'))
   try {

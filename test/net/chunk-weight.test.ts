@@ -10,7 +10,7 @@ import { temporaryDirectory } from '../install/temporary-directory.ts'
 const MEBIBYTE = 1024 * 1024
 const BODY_BYTES = 128 * MEBIBYTE
 
-/** In a process of its own, whose memory does not count. */
+/** A server in a process of its own, whose memory does not count. */
 const SERVER = `
   const { createServer } = require('node:http')
   const piece = Buffer.alloc(${MEBIBYTE})
@@ -28,7 +28,10 @@ async function startServer(t: TestContext): Promise<string> {
   return `http://127.0.0.1:${Number(port)}/`
 }
 
-/** In a process of its own, because this one may still have the buffers of earlier tests, and collects them less often. */
+/**
+ * Measures in a process of its own, because this one may still have the buffers of earlier tests, and collects them
+ * less often.
+ */
 async function bufferedBytes(url: string, path: string): Promise<number> {
   const program = join(import.meta.dirname, 'buffered-bytes.ts')
   const { stdout } = await promisify(execFile)(process.execPath, [program, url, path])

@@ -11,10 +11,10 @@ export interface ConnectProxy {
   authorizations: (string | undefined)[]
 }
 
-/** What the proxy does with a CONNECT; a function is called instead of an answer. */
+/** The proxy's reaction to a CONNECT. A function is called in place of an answer. */
 export type ProxyBehaviour = 'works' | 'refuses' | (() => void)
 
-/** A CONNECT proxy on loopback that resolves every host name to 127.0.0.1. With a certificate it speaks TLS itself. */
+/** A CONNECT proxy on loopback that resolves every host name to 127.0.0.1. With a certificate, it speaks TLS itself. */
 export async function startConnectProxy(
   t: TestContext,
   behaviour: ProxyBehaviour = 'works',

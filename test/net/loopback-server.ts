@@ -9,7 +9,7 @@ export interface LoopbackServer {
   port: number
   /** Every request so far, in order. */
   requests: IncomingMessage[]
-  /** Connections so far. */
+  /** The number of connections so far. */
   connections: () => number
 }
 
@@ -21,7 +21,7 @@ export function serve(t: TestContext, handler: Handler): Promise<LoopbackServer>
   return listen(t, http.createServer(recording(requests, handler)), 'http', requests)
 }
 
-/** The same with TLS. */
+/** Does the same with TLS. */
 export function serveTls(t: TestContext, options: ServerOptions, handler: Handler): Promise<LoopbackServer> {
   const requests: IncomingMessage[] = []
   return listen(t, https.createServer(options, recording(requests, handler)), 'https', requests)

@@ -7,7 +7,7 @@ export interface ManualTimers {
   started: number[]
   /** The lengths of the timers that are running. */
   running: () => number[]
-  /** Expires the running timer of this length. Throws when there is none. */
+  /** Expires the running timer of this length. Throws if there is none. */
   expire: (ms: number) => void
 }
 

@@ -136,7 +136,7 @@ describe('a connection-only retry', () => {
   })
 })
 
-// A label longer than DNS allows: refused by the resolver without a query.
+// A label longer than DNS allows, which the resolver refuses without a query.
 const UNRESOLVABLE = `${'a'.repeat(64)}.test`
 
 describe('parseRetryAfter', () => {

@@ -2,7 +2,7 @@ import type { WireOptions } from '../../src/net/settings.ts'
 import { createWire, type Wire } from '../../src/net/wire.ts'
 
 export interface TestedWire extends Wire {
-  /** Its log. */
+  /** The lines of its log. */
   lines: string[]
   /** The waits between attempts, in milliseconds, which it skips. */
   waits: number[]

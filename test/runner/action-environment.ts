@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** What was written to standard output while `act` ran; `act` must be synchronous. */
+/** The standard output of `act`, which must be synchronous. */
 export function capturedOutput<Result>(act: () => Result): { result: Result; output: string } {
   const write = process.stdout.write
   let output = ''

@@ -15,7 +15,7 @@ interface EntryRun {
   readonly args?: readonly string[]
 }
 
-/** Runs an entry of `dist/` with a bundle of this code, on a Node.js that says it is of this version. */
+/** Runs an entry of `dist/` with a bundle of this code, on a Node.js that claims to be of this version. */
 function runEntry(t: TestContext, entry: string, { version, bundle, args: given = [] }: EntryRun) {
   const folder = temporaryDirectory(t)
   for (const name of [entry, 'start.js', 'package.json']) copyFileSync(join(DIST, name), join(folder, name))

@@ -57,7 +57,7 @@ interface Form {
   readonly parse: (text: string) => unknown
   /** Whole files that the parser accepts. */
   readonly files: readonly string[]
-  /** Why the actions refuse a value that the JSON Schema accepts; docs/plan.md, "In your editor". */
+  /** The reasons why the actions refuse a value that the JSON Schema accepts; docs/plan.md, "In your editor". */
   readonly differences: Readonly<Record<string, RegExp>>
 }
 
@@ -190,7 +190,7 @@ describe('the examples', () => {
 
   it('name it in the pages too', () => {
     const whole = blocksOf().filter(({ language, text, section }) => {
-      // Where a page shows what the log does, nobody has saved it yet.
+      // Leaves out the section that shows the plan in the log, because that is not a saved file.
       return language === 'yaml' && isWhole(text) && section !== 'Without a plan'
     })
     assert.ok(whole.length >= 3)
@@ -210,7 +210,8 @@ function runPython(program: string, input: string) {
 }
 
 function compile(path: string): ValidateFunction {
-  // A keyword that the validator does not know would be a mistake. The generated tuples have no `minItems` to go with them.
+  // A keyword that the validator does not know would be a mistake. The generated tuples have no `minItems` to go with
+  // them.
   return new Ajv({ strict: true, strictTypes: false, strictTuples: false, strictRequired: false }).compile(
     JSON.parse(SCHEMAS[path] ?? ''),
   )
@@ -302,7 +303,7 @@ const VALUES: readonly unknown[] = [
   { '1A': 'x' },
 ]
 
-/** The document itself, and as it is after one change somewhere: a key removed, added or renamed, or another value. */
+/** The document itself, and copies with one change somewhere: a key removed, added or renamed, or another value. */
 function mutationsOf(value: unknown): unknown[] {
   const places = placesIn(value)
   const changed = places.flatMap(path => VALUES.map(other => changedAt(value, path, () => other)))
@@ -331,7 +332,7 @@ function isMap(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** A copy with another value at a path; with undefined, without it. */
+/** A copy with another value at a path, or with undefined, without it. */
 function changedAt(value: unknown, [key, ...rest]: Path, change: (value: unknown) => unknown): unknown {
   if (key === undefined) return change(value)
   const copy = structuredClone(value) as Record<string | number, unknown>
@@ -356,7 +357,7 @@ function isWhole(text: string): boolean {
   return /^format_version:|^version: .*\nsupervisor:/m.test(text)
 }
 
-/** The blocks of the pages whose first line, after comments, is such. */
+/** The blocks of the pages whose first line after comments matches. */
 function blocksLike(first: RegExp): string[] {
   const blocks = blocksOf().filter(({ language }) => language === 'yaml')
   return blocks.map(({ text }) => text).filter(text => first.test(text.replace(/^(?:#.*\n)*/, '')))

@@ -44,7 +44,7 @@ describe('shrinkPng', () => {
       [255, 0, 0],
       [0, 0, 255],
     ]
-    // Row by row: as it is; less than on its left; less than above.
+    // Row by row: unchanged; the difference from the left; the difference from above.
     const rows = [
       [0, ...(red ?? []), ...(blue ?? [])],
       [1, ...(red ?? []), 1, 0, 255],

@@ -55,11 +55,11 @@ function newTest(t: TestContext, code: string): string {
   return path
 }
 
-/** As `npm test` does, with one process. */
+/** Runs the files as `npm test` does, with one process. */
 function runTests(t: TestContext, files: readonly string[], timeoutMs?: number) {
   const args = [files, timeoutMs].map(value => JSON.stringify(value)).join(', ')
   const together = newTest(t, `import { runTogether } from '${TOGETHER}'\nrunTogether(${args})`)
-  // With it, node would report to the run of this test.
+  // With this variable, node would report to the run of this test.
   const { NODE_TEST_CONTEXT: _, ...env } = process.env
   return spawnSync(process.execPath, ['--test', '--test-reporter=spec', together], { encoding: 'utf8', env })
 }

@@ -8,7 +8,7 @@ import { HUB, runCommandLine } from '../../hub/commands/hub.ts'
 import { COMPILE_CACHE } from '../compile-cache.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-/** What `npm run` starts without a program of this repository: npm's own tools explain their options themselves. */
+/** The programs of `npm run` that are not in this repository. npm's own tools explain their options themselves. */
 const TOOLS = ['lint', 'test', 'types']
 const UNKNOWN_OPTION = /^There is no option --no-such-option: this command has [^\n]+\.\n$/
 const WIDTH = 120

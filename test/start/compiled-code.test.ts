@@ -21,7 +21,7 @@ import { ownCache } from './own-cache.ts'
 const BUNDLE = Buffer.from('module.exports = {}')
 const CODE = Buffer.from('what Node.js has compiled')
 
-/** A cache where an earlier run has kept this code. */
+/** A cache in which an earlier run has kept this code. */
 function keptAt(t: TestContext): { folder: string; base: string; own: string; path: string } {
   const cache = ownCache(t)
   keep(cache.own)
@@ -38,7 +38,7 @@ function read(folder: string | undefined, bundle = BUNDLE): string | undefined {
   return new CompiledCode(folder).read(bundle)?.toString()
 }
 
-/** What a crash, an operator or another user may leave in the file's place. */
+/** Changes that a crash, an operator or another user may make to the file. */
 const CHANGES: Record<string, (path: string, folder: string) => void> = {
   'is empty': path => truncateSync(path),
   'lacks its last byte': path => truncateSync(path, statSync(path).size - 1),

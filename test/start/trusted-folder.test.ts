@@ -19,7 +19,7 @@ import { ownCache } from './own-cache.ts'
 const STRANGER = 54_321
 const asRoot = process.getuid?.() === 0 ? false : 'only root can give files to another user'
 
-/** What another user could have prepared, or could still change. */
+/** Folders that another user could have prepared, or could still change. */
 const STRANGE: Record<string, { change: (host: ReturnType<typeof ownCache>) => void; skip?: string | false }> = {
   'no folder': { change: ({ own }) => rmSync(own, { recursive: true }) },
   'a file': {

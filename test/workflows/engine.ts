@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 
-/** No run takes a tenth of it, but a run that hangs must not keep the tests from ending. */
+/** No run takes a tenth of this, but a run that hangs must not keep the tests from ending. */
 const LIMIT_MS = 300_000
 
 /** A run of one workflow by `act`, the engine: each job runs as a job of a self-hosted runner on this machine. */
@@ -25,7 +25,7 @@ export interface WorkflowRun {
   runners: readonly string[]
   /** The folders that stand in for these references to actions and workflows, for example `OWNER/hub-deploy@v1`. */
   references: Readonly<Record<string, string>>
-  /** An empty folder for what the engine writes. */
+  /** An empty folder for the engine's files. */
   folder: string
 }
 
@@ -33,9 +33,9 @@ export interface WorkflowResult {
   exitCode: number | null
   /** The jobs that ran, in the order in which they began. */
   jobs: JobRun[]
-  /** What the engine and the steps printed, a job's id before each line. */
+  /** The output of the engine and the steps, with a job's id before each line. */
   log: string
-  /** All that the engine wrote, but for the lines in which it confirms what it will mask. */
+  /** Everything that the engine wrote, except for the lines in which it confirms its masks. */
   written: string
 }
 
@@ -49,9 +49,9 @@ export interface JobRun {
 }
 
 export interface StepRun {
-  /** Its `id`, else its number in the job. */
+  /** The step's `id`, or else its number in the job. */
   id: string
-  /** As the workflow calls it: its name, else its action, else its command. */
+  /** The step's name in the workflow, or else its action, or else its command. */
   name: string
   stage: 'Main' | 'Post'
   result?: string
@@ -59,7 +59,7 @@ export interface StepRun {
   summary?: string
 }
 
-/** What the engine writes, one in a line (`--json`). */
+/** A record of the engine's output, one a line (`--json`). */
 interface LogRecord {
   msg: string
   job?: string
@@ -76,7 +76,7 @@ interface LogRecord {
   content?: string
 }
 
-/** Why no workflow can be executed here, or false. */
+/** The reason why no workflow can be executed here; false if one can. */
 export function whyNoEngine(): string | false {
   const folders = (process.env['PATH'] ?? '').split(delimiter)
   return folders.some(folder => existsSync(join(folder, 'act'))) ? false : 'the workflow engine act is not on PATH'
@@ -109,7 +109,7 @@ export async function runWorkflow(run: WorkflowRun): Promise<WorkflowResult> {
   }
 }
 
-/** The jobs and how each ended, for example `canary: success`, `hosts (app-2): failure`. */
+/** The jobs with their results, for example `canary: success`, `hosts (app-2): failure`. */
 export function outline({ jobs }: WorkflowResult): string[] {
   return jobs.map(({ id, host, result }) => `${id}${host === undefined ? '' : ` (${host})`}: ${result}`)
 }
@@ -140,7 +140,7 @@ function engineOptions({ repository, workflow, runners, references, folder, ...r
   ]
 }
 
-/** The steps see it too: nothing of this process but PATH, with the runner's node first. */
+/** The steps see this environment too: it has nothing of this process but PATH, with the runner's node first. */
 function engineEnvironment({ folder, path = process.env['PATH'] ?? '' }: WorkflowRun): Record<string, string> {
   const home = join(folder, 'home')
   mkdirSync(home)

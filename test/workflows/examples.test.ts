@@ -178,7 +178,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     it('releases nothing when the hub serves other bytes than those that were built', { skip: ONLY_IN_CI }, async t => {
       const { fleet, releases } = await openRelease(t)
       await fleet.publish('2.0.0', pluginFiles('2.0.0'))
-      // This hub keeps what it has, and its command does not say so.
+      // The hub keeps the version that it has, and the command does not report this.
       const result = await release(fleet, 'v2.0.0', text => text.replace('npm --prefix', ': npm --prefix'))
       assert.deepEqual(outline(result), ['release: failure'], result.log)
       assert.deepEqual(releases(), [])

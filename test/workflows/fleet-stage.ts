@@ -8,7 +8,7 @@ import { runWorkflow, type WorkflowResult, type WorkflowRun } from './engine.ts'
 
 const CHECKOUT = resolve(import.meta.dirname, '../..')
 
-/** What the workflows call this repository. */
+/** The reference by which the workflows call this repository. */
 const REFERENCE = 'OWNER/hub-deploy@v1'
 
 /** The parts of this checkout that a runner downloads with an action, and the workflows that others call. */
@@ -40,26 +40,26 @@ interface HostRow {
 export interface FleetStage extends Omit<Stage, 'root' | 'workspace' | 'writePlan'> {
   /** The operator's repository. */
   readonly repository: string
-  /** Writes a file of it. */
+  /** Writes a file of the repository. */
   write(path: string, text: string): void
   /** Publishes a version of the plugin `greeter`. A `broken` one fails the hosts' health check. */
   release(version: string, state?: 'healthy' | 'broken'): Promise<void>
   /** Installs a version on every host, without a workflow. */
   install(version: string): Promise<void>
-  /** Has a host check the health of what it installs with this shell command, or by this URL. */
+  /** Makes a host check the health of its installed version with this shell command, or at this URL. */
   checkHealth(host: HostName, check: string | URL): void
   /** Executes a workflow, with this hub and these hosts in place of the ones that the examples name. */
   run(workflow: string, run?: Partial<WorkflowRun>): Promise<WorkflowResult>
   rootOf(host: HostName): string
-  /** The version that each host runs by its own record, undefined for none. */
+  /** The version of each host according to its own record; undefined for none. */
   versions(): (string | undefined)[]
   /** Throws if the log of a run contains a secret of this stage. */
   assertNoSecret(result: WorkflowResult): void
-  /** The digests of a host's files, records and reports included. */
+  /** The digests of a host's files, including records and reports. */
   files(host: HostName): Record<string, string>
-  /** Only of those that are installed. */
+  /** The digests of the installed files only. */
   installedFiles(host: HostName): Record<string, string>
-  /** The last report of each host that the hub has, for example `app-1 1.0.0 success`. */
+  /** The hub's last report of each host, for example `app-1 1.0.0 success`. */
   hosts(): Promise<string[]>
 }
 
@@ -107,8 +107,8 @@ export async function openFleetStage(): Promise<FleetStage> {
 }
 
 /**
- * Executes a workflow with a stage's hub in place of the one that the examples name, and for each host a project root of
- * its own, because all of them are on one machine here. Legs run one after another: the engine looks up actions in a map
+ * Executes a workflow with a stage's hub in place of the one that the examples name, and with a project root for each
+ * host, because all of them are on one machine here. Legs run one after another: the engine looks up actions in a map
  * that it does not lock.
  */
 export async function runOn(
@@ -138,12 +138,12 @@ export async function runOn(
   })
 }
 
-/** Throws if anything that a run wrote contains one of these secrets. The engine does not mask them here. */
+/** Throws if the output of a run contains one of these secrets. The engine does not mask them here. */
 export function assertNoneIn({ written }: WorkflowResult, secrets: readonly string[]): void {
   for (const secret of secrets) assert.ok(!written.includes(secret), written)
 }
 
-/** Copies what a runner downloads of this repository: a build in the meantime must not change it. */
+/** Copies the parts of this repository that a runner downloads: a build in the meantime must not change them. */
 function copyActions({ folder }: Pick<LocalStage, 'folder'>): string {
   const copy = join(folder, 'actions')
   for (const part of PARTS.filter(name => existsSync(join(CHECKOUT, name)))) {

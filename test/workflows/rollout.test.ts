@@ -78,7 +78,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     await fleet.release('2.0.0')
     const [canary, other] = [fleet.installedFiles('app-1'), fleet.files('app-2')]
     const counted = join(fleet.folder, 'checks')
-    // Healthy at first, then no more, unless it is the old version.
+    // Healthy at first but then no more, unless it is the old version.
     const check = `grep -q 1.0.0 ${fleet.rootOf('app-1')}/plugins/greeter/plugin.yaml || [ ! -e ${counted} ]`
     fleet.checkHealth('app-1', `${check} && touch ${counted}`)
     const result = await rollOut(fleet)
@@ -280,7 +280,7 @@ describe('the file rollout.yml', () => {
   })
 })
 
-/** A fleet of which every host runs 1.0.0. */
+/** A fleet in which every host runs 1.0.0. */
 async function openOldFleet(t: TestContext): Promise<FleetStage> {
   const fleet = await openFleetStage()
   t.after(() => fleet.close())
@@ -303,7 +303,7 @@ async function rollOut(
   return result
 }
 
-/** What the hosts have and what the hub says of them. */
+/** The hosts' files and the hub's reports about them. */
 async function everythingIn(fleet: FleetStage): Promise<unknown> {
   return { canary: fleet.files('app-1'), other: fleet.files('app-2'), hosts: await fleet.hosts() }
 }
@@ -314,7 +314,7 @@ function cancelOnce({ folder }: FleetStage, cancel: string): string {
   return `[ -e ${done} ] || { touch ${done}; ${cancel}; while kill -0 $PPID; do sleep 0.1; done; }`
 }
 
-/** Does something during each health check of the canary, counted from 0, before it passes. */
+/** Calls `act` during each health check of the canary, counted from 0, before the check passes. */
 async function onCheckOfCanary(t: TestContext, fleet: FleetStage, act: (nth: number) => Promise<void>): Promise<void> {
   let checks = 0
   const { url } = await serve(t, async (_, response) => {

@@ -155,7 +155,7 @@ describe('the limits of a listing', () => {
     assert.equal(planListing([zeros], RULES).bytes, LIMITS.maxExtractedBytes)
   })
 
-  /** As many entries as are read before the refusal. */
+  /** Returns the number of entries that are read before the refusal. */
   function readBefore(refusal: object, entries: Iterable<ArchiveEntry>, maxEntries: number): number {
     const listing = new ArchiveListing({ ...RULES, maxEntries })
     let read = 0

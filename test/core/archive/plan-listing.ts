@@ -8,7 +8,7 @@ import {
 
 const AS_PACKED = { maxExtractedBytes: 1e9, maxEntries: 1000, platform: 'linux', shape: 'as packed' } as const
 
-/** The plan of a whole listing, without a pause. */
+/** Plans a whole listing without a pause. */
 export function planListing<Entry extends ArchiveEntry>(
   entries: readonly Entry[],
   rules: ExtractionRules,
@@ -34,7 +34,7 @@ export function listedSymlink(name: string, target: string): ArchiveEntry {
   return listedEntry(name, { type: 'symlink', size: target.length, packedSize: target.length, target })
 }
 
-/** The symlinks of a tree of these files, planned as an archive has them. */
+/** The symlinks of a tree of these files, planned as those of an archive. */
 export function plannedSymlinks(
   files: readonly string[],
   links: Readonly<Record<string, string>>,

@@ -13,7 +13,7 @@ const TREE = [
   listedSymlink('dangling', 'nothing'),
 ]
 
-/** Where a symlink at `path` leads, in the tree above. */
+/** Resolves a symlink at `path` in the tree above. */
 function resolve(path: string, target: string): { file: string | null; reach: string } {
   const { symlinks } = planListing([listedSymlink(path, target), ...TREE], RULES)
   const found = symlinks.find(symlink => symlink.path === path)

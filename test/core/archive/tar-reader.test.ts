@@ -14,7 +14,7 @@ interface Member {
   text: string
 }
 
-/** The members of a tar, each with its data. Every part is the next one of the member that was opened last. */
+/** Reads the members of a tar with their data. Each piece belongs to the member that was opened last. */
 function read(tar: Buffer, pieceBytes = tar.length): Member[] {
   const reader = new TarReader(LIMITS)
   const members: Member[] = []

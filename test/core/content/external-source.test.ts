@@ -10,7 +10,7 @@ const COMMIT = 'a1'.repeat(20)
 const URL = 'https://git.example.org/team/pay.git'
 const SHA256 = hash('sha256', 'a tree')
 
-/** The source of the manifest's first plugin, or the code with which the manifest is refused. */
+/** The source of the manifest's first plugin, or the code of the error that refuses the manifest. */
 function read(source: unknown, more: object = {}): unknown {
   const plugins = [{ id: 'pay', version: '1.0.0', source, ...more }]
   try {

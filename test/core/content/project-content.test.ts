@@ -34,7 +34,7 @@ function parentsOf(path: string): string[] {
   return parts.map((_, index) => parts.slice(0, index + 1).join('/'))
 }
 
-/** The digest as its definition says it, sharing nothing with the code under test. */
+/** Computes the digest from its definition, without any of the code under test. */
 function digestBySpec(files: Texts): string {
   const keyOf = (path: string) => path.split('/').map(part => Array.from(part, char => char.codePointAt(0) as number))
   const isBefore = (a: string, b: string): number => {
@@ -67,7 +67,7 @@ function manifestOf(content: string, more: object = {}): Manifest {
   return parseManifest(JSON.stringify(manifestWith({ content_sha256: content, ...more })))
 }
 
-/** Verifies these files; `linked` are the files that the symlinks stand for in the digest. */
+/** Verifies these files. `linked` are the files that the symlinks stand for in the digest. */
 function verify(files: Texts, links: Texts = {}, linked: Texts = {}, more: object = {}) {
   const digest = digestBySpec({ ...without(files, 'manifest.json'), ...linked })
   return verifyContent(manifestOf(digest, more), treeOf(files, links))

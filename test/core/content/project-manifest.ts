@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 
 const SHA256 = hash('sha256', 'x')
 
-/** A manifest as a packer writes it: one plugin `cart` and one extension `search`, but for `more`. */
+/** A manifest as a packer writes it, with one plugin `cart` and one extension `search`, changed by `more`. */
 export function manifestWith(more: object = {}): Record<string, unknown> {
   return {
     format_version: '1',

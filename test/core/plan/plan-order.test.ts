@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { type DependentStep, findCycles, orderSteps } from '../../../src/core/plan/plan-order.ts'
 
-/** Steps s0, s1, ... written in any order, each depending on steps with smaller numbers only. */
+/** Steps s0, s1, ... in any order, each depending only on steps with smaller numbers. */
 const acyclicSteps: fc.Arbitrary<DependentStep[]> = fc
   .integer({ min: 0, max: 30 })
   .chain(count =>

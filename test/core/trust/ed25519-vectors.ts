@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** RFC 8032, section 7.1; all of it hex. */
+/** RFC 8032, section 7.1. All values are hex. */
 interface Ed25519Vector {
   readonly name: string
   readonly publicKey: string

@@ -28,7 +28,7 @@ const both = [hex, OTHER.toString('hex')]
 const ec = generateKeyPairSync('ec', { namedCurve: 'P-256' })
 const ed25519 = generateKeyPairSync('ed25519')
 
-/** Where each y begins a point whose order divides 8, without the bit for the sign of x. */
+/** The y of each point whose order divides 8, without the bit for the sign of x. */
 const SMALL_ORDER_Y = [
   '0000000000000000000000000000000000000000000000000000000000000000',
   '0100000000000000000000000000000000000000000000000000000000000000',

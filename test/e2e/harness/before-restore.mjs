@@ -1,4 +1,5 @@
-// Preloaded into a rollback: runs the shell text in BEFORE_RESTORE right before a snapshot is moved to the staging folder.
+// Preloaded into a rollback: runs the shell text in BEFORE_RESTORE right before a snapshot is moved to the staging
+// folder.
 import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'

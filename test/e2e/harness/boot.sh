@@ -1,6 +1,6 @@
-# Boots systemd as PID 1 in namespaces of its own (unshare starts this), on this machine's root, read-only, of which only
-# FOLDER can be written. UNITS is a folder of unit files, all that this system has. Never returns; exit code 77: this
-# machine permits no such container.
+# Boots systemd as PID 1 in namespaces of its own (unshare starts this), on this machine's root, which is read-only
+# except for FOLDER. UNITS is a folder with all unit files of this system. Never returns; exits with 77 if this machine
+# permits no such container.
 fail() { echo "no systemd can be booted here: $1"; exit 77; }
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 systemd=/usr/lib/systemd/systemd

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
 import { waitUntil } from '../../install/wait-until.ts'
 
 const REPOSITORY = resolve(import.meta.dirname, '../../..')
-/** It ends with this process. */
+/** A container that ends with this process. */
 const CONTAINER = [
   '--pdeathsig',
   'KILL',
@@ -20,7 +20,7 @@ const CONTAINER = [
 ]
 const IMPOSSIBLE = 77
 
-/** What a unit needs of systemd's own. */
+/** The targets of systemd that a unit needs. */
 const TARGETS = {
   'multi-user.target': '[Unit]\nAllowIsolate=yes\n',
   'basic.target': '[Unit]\nDefaultDependencies=no\nRequires=sysinit.target\nAfter=sysinit.target\n',
@@ -28,22 +28,22 @@ const TARGETS = {
   'shutdown.target': '[Unit]\nDefaultDependencies=no\n',
 }
 
-/** A machine that boots with systemd as PID 1. All that it has of its own is below `folder`. */
+/** A machine that boots with systemd as PID 1. Everything of its own is below `folder`. */
 export interface Machine {
   readonly folder: string
   readonly units: Readonly<Record<string, string>>
-  /** Enabled before the boot. */
+  /** Units to enable before the boot. */
   readonly enable: readonly string[]
 }
 
 export interface Booted {
-  /** Waits until a file below the folder has some text, and returns that. Throws `NoBoot` when it cannot come. */
+  /** Waits until a file below the folder has some text, and returns that. Throws `NoBoot` if it can never appear. */
   read(name: string): Promise<string>
   /** Ends every process of the machine at once, as a power cut does. */
   cutPower(): Promise<void>
 }
 
-/** This computer cannot run such a machine. */
+/** Thrown if this computer cannot run such a machine. */
 export class NoBoot extends Error {}
 
 export function boot({ folder, units, enable }: Machine): Booted {

@@ -3,15 +3,17 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import type { TestContext } from 'node:test'
 
-/** Perl, because every Debian has it: each loops as fast as it can and never ends by itself. `$ARGV[0]` is the place. */
+/**
+ * Perl, because every Debian has it. Each loops as fast as it can and never ends by itself. `$ARGV[0]` is the place.
+ */
 const SERVICES = {
-  /** Finds its place by name, and makes what is missing. */
+  /** Finds its place by name, and creates it and its data if they are missing. */
   'that makes its place and data anew whenever they are missing': `
     for (;;) { mkdir $place; mkdir "$place/data"; if (open my $log, ">>", "$place/data/log") { print $log "x"; } }`,
-  /** Works in the tree that it was started in, wherever that is moved. */
+  /** Works in the tree in which it was started, wherever that is moved. */
   'that makes data anew in its working folder': `
     chdir $place; for (;;) { mkdir "data"; if (open my $log, ">>", "data/log") { print $log "x"; } }`,
-  /** Its kept folder is another one each time. */
+  /** Replaces its kept folder with another one again and again. */
   'that replaces data as a whole again and again': `
     chdir $place;
     for (my $n = 0;; $n++) {
@@ -21,12 +23,12 @@ const SERVICES = {
 }
 export const BUSY_SERVICES = Object.keys(SERVICES) as (keyof typeof SERVICES)[]
 
-/** Why no such service can run here, or false: what a test's `skip` takes. */
+/** The reason why no such service can run here, for a test's `skip`; false if it can. */
 export function whyNoPerl(): string | false {
   return spawnSync('perl', ['-e', '1']).status === 0 ? false : 'needs perl'
 }
 
-/** A service that works in the place for as long as `act` takes. */
+/** Runs a service in the place for as long as `act` takes. */
 export async function whileBusy<T>(
   t: TestContext,
   { service, place }: { service: keyof typeof SERVICES; place: string },

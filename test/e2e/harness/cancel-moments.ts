@@ -6,34 +6,34 @@ import { acquireLock } from '../../../src/install/host/locks/lock.ts'
 import { serve } from '../../net/loopback-server.ts'
 import { type Asked, type CancelScene, type Contract, HANG, HANG_ON, isHanging } from './cancel-scene.ts'
 
-/** Shell: the first restart after the cancelled step hangs, whatever it is sent. */
+/** Shell: the first restart after the cancelled step hangs and ignores SIGTERM. */
 const HANG_ONCE = `if [ -e here ] && [ ! -e again ]; then touch again; trap '' TERM; while :; do sleep 1; done; fi`
 
-/** Whether the run is where it is to be cancelled, given its log so far. */
+/** True if the run has come to the moment of its cancel, given its log so far. */
 export type IsThere = (log: string) => boolean
 
-/** Where a run is when it is cancelled, and what it must come to. */
+/** The moment at which a run is cancelled, and the required result. */
 export interface Moment {
   readonly name: string
-  /** Default both. */
+  /** Default: both. */
   readonly contracts?: readonly Contract[]
   arrange(scene: CancelScene, t: TestContext): Promise<IsThere>
   readonly outcome: Outcome
-  /** Default `cancelled`; empty for none. */
+  /** Default: `cancelled`; empty for none. */
   readonly error?: string
-  /** The hub does not answer the report, which is for the post step or a later run. */
+  /** Set if the hub does not answer the report, which the post step or a later run then sends. */
   readonly isUnreported?: true
-  /** The services are left to the post step. */
+  /** Set if the services are left to the post step. */
   readonly isUnfinished?: true
-  /** The old version's health when all is over; default null. */
+  /** The old version's health in the end; default null. */
   readonly healthy?: boolean
-  /** What the hub hears of an earlier run that is recovered. */
+  /** The hub's report on an earlier run that is recovered. */
   readonly recovered?: string
 }
 
 type Arrange = (scene: CancelScene, script: string) => Promise<void>
 
-/** Until the hub's answer comes, which is never. */
+/** A run that waits for the hub's answer, which never comes. */
 function asks(asked: Asked, ...contracts: Contract[]): Moment {
   return {
     name: `waits for the hub (${asked})`,
@@ -47,7 +47,7 @@ function asks(asked: Asked, ...contracts: Contract[]): Moment {
   }
 }
 
-/** In a child that hangs, and in one that SIGTERM does not end. */
+/** A run whose child hangs, and one whose child also ignores SIGTERM. */
 function inChild(name: string, arrange: Arrange, more: Partial<Moment> = {}): Moment[] {
   return [
     { name, ...stopped(arrange, HANG), ...more },
@@ -65,7 +65,7 @@ function stopped(arrange: Arrange, script: string): Pick<Moment, 'outcome' | 'ar
   }
 }
 
-/** Publishes 2.0.0 with these steps of the scene's part. */
+/** Publishes 2.0.0 with these steps for the scene's part. */
 export async function publishSteps(
   scene: CancelScene,
   ...names: ('restart' | 'provision' | 'healthcheck')[]
@@ -88,9 +88,9 @@ const restart = ({ id }: CancelScene): string => `action: restart, plugin: ${id}
 const provision = ({ id }: CancelScene): string => `action: provision, plugin: ${id}`
 const healthcheck = ({ id }: CancelScene, timeout = 60): string =>
   `action: healthcheck, plugin: ${id}, timeout: ${timeout}`
-/** Shell: the first call hangs, the rollback's own does not. */
+/** Shell: the first call hangs, and the rollback's own call does not. */
 const once = (script: string): string => `if [ ! -e here ]; then ${script}; fi`
-/** Shell: the new version, or the old one, has been started last. */
+/** Shell: true if the new version was started last. */
 const IS_NEW = 'grep -q 2.0.0 running 2> /dev/null'
 const IS_OLD = 'grep -q 1.0.0 running 2> /dev/null'
 
@@ -101,7 +101,10 @@ function supervise(action: 'start' | 'stop' | 'restart' | 'is-active'): Moment[]
   })
 }
 
-/** The first run is killed in its health check; the second one recovers it, and is cancelled meanwhile. */
+/**
+ * Leaves a first run that was killed in its health check, so that the second one recovers it and is cancelled
+ * meanwhile.
+ */
 async function leaveDeadRun(scene: CancelScene): Promise<void> {
   await publish(scene, restart(scene), healthcheck(scene))
   scene.standIns.add('check', `if ${IS_NEW}; then kill -9 $PPID; fi; echo fine`)
@@ -131,7 +134,7 @@ export const MOMENTS: readonly Moment[] = [
       return () => scene.left.includes('report')
     },
   },
-  // Without a token there is no way to report either.
+  // Without a token, the run cannot report either.
   { ...asks('auth', 'project'), isUnreported: true },
   asks('latest', 'marketplace', 'project'),
   asks('artifact', 'project'),
@@ -289,7 +292,7 @@ export const MOMENTS: readonly Moment[] = [
   ),
 ]
 
-/** As if the hub had not accepted the report of the first version. */
+/** Makes the report of the first version look as if the hub had not accepted it. */
 function keepFirstReportInOutbox({ root, address }: CancelScene): void {
   const [name] = readdirSync(join(root, '.hub-deploy/reports'))
   const report = JSON.parse(readFileSync(join(root, '.hub-deploy/reports', name as string), 'utf8'))

@@ -13,67 +13,67 @@ import { openOldHost, planWith, versionFiles } from './host-stage.ts'
 import { openShop } from './project-stage.ts'
 
 export type Contract = 'marketplace' | 'project'
-/** What a run asks its hub for. */
+/** A request of a run to its hub. */
 export type Asked = 'auth' | 'latest' | 'artifact' | 'download' | 'authorize' | 'report'
 
-/** A host on which 1.0.0 is installed and runs under a supervisor's stand-in; 2.0.0 waits at a hub that may hang. */
+/** A host on which 1.0.0 is installed and runs under a supervisor's stand-in, and a hub with 2.0.0 that may hang. */
 export interface CancelScene {
   readonly contract: Contract
-  /** Of the one part that has a service. */
+  /** The id of the one part that has a service. */
   readonly id: string
   readonly root: string
   readonly standIns: StandIns
-  /** What the hub leaves unanswered from now on; `download` sends half of the bytes. */
+  /** The requests that the hub leaves unanswered from now on; `download` sends half of the bytes. */
   readonly unanswered: Set<Asked>
-  /** What was asked for so far, and left unanswered. */
+  /** The requests that were left unanswered so far. */
   readonly left: Asked[]
-  /** The messages of failures that the hub has accepted; a project's report has none. */
+  /** The messages of failed deployments that the hub has accepted. A project's report has none. */
   errorMessages(): string[]
-  /** How many reports the hub has accepted, of which versions and with which status. */
+  /** The version and the status of each report that the hub has accepted. */
   reported(): string[]
-  /** Where its reports go; see `ReportSender`. */
+  /** The address of its reports; see `ReportSender`. */
   readonly address: string
   /** Publishes 2.0.0 with these steps after the installation. */
   publish(...steps: string[]): Promise<void>
-  /** Publishes 2.1.0 with so many small files more. */
+  /** Publishes 2.1.0 with this many additional small files. */
   publishLarge(files: number): Promise<void>
-  /** The part of the host config that is under `plugins: {<id>: ...}`, apart from the unit, and more top-level lines. */
+  /** Writes the host config: the keys under `plugins: {<id>: ...}` except for the unit, and more top-level lines. */
   configure(plugin: string, more?: string): void
   run(run?: Partial<ActionRun>, inputs?: Record<string, string>): Promise<ActionResult>
   post(state: Record<string, string>): Promise<ActionResult>
   /** The outputs that the newest run has set so far, as text. */
   outputsSoFar(): string
-  /** When something was last written for the runner or into the local report, in epoch milliseconds. */
+  /** The time of the last write for the runner or to the local report, in epoch milliseconds. */
   lastWrite(): number
   close(): Promise<void>
 }
 
-/** Shell: says that the run is there, and hangs. */
+/** Shell: notes that the run has come here, and hangs. */
 export const HANG = 'echo $$ > here; exec sleep 3600'
-/** The same, and only SIGKILL ends it. */
+/** Does the same, and only SIGKILL ends it. */
 export const HANG_ON = "trap '' TERM; echo $$ > here; while :; do sleep 1; done"
 
 export async function openCancelScene(t: TestContext, contract: Contract): Promise<CancelScene> {
   return contract === 'marketplace' ? await openArtifactScene(t) : await openProjectScene(t)
 }
 
-/** The file in which a stand-in's script notes its process as it begins to hang. */
+/** The file in which a stand-in's script notes its process before it hangs. */
 export function hangingFile({ standIns }: CancelScene): string {
   return join(standIns.bin, '../here')
 }
 
-/** Whether a stand-in's script has begun to hang. */
+/** True if a stand-in's script has begun to hang. */
 export function isHanging(scene: CancelScene): boolean {
   const file = hangingFile(scene)
   return existsSync(file) && readFileSync(file, 'utf8').endsWith('\n')
 }
 
-/** A run that gets SIGINT as soon as a stand-in's script hangs. */
+/** Makes a run that gets SIGINT as soon as a stand-in's script hangs. */
 export async function cancelledOnce(scene: CancelScene): Promise<ActionResult> {
   return await signalledOnce(scene, 'SIGINT', () => isHanging(scene))
 }
 
-/** A run that gets SIGKILL as soon as it is there. */
+/** Makes a run that gets SIGKILL as soon as it has come there. */
 export async function killedOnce(scene: CancelScene, isThere: () => boolean): Promise<ActionResult> {
   return await signalledOnce(scene, 'SIGKILL', isThere)
 }
@@ -184,7 +184,7 @@ function sceneOf(contract: Contract, id: string, { root, workspace }: Place) {
   }
 }
 
-/** A way to the hub that leaves unanswered what it is told to, and sends downloads through itself as well. */
+/** A gate to the hub that leaves some requests unanswered, and passes on downloads too. */
 async function openGate(t: TestContext, hubUrl: string) {
   const unanswered = new Set<Asked>()
   const left: Asked[] = []

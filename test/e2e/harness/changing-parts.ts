@@ -7,9 +7,9 @@ const INSTALLING: Readonly<Record<string, string>> = {
 }
 
 export interface Parts {
-  /** Of `cart`, `till` and `mailer`; default all. */
+  /** The parts among `cart`, `till` and `mailer`; default all. */
   included?: readonly string[]
-  /** Whether replaced and removed versions are retained. */
+  /** True to retain replaced and removed versions. */
   snapshot?: boolean
   /** Further steps of the plan: s1, s2, ..., each after the previous one. */
   steps?: readonly string[]

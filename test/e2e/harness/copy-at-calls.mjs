@@ -1,5 +1,6 @@
 // Preloaded into an action: copies the project root ROOT to a numbered folder in IMAGES before each call that changes
-// names, so that each copy is what a kill at that call would leave. `<number>.json` next to it has the call and the inodes.
+// names, so that each copy is the host that a kill at that call would leave. `<number>.json` next to it has the call
+// and the inodes.
 import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
@@ -20,7 +21,7 @@ for (const name of ['renameSync', 'linkSync', 'unlinkSync', 'rmdirSync', 'mkdirS
 syncBuiltinESMExports()
 
 function takeImage(name, paths) {
-  // What is before the first lock is the host that the run found.
+  // Before the first lock, the host is as the run found it.
   if (!existsSync(join(ROOT, '.hub-deploy/lock'))) return
   const image = join(IMAGES, String(count++).padStart(4, '0'))
   execFileSync('cp', ['-a', ROOT, image])

@@ -27,7 +27,7 @@ steps:
 const NEIGHBOUR_PLAN = UPDATE_PLAN.replaceAll('greeter', 'neighbour').replace(/ {2}- \{id: env.*\n/, '')
 const NEW_VERSION = '2.0.0'
 
-/** What belongs to the host, or is the only copy of a version that it retains; each text is nowhere else. */
+/** Files that belong to the host, or are the only copy of a version that it retains. Each text occurs nowhere else. */
 const PRECIOUS = {
   'plugins/greeter/data/visitors': 'the visitors of this host\n',
   'plugins/greeter/.env': 'LANGUAGE=the language of this host\n',
@@ -35,12 +35,12 @@ const PRECIOUS = {
 const RETAINED = ['0.8.0', '0.9.0', '1.0.0'].map(mainOf)
 const PRECIOUS_OF_DAMAGE = 'precious of the operator'
 
-/** Hosts whose update was killed at each of its calls. */
+/** Hosts with an update that was killed, for each of its calls. */
 export interface DamagedHosts {
   readonly images: readonly HostImage[]
   /**
-   * Damages a host as the seed says, lets two runs work on it, and repairs it as they advise. Returns how they ended. The
-   * runs are calls, or `processes` as the runner starts them.
+   * Damages a host as the seed decides, lets two runs work on it, and repairs it as they advise. Returns their
+   * outcomes. The runs are calls, or `processes` started like the runner's.
    */
   check(seed: string, by?: 'calls' | 'processes'): Promise<string>
   close(): Promise<void>
@@ -69,14 +69,16 @@ export async function openDamagedHosts(): Promise<DamagedHosts> {
   }
 }
 
-/** Every second pick is an image of a host that runs neither version whole. */
+/** Makes every second image one of a host that runs neither version complete. */
 function withSwitches(images: readonly HostImage[], whole: readonly Live[]): HostImage[] {
   const between = images.filter(({ path }) => !whole.some(live => isSame(listGreeter(path), live)))
   assert.ok(between.length > 4, `${between.length} images are taken between two versions`)
   return images.flatMap((image, index) => [image, between[index % between.length] ?? image])
 }
 
-/** A host with a plugin of four versions, files of its own, and others that no deployment of greeter may touch. */
+/**
+ * Prepares a host with a plugin of four versions, files of its own, and others that no deployment of greeter may touch.
+ */
 async function prepareHost(stage: Stage): Promise<Live> {
   const { root, workspace } = stage
   stage.writePlan(UPDATE_PLAN.replace(/ {2}- \{id: env.*\n/, ''))
@@ -106,7 +108,7 @@ async function mustSucceed(stage: Stage, inputs: Record<string, string>): Promis
   assert.equal(exitCode, 0, log)
 }
 
-/** Of an update that fails and rolls back, and then of one that succeeds. */
+/** Takes the images of an update that fails and rolls back, and then of one that succeeds. */
 async function takeAllImages(stage: Stage, folder: string) {
   const { root } = stage
   const take = (name: string, inputs: Record<string, string>) =>
@@ -118,7 +120,7 @@ async function takeAllImages(stage: Stage, folder: string) {
   return { all: [...inVain.images, ...update.images], new: listGreeter(root) }
 }
 
-/** What the host runs of greeter, by path below the project root. */
+/** The files of greeter that the host runs, by path below the project root. */
 type Live = Readonly<Record<string, string>>
 
 interface Case {
@@ -191,7 +193,7 @@ function targetsIn(root: string): FoundTarget[] {
   ]
 }
 
-/** A run obeys these two above all. */
+/** Favors the two files that decide most about a run. */
 function weighted(targets: readonly FoundTarget[]): FoundTarget[] {
   return targets.flatMap(target => {
     if (target.path.endsWith('/journal.jsonl')) return Array.from({ length: targets.length }, () => target)
@@ -252,7 +254,7 @@ function requestOf({ hub, apiKey, workspace }: Stage, root: string): DeployReque
 }
 
 interface Evidence {
-  /** What is not greeter's. */
+  /** All files that are not greeter's. */
   readonly others: Readonly<Record<string, string>>
   /** Texts that must be in some file. */
   readonly precious: readonly string[]
@@ -273,7 +275,7 @@ function contentsOf(listing: Readonly<Record<string, string>>): Set<string> {
   return new Set(Object.values(listing).map(described => described.slice(described.indexOf(' ') + 1)))
 }
 
-/** Nothing that must stay is lost, and nothing of anybody else is moved, changed or deleted. */
+/** Asserts that no precious file is lost, and that no other program's file is moved, changed or deleted. */
 function assertKept(host: Host, before: Evidence): void {
   const after = listTree(host.folder)
   const texts = contentsOf(after)
@@ -289,7 +291,7 @@ function assertKept(host: Host, before: Evidence): void {
   )
 }
 
-/** What a run says of the host is so; a host that runs neither version is one of which it says so. */
+/** Asserts that a run reports the true state of the host, and calls one that runs neither version inconsistent. */
 function assertTruth(host: Host, { act, outcome, message, log }: RunEnd, damaged: string): void {
   const live = versionOf(host)
   if (act === 'deploy' && outcome === 'success') assert.equal(live, 'new')
@@ -323,7 +325,10 @@ interface Damaged extends FoundTarget, Target {
   readonly end: RunEnd
 }
 
-/** The last run has succeeded, or says which file is in its way and what to do, and after that the next one succeeds. */
+/**
+ * Asserts that the last run has succeeded, or names the file in its way and the remedy, after which the next run
+ * succeeds.
+ */
 async function assertRepairable(host: Host, { kind, path, outside, before, end }: Damaged): Promise<void> {
   if (end.outcome === 'success') return
   assert.ok(end.message.includes(relative(host.root, path)), `names ${path}`)

@@ -13,7 +13,7 @@ export interface Target {
 
 export type Damage = (target: Target, random: Random) => void
 
-/** What a dying disk, a power cut, a careless operator or another program leaves of a file. */
+/** The damage that a dying disk, a power cut, a careless operator or another program does to a file. */
 export const FILE_DAMAGES: Readonly<Record<string, Damage>> = {
   cut: rewrite((bytes, random) => bytes.subarray(0, random.below(bytes.length))),
   'cut after a line': rewrite((bytes, random) => {
@@ -73,7 +73,7 @@ export const FILE_DAMAGES: Readonly<Record<string, Damage>> = {
   'without a value': values((leaves, random) => random.pick(leaves).remove()),
 }
 
-/** What may be where a folder of ours belongs. What was in it is still outside. */
+/** Objects that may be in the place of a folder of ours. The content of the folder is kept outside. */
 export const FOLDER_DAMAGES: Readonly<Record<string, Damage>> = {
   'now a file': target => {
     moveOut(target)
@@ -86,7 +86,7 @@ export const FOLDER_DAMAGES: Readonly<Record<string, Damage>> = {
   },
 }
 
-/** Puts back what a damage of a folder has moved out. */
+/** Puts a folder back that a damage has moved out. */
 export function repairFolder({ path, outside }: Target): void {
   renameSync(path, join(outside, 'repaired'))
   renameSync(movedOut({ path, outside }), path)
@@ -144,7 +144,9 @@ function lines(change: (lines: readonly string[], at: number) => readonly string
   })
 }
 
-/** The checksums of a journal are those of the new values, so that nothing but the values gives the change away. */
+/**
+ * Changes values. The checksums of a journal match the new values, so that only the values themselves show the change.
+ */
 function values(change: (leaves: readonly Leaf[], random: Random) => void): Damage {
   return rewrite((bytes, random) => {
     const isJournal = bytes.subarray(0, 7).toString() === '{"seq":'
@@ -163,7 +165,7 @@ function tryParse(text: string): unknown {
     try {
       return JSON.parse(candidate)
     } catch {
-      // Not JSON.
+      // The line is not JSON.
     }
   }
   return undefined

@@ -1,18 +1,18 @@
 import { closeSync, readFileSync, writeSync } from 'node:fs'
 
-/** What reached a disk, in its order. */
+/** An event on a disk. The log has them in order. */
 export type DiskEvent =
   | { readonly kind: 'write'; readonly offset: number; readonly bytes: Buffer }
-  /** All earlier writes are on the disk for good. */
+  /** All earlier writes are durable. */
   | { readonly kind: 'flush' }
-  /** Something that happened outside, at this moment. */
+  /** An event outside of the disk, at this moment. */
   | { readonly kind: 'mark'; readonly number: number }
 
-/** Each event is its kind, an offset or number, and the length of the bytes that follow. */
+/** Each event has a header with its kind, an offset or number, and the length of the bytes that follow. */
 const HEADER_BYTES = 16
 const KINDS = ['write', 'flush', 'mark'] as const
 
-/** The file that a disk's events are appended to. */
+/** Appends a disk's events to a file. */
 export class DiskLogWriter {
   readonly #fd: number
   readonly #header = Buffer.alloc(HEADER_BYTES)

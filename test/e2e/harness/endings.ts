@@ -7,25 +7,28 @@ import { openProjectStage, PROJECT_ID, type ProjectStage, projectFiles } from '.
 import { openRefusingHub } from './refusing-hub.ts'
 import { openStage, type Stage, writeFiles } from './stage.ts'
 
-/** What the runs of one ending left: the last of them is the one to look at. */
+/** The results of the runs of one ending. The last run is the one to show. */
 export interface PlayedEnding {
   readonly name: string
   readonly result: ActionResult
-  /** What differs from machine to machine, and what to write instead. */
+  /** Texts that differ from machine to machine, and their replacements. */
   readonly places: Readonly<Record<string, string>>
 }
 
 export const HOST = { 'host-id': 'app-1' }
 
-/** Each plays some of the endings. */
+/** Each scene plays some of the endings. */
 export const SCENES = [playUpdates, playRefusals, playFailures, playReading, playProject] as const
 
-/** Plays every ending of every action, or of these scenes, with the real hub, the real `dist/` and stand-ins for systemd. */
+/**
+ * Plays every ending of every action, or of these scenes, with the real hub, the real `dist/` and stand-ins for
+ * systemd.
+ */
 export async function playEndings(scenes: readonly (typeof SCENES)[number][] = SCENES): Promise<PlayedEnding[]> {
   return (await Promise.all(scenes.map(play => play()))).flat()
 }
 
-/** The plugin's files: some belong to every version, and some change with each. */
+/** The plugin's files. Some belong to every version, and some change with each. */
 function releaseFiles(version: string, more: Record<string, string> = {}): Record<string, string> {
   const modules = Array.from({ length: 56 }, (_, index) => [
     `src/greeter/part_${String(index + 1).padStart(2, '0')}.py`,
@@ -33,7 +36,7 @@ function releaseFiles(version: string, more: Record<string, string> = {}): Recor
   ])
   return {
     'plugin.yaml': `name: greeter\nversion: "${version}"\nentry_point: src/main.py\n`,
-    // The stand-in for systemd remembers it as what runs.
+    // The stand-in for systemd takes this text for the running version.
     'src/main.py': version,
     'templates/mail.html': '<p>Hello</p>\n',
     ...Object.fromEntries(modules),
@@ -62,7 +65,10 @@ interface GreeterHost {
   close(): Promise<void>
 }
 
-/** A host with a supervisor and a check; the versions 2.x answer that they are broken, and 1.x after `break`. */
+/**
+ * Opens a host with a supervisor and a check. The versions 2.x answer that they are broken, and so do 1.x after
+ * `break`.
+ */
 async function openGreeterHost(
   isHealthy: (version: string) => boolean = version => !version.startsWith('2'),
 ): Promise<GreeterHost> {

@@ -29,14 +29,14 @@ export function readLocalReport(result: ActionResult): LocalReport {
   return JSON.parse(readFileSync(result.outputs['report-path'] ?? '', 'utf8'))
 }
 
-/** What a run that changes nothing must not touch: all but the action's own empty folders and its reports. */
+/** The files that a run without changes must not touch: all but the action's own empty folders and its reports. */
 export function listHost(root: string): Record<string, string> {
   const own =
     /^\.hub-deploy($|\/(staging|snapshots(\/(plugins|extensions)(\/[^/]+)?)?)$|\/(reports|outbox|trees|audit\.jsonl|reserve|kernel-lock|rename-probe)(\/|$))/
   return Object.fromEntries(Object.entries(listTree(root)).filter(([path]) => !own.test(path)))
 }
 
-/** The names in a folder of `.hub-deploy/`; none when there is no such folder. */
+/** The names in a folder of `.hub-deploy/`; none if there is no such folder. */
 export function listOwn(stage: { readonly root: string }, folder: string): string[] {
   try {
     return readdirSync(join(stage.root, '.hub-deploy', folder)).sort()

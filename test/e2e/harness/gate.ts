@@ -13,9 +13,9 @@ import { signatureOf } from './untrusted-hub.ts'
 const OUTPUT_NAMES = Object.keys(
   parse(readFileSync(join(import.meta.dirname, '../../../verify/action.yml'), 'utf8')).outputs,
 )
-/** Inputs of a run that is given no hub. */
+/** Inputs without a hub. */
 export const NO_HUB = { 'hub-url': '', 'api-key': '' }
-/** Inputs of a run that is given no artifact at all. */
+/** Inputs without an artifact. */
 export const NO_ARTIFACT = { ...NO_HUB, 'signing-secret': '' }
 
 /** Writes a file of the workspace, and returns the inputs that check it. */
@@ -26,7 +26,7 @@ export function fileInputs(stage: Stage, bytes: Buffer, path = 'greeter.zip'): R
   return { ...NO_HUB, 'artifact-path': path, signature: signatureOf(bytes) }
 }
 
-/** Runs a gate that must pass; nothing of it stays on the machine. */
+/** Runs a gate that must pass and leave nothing on the machine. */
 export async function assertVerifies(
   stage: Stage,
   inputs: Record<string, string> = {},
@@ -44,16 +44,16 @@ export async function assertVerifies(
   return result
 }
 
-/** What a gate that fails must say. */
+/** The expected result of a gate that fails. */
 export interface GateRefusal {
   readonly code: ErrorCode
-  /** Default `false`. */
+  /** Default: `false`. */
   readonly verified?: string
-  /** Default 1; a plan is annotated once for each problem. */
+  /** Default: 1. A plan has one annotation for each problem. */
   readonly annotations?: number
 }
 
-/** Runs a gate that must fail, say so in all places, and leave nothing on the machine. */
+/** Runs a gate that must fail, report this in all places, and leave nothing on the machine. */
 export async function assertFails(
   stage: Stage,
   { code, verified = 'false', annotations = 1 }: GateRefusal,
@@ -78,7 +78,7 @@ function assertTraceless(stage: Stage, result: ActionResult, hostBefore: Record<
   assert.deepEqual(listTree(stage.root), hostBefore)
 }
 
-/** What is in the runner's temporary folder, apart from its own files. */
+/** The names in the runner's temporary folder, apart from the runner's own files. */
 export function leftIn({ workspace }: Stage): string[] {
   return readdirSync(workspace.temp).filter(name => !name.startsWith('commands-'))
 }

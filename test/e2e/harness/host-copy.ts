@@ -9,9 +9,9 @@ export interface HostCopy {
   readonly name: string
   readonly root: string
   readonly workspace: Workspace
-  /** Deploys with the inputs of its origin, and these. */
+  /** Deploys with the inputs of its origin, and with these. */
   deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
-  /** The post step of a main step that was killed holding the lock. */
+  /** Runs the post step of a main step that was killed while it had the lock. */
   post(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
 }
 
@@ -21,7 +21,7 @@ export interface HostOrigin {
   repository: string
   /** The project root to copy. */
   root: string
-  /** The plan of what its copies deploy; a project contains its own. */
+  /** The plan of its copies' deployments. A project contains its own. */
   plan?: string
   inputs: Readonly<Record<string, string>>
 }
@@ -31,7 +31,7 @@ export function copyHost(origin: HostOrigin, name: string, root = hostFolder(ori
   const workspace = makeWorkspace(stage.folder)
   mkdirSync(dirname(root), { recursive: true })
   cpSync(origin.root, root, { recursive: true, preserveTimestamps: true, verbatimSymlinks: true })
-  // It copies the modes of files only.
+  // cpSync copies the modes of files only.
   chmodSync(join(root, '.hub-deploy'), 0o700)
   if (origin.plan !== undefined) writeFileSync(join(workspace.path, 'install.yaml'), origin.plan)
   const own = { ...origin.inputs, 'project-root': root, 'host-id': name }
@@ -42,7 +42,7 @@ export function copyHost(origin: HostOrigin, name: string, root = hostFolder(ori
   return { name, root, workspace, deploy, post }
 }
 
-/** Where a stage keeps its hosts. */
+/** The folder of a stage's host. */
 export function hostFolder({ folder }: Pick<Stage, 'folder'>, name: string): string {
   return join(folder, 'hosts', name)
 }

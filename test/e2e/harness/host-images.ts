@@ -30,7 +30,7 @@ export interface HostImage {
   readonly inodes: Readonly<Record<string, string>>
 }
 
-/** Runs an action that is killed nowhere, and takes an image of the host before each of its calls that change names. */
+/** Runs an action without killing it, and takes an image of the host before each of its calls that change names. */
 export async function takeImages(
   { root, folder }: { readonly root: string; readonly folder: string },
   run: (run: Partial<ActionRun>) => Promise<ActionResult>,
@@ -45,7 +45,7 @@ export async function takeImages(
   return { images, result }
 }
 
-/** Makes a host from an image: its journal names the inodes and times of the copies. */
+/** Makes a host from an image. Its journal names the inodes and times of the copies. */
 export function copyImage(image: HostImage, root: string): void {
   copyTree(image.path, root)
   const own = join(root, '.hub-deploy')
@@ -64,7 +64,7 @@ export function copyImage(image: HostImage, root: string): void {
   writeFileSync(journal, journalText(moved))
 }
 
-/** Like `cp -a`, without a process for it: modes and hard links are kept. */
+/** Copies like `cp -a`, but without a process: modes and hard links are kept. */
 function copyTree(from: string, to: string, copied = new Map<number, string>()): void {
   const stat = lstatSync(from)
   const known = stat.isFile() && stat.nlink > 1 ? copied.get(stat.ino) : undefined
@@ -78,13 +78,13 @@ function copyTree(from: string, to: string, copied = new Map<number, string>()):
   copied.set(stat.ino, to)
 }
 
-/** A folder on a file system that need not wait for a disk, where there is one. Its path is a `TMPDIR`. */
+/** Makes a folder on a file system in memory if there is one. Its path is a `TMPDIR`. */
 export function makeFastFolder(name: string): string {
   const memory = '/dev/shm'
   return mkdtempSync(join(existsSync(memory) ? memory : tmpdir(), `${name}-`))
 }
 
-/** As a journal names what is moved. */
+/** The identity that a journal gives to an object that is moved. */
 function identityOf(path: string): { ino: string; times: string } {
   const stat = lstatSync(path, { bigint: true, throwIfNoEntry: false })
   return stat === undefined

@@ -10,7 +10,7 @@ import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './stage.ts'
 export interface HostStage extends Stage {
   readonly standIns: StandIns
   writeHostConfig(text: string): void
-  /** `deploy` with the host config and the stand-ins first on PATH. */
+  /** Deploys with the host config, and with the stand-ins first on PATH. */
   deployHere(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
 }
 
@@ -31,7 +31,7 @@ export async function openHostStage(origin?: StageOrigin): Promise<HostStage> {
   }
 }
 
-/** The same where 1.0.0 is installed, without anything started, and 2.0.0 waits at the hub. */
+/** Opens a stage with 1.0.0 installed but not started, and 2.0.0 on the hub. */
 export async function openOldHost(): Promise<HostStage> {
   return await openHostStage(await preparedOnce('an old host', prepareOld))
 }
@@ -45,14 +45,14 @@ async function prepareOld(): Promise<Stage> {
   return stage
 }
 
-/** A plan that installs the plugin and then does these steps, each after the one before; */
+/** A plan that installs the plugin and then does these steps, each after the one before. */
 export function planWith(...steps: string[]): string {
   const ids = ['files', ...steps.map((_, index) => `s${index + 1}`)]
   const lines = steps.map((step, index) => `  - {id: ${ids[index + 1]}, depends_on: [${ids[index]}], ${step}}\n`)
   return `${PLUGIN_PLAN}${lines.join('')}`
 }
 
-/** What the stand-ins remember as running is the text of src/main.py, which is the version. */
+/** The stand-ins take the text of src/main.py, which is the version, for the running version. */
 export function versionFiles(version: string): Record<string, string> {
   return pluginFiles(version, { 'src/main.py': version, '.env.template': 'A=1\n' })
 }

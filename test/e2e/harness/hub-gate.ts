@@ -7,8 +7,8 @@ import { type LoopbackServer, serve } from '../../net/loopback-server.ts'
 export type Route = 'detail' | 'artifact' | 'report'
 
 /**
- * A way to a real hub through which every request passes once `onRequest` has let it: one that never resolves is a hub
- * that hangs, and `fail` gets a 500. Ends with the test, with whatever still waits in it.
+ * Opens a gate to a real hub. A request passes once `onRequest` has let it: if that never resolves, the hub hangs, and
+ * `fail` sends a 500. The gate ends with the test, even if requests still wait in it.
  */
 export function openGate(
   t: TestContext,
@@ -32,7 +32,7 @@ export function openGate(
   })
 }
 
-/** What never happens; waits without keeping the process alive. */
+/** Never resolves, and does not keep the process alive. */
 export const forEver = (): Promise<never> => new Promise(() => {})
 
 function routeOf({ method, url = '' }: IncomingMessage): Route {

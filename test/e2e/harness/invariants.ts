@@ -8,15 +8,15 @@ import type { ActionResult } from '../../../local/runner.ts'
 import { type LocalReport, localReportSchema } from '../../../src/install/reports/local-report.ts'
 import { listTree } from '../../install/archive/directory-listing.ts'
 
-/** What each path holds, by path below the listed directory: mode, bytes, symlink target. */
+/** The content of each path below the listed directory: mode, bytes, symlink target. */
 export type Listing = Readonly<Record<string, string>>
 
-/** The directories that the host runs: everything below `plugins/`, `addons/` and `extensions/`. */
+/** Lists the directories that the host runs: everything below `plugins/`, `addons/` and `extensions/`. */
 export function listLive(root: string): Listing {
   return listSome(root, path => /^(plugins|addons|extensions)(\/|$)/.test(path))
 }
 
-/** Everything below the project root that does not depend on when and how often deployments ran. */
+/** Lists everything below the project root that does not depend on the time and the number of deployments. */
 export function listLasting(root: string): Listing {
   const listing: Record<string, string> = listSome(
     root,
@@ -38,7 +38,7 @@ function isTreeRecord(path: string): boolean {
   return path.startsWith('.hub-deploy/trees/')
 }
 
-/** I1: what the host runs is exactly one of these, by bytes, modes and symlinks; returns the name of which. */
+/** I1: asserts that the host runs exactly one of these, by bytes, modes and symlinks. Returns its name. */
 export function assertExactly(root: string, allowed: Readonly<Record<string, Listing>>): string {
   const live = listLive(root)
   const names = Object.keys(allowed)
@@ -47,7 +47,10 @@ export function assertExactly(root: string, allowed: Readonly<Record<string, Lis
   return name as string
 }
 
-/** I3, I4 and I8: no journal, lock, mark, staged tree, temporary file, waiting or second report is left over. */
+/**
+ * I3, I4 and I8: asserts that no journal, lock, mark, staged tree, temporary file, waiting or second report is left
+ * over.
+ */
 export function assertNothingStrays(root: string): void {
   const own = join(root, '.hub-deploy')
   const lasting = [
@@ -75,7 +78,7 @@ export function assertNothingStrays(root: string): void {
   readReports(root)
 }
 
-/** The final local reports by deployment id, oldest first. I8: no deployment has more than one. */
+/** Reads the final local reports by deployment id, oldest first. I8: no deployment has more than one. */
 export function readReports(root: string): Map<string, LocalReport> {
   const folder = join(root, '.hub-deploy', 'reports')
   const names = existsSync(folder) ? readdirSync(folder).filter(name => name.endsWith('.json')) : []
@@ -87,7 +90,7 @@ export function readReports(root: string): Map<string, LocalReport> {
   return byId
 }
 
-/** I2: local reports, audit lines, the hub's reports and the record of what is installed agree. */
+/** I2: asserts that local reports, audit lines, the hub's reports and the record of installed parts agree. */
 export function assertOneStory(root: string, hub: Store): void {
   const reports = readReports(root)
   for (const report of reports.values()) assertHubHeard(hub, report)
@@ -96,7 +99,10 @@ export function assertOneStory(root: string, hub: Store): void {
   if (last !== undefined) assertInstalled(root, last)
 }
 
-/** I2, for a run that ended by itself: its exit code and outputs match its local report, which this returns. */
+/**
+ * I2, for a run that ended by itself: asserts that its exit code and outputs match its local report, which this
+ * returns.
+ */
 export function assertReported(root: string, { exitCode, outputs }: ActionResult): LocalReport {
   const report = readReports(root).get(outputs['deployment-id'] ?? '')
   assert.ok(report, 'a run that ended has a local report')
@@ -109,7 +115,9 @@ export function assertReported(root: string, { exitCode, outputs }: ActionResult
   return report
 }
 
-/** I6: no secret is in a file below these folders, or in these logs outside of the commands that mask it. */
+/**
+ * I6: asserts that no secret is in a file below these folders, or in these logs outside of the commands that mask it.
+ */
 export function assertNoSecret(
   secrets: readonly string[],
   folders: readonly string[],
@@ -123,7 +131,10 @@ export function assertNoSecret(
   }
 }
 
-/** I3: a clean run that has nothing to change leaves the host as it was, but for its own report and audit line. */
+/**
+ * I3: asserts that a clean run with nothing to change leaves the host as it was, except for its own report and audit
+ * line.
+ */
 export async function assertSettled(root: string, runAgain: () => Promise<ActionResult>): Promise<void> {
   const before = listSome(root, isNoRecord)
   const { outputs, log } = await runAgain()

@@ -1,4 +1,4 @@
-// Loaded before an action: whenever a program asks for the date, somebody has just set the clock by JUMP_MS.
+// Loaded before an action: whenever a program asks for the date, somebody has just moved the clock by JUMP_MS.
 const Real = Date
 const jumpMs = Number(process.env.JUMP_MS)
 let offset = 0

@@ -12,12 +12,12 @@ import {
   type Stop,
 } from './stops.ts'
 
-/** What an update from 1.0.0 must leave, on the disk and in every report. */
+/** The required result of an update from 1.0.0, on the disk and in every report. */
 export interface Ending {
   outcome: Outcome
-  /** Of the final local report, in order. */
+  /** The states of the final local report, in order. */
   states: string
-  /** The statuses that the hub was sent, in order. */
+  /** The statuses of the reports to the hub, in order. */
   reports: readonly string[]
   tree: 'old' | 'new'
 }
@@ -32,10 +32,10 @@ export interface ErrorRow extends Ending {
 export interface KilledRow extends Ending {
   name: `killed_in_${string}`
   version?: string
-  /** The first kills the run; each further one kills a post step that recovers. */
+  /** The first stop kills the run; each further one kills a post step that recovers it. */
   stops: [Stop, ...Stop[]]
   recoveredBy: 'post' | 'next run'
-  /** Whether the first kill came when the run had already ended, as its outputs then say. */
+  /** Set if the first kill came after the run had ended, as its outputs then say. */
   hasEnded?: true
 }
 
@@ -52,7 +52,7 @@ const SUCCEEDED = {
 } as const
 const PLACE_TAKEN = 'change plugins/greeter'
 const NEEDY = { version: FAILING_VERSION }
-/** A run that is about to remove its journal has reported everything; the next one does not send it again. */
+/** A run that is about to remove its journal has reported everything, and the next one does not send it again. */
 const SETTLING = killAtCall('journal.jsonl', 'unlink')
 
 export const ERRORS: readonly ErrorRow[] = [

@@ -4,23 +4,23 @@ import { DiskLogWriter } from './disk-log.ts'
 /**
  * Serves one file, the disk, to the kernel by the FUSE protocol on descriptor 3, which is an open /dev/fuse that has
  * been mounted over a file. Logs each write and each flush in the order in which it answers them. It answers one
- * request after the other, so what it has answered before a flush is what the flush covers.
+ * request after the other, so a flush covers exactly the requests that it answered before.
  *
  * usage: node logged-disk-server.ts IMAGE LOG
  */
 
 const FUSE = 3
-/** As many bytes as the kernel may write at once, and the request around them. */
+/** The most bytes that the kernel may write at once, and the request around them. */
 const MAX_WRITE = 128 * 1024
 const BUFFER_BYTES = MAX_WRITE + 4096
 const REQUEST_HEADER_BYTES = 40
 const WRITE_HEADER_BYTES = 40
-/** Where the file ends for the kernel: reads behind the image are marks, one for each page. */
+/** The end of the file for the kernel. Reads behind the image are marks, one for each page. */
 const SIZE = 1024 ** 4
 export const MARK_BYTES = 4096
 export const FIRST_MARK = SIZE / 2
 
-/** The requests of linux/fuse.h that the kernel makes of such a file. */
+/** The requests of linux/fuse.h that the kernel sends for such a file. */
 const REQUESTS = {
   2: 'forget',
   3: 'getattr',
@@ -43,7 +43,7 @@ interface Disk {
   readonly log: DiskLogWriter
 }
 
-/** The body of the answer; undefined where the request gets none, null where it is not supported. */
+/** The body of the answer; undefined if the request gets none, and null if it is not supported. */
 function answer(disk: Disk, request: number, body: Buffer): Buffer | undefined | null {
   switch (REQUESTS[request as keyof typeof REQUESTS]) {
     case 'init':
@@ -86,7 +86,7 @@ function write({ image, log }: Disk, offset: number, bytes: Buffer): Buffer {
   return written
 }
 
-/** fuse_init_out of version 7.31. */
+/** The fuse_init_out of version 7.31. */
 function initAnswer(request: Buffer): Buffer {
   const init = Buffer.alloc(64)
   init.writeUInt32LE(7, 0)
@@ -101,7 +101,7 @@ function initAnswer(request: Buffer): Buffer {
   return init
 }
 
-/** fuse_attr_out of a file of mode 0600, valid for an hour. */
+/** The fuse_attr_out of a file of mode 0600, valid for an hour. */
 function attributes(): Buffer {
   const out = Buffer.alloc(16 + 88)
   out.writeBigUInt64LE(3600n, 0)
@@ -114,7 +114,7 @@ function attributes(): Buffer {
   return out
 }
 
-/** fuse_out_header and the body. */
+/** The fuse_out_header and the body. */
 function reply(unique: bigint, body: Buffer | null): void {
   const header = Buffer.alloc(16)
   header.writeUInt32LE(header.length + (body?.length ?? 0), 0)
@@ -123,7 +123,7 @@ function reply(unique: bigint, body: Buffer | null): void {
   writeSync(FUSE, Buffer.concat([header, body ?? EMPTY]))
 }
 
-/** Until the file is unmounted, which ends the read with ENODEV. */
+/** Serves until the file is unmounted, which ends the read with ENODEV. */
 function serve(disk: Disk): void {
   const buffer = Buffer.alloc(BUFFER_BYTES)
   for (let length = readRequest(buffer); length !== undefined; length = readRequest(buffer)) {

@@ -18,10 +18,10 @@ import { FIRST_MARK, MARK_BYTES } from './logged-disk-server.ts'
 import { run, whyNoExt4 } from './mounts.ts'
 
 const DISK_BYTES = 24 * 1024 ** 2
-/** Without what ext4 does for programs that replace a file and forget to sync the new one. */
+/** Turns off ext4's help for programs that replace a file and forget to sync the new one. */
 const OPTIONS = `loop,sizelimit=${DISK_BYTES},noauto_da_alloc`
 
-/** Why no disk can be logged here, or false: what a test's `skip` takes. */
+/** The reason why no disk can be logged here, for a test's `skip`; false if it can. */
 export function whyNoLoggedDisk(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
@@ -33,11 +33,11 @@ export function whyNoLoggedDisk(): string | false {
   return whyNoExt4()
 }
 
-/** An empty ext4 with its journal, in a new file. */
+/** Makes an empty ext4 with its journal, in a new file. */
 export function makeDisk(path: string, blockBytes: 1024 | 4096): void {
   writeFileSync(path, '')
   run('truncate', '-s', String(DISK_BYTES), path)
-  // All of it is written now: what the kernel initialises later would be in the log.
+  // Writes all of it now, because the kernel's later initialization would be in the log.
   run(
     'mkfs.ext4',
     '-q',
@@ -53,8 +53,8 @@ export function makeDisk(path: string, blockBytes: 1024 | 4096): void {
 }
 
 /**
- * Mounts the ext4 in a file on a new folder while it is worked on; replays its journal first. What is written there need
- * not be durable.
+ * Mounts the ext4 in a file on a new folder for the duration of `work`, after a replay of its journal. Writes there
+ * need not be durable.
  */
 export async function withMounted<T>(image: string, work: (mounted: string) => T | Promise<T>): Promise<T> {
   const mounted = mkdtempSync(join(tmpdir(), 'disk-'))
@@ -67,7 +67,7 @@ export async function withMounted<T>(image: string, work: (mounted: string) => T
   }
 }
 
-/** Throws when something still works there, and unmounts it all the same. */
+/** Unmounts the disk. Throws if a program still works there. */
 function unmount(path: string): void {
   try {
     run('umount', path)
@@ -79,15 +79,16 @@ function unmount(path: string): void {
 
 /** A mounted disk whose writes and flushes are logged. */
 export interface LoggedDisk {
-  /** Where its ext4 is mounted. */
+  /** The folder on which its ext4 is mounted. */
   readonly mounted: string
-  /** Notes in the log that something happened at this moment. */
+  /** Adds a mark to the log at this moment. */
   mark(number: number): void
 }
 
 /**
- * Mounts a copy of the disk `base.img` in the folder while it is worked on, and logs what reaches that copy in
- * `disk.log`. The log is complete when this returns, but for what the unmounting writes, which comes after the last mark.
+ * Mounts a copy of the disk `base.img` in the folder for the duration of `work`, and logs the writes to that copy in
+ * `disk.log`. The log is complete when this returns, except for the writes of the unmounting, which come after the last
+ * mark.
  */
 export async function withLoggedDisk<T>(folder: string, work: (disk: LoggedDisk) => Promise<T>): Promise<T> {
   const [image, file, mounted] = [join(folder, 'served.img'), join(folder, 'served'), join(folder, 'mounted')]
@@ -131,12 +132,12 @@ function serve(folder: string, { image, file }: { image: string; file: string })
 }
 
 async function unmountServed(server: ChildProcess, file: string): Promise<void> {
-  // The loop device may take a moment to let go of it.
+  // The loop device may take a moment to release it.
   run('umount', '-l', file)
   if (server.exitCode === null) await once(server, 'exit')
 }
 
-/** Past the cache, so that each read reaches the server. */
+/** Bypasses the cache, so that each read reaches the server. */
 function markOn(file: string, number: number): void {
   const fd = openSync(file, constants.O_RDONLY | constants.O_DIRECT)
   try {

@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { whyRightsAreLeftToCi } from '../../extent.ts'
 
-/** Why such a file system cannot be mounted here, or false: what a test's `skip` takes. See also `whyNoExt4`. */
+/**
+ * The reason why such a file system cannot be mounted here, for a test's `skip`; false if it can. See also `whyNoExt4`.
+ */
 export function whyNoMounting(type: 'tmpfs' | 'overlay' = 'tmpfs'): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
@@ -29,7 +31,7 @@ function tryOverlay(folder: string): void {
   run('umount', join(folder, 'merged'))
 }
 
-/** Why no file can be made immutable here, or false. */
+/** The reason why no file can be made immutable here; false if one can. */
 export function whyNoImmutables(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
@@ -42,7 +44,7 @@ export function whyNoImmutables(): string | false {
   return made ? false : 'needs root, chattr and a file system that has immutable files'
 }
 
-/** A file system in memory, gone when the test ends. */
+/** Mounts a file system in memory, which is gone when the test ends. */
 export function mountMemory(t: TestContext, options: string, type: 'tmpfs' | 'ramfs' = 'tmpfs'): string {
   const folder = mkdtempSync(join(tmpdir(), 'mounted-'))
   run('mount', '-t', type, '-o', `mode=755,${options}`, type, folder)
@@ -53,7 +55,7 @@ export function mountMemory(t: TestContext, options: string, type: 'tmpfs' | 'ra
   return folder
 }
 
-/** The same at a place in a host, over what is there. */
+/** Does the same at a place in a host, over its content. */
 export function mountOver(t: TestContext, path: string, options: string): void {
   mkdirSync(path, { recursive: true })
   run('mount', '-t', 'tmpfs', '-o', `mode=755,${options}`, 'tmpfs', path)
@@ -65,14 +67,14 @@ export function run(program: string, ...args: string[]): void {
   if (status !== 0) throw new Error(`${program} ${args.join(' ')}: ${error?.message ?? stderr}`)
 }
 
-/** A directory mounted a second time, at another place of the same file system; it may be gone with an outer mount. */
+/** Mounts a directory a second time, at another place of the same file system. It may be gone with an outer mount. */
 export function bindMount(t: TestContext, source: string, path: string): void {
   for (const folder of [source, path]) mkdirSync(folder, { recursive: true })
   run('mount', '--bind', source, path)
   t.after(() => spawnSync('umount', ['-l', path]))
 }
 
-/** An ext4 file system in a file, at a place in a host. */
+/** Mounts an ext4 file system in a file, at a place in a host. */
 export function mountLoop(t: TestContext, path: string): void {
   const folder = mkdtempSync(join(tmpdir(), 'loop-'))
   const image = join(folder, 'image')
@@ -86,7 +88,7 @@ export function mountLoop(t: TestContext, path: string): void {
   })
 }
 
-/** Puts what a directory contains into the lower layer of an overlay, as a container's image does. */
+/** Puts the content of a directory into the lower layer of an overlay, as in a container's image. */
 export function overlayOver(t: TestContext, path: string): void {
   const folder = mountMemory(t, 'size=64m')
   for (const name of ['upper', 'work']) mkdirSync(join(folder, name))
@@ -95,7 +97,7 @@ export function overlayOver(t: TestContext, path: string): void {
   t.after(() => spawnSync('umount', ['-l', path]))
 }
 
-/** Why no ext4 can be made and mounted here, or false. */
+/** The reason why no ext4 can be made and mounted here; false if one can. */
 export function whyNoExt4(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
@@ -117,7 +119,7 @@ export interface Ext4 {
   megabytes: number
 }
 
-/** An ext4 with its journal in a file of its own, gone when the test ends. */
+/** Mounts an ext4 with its journal in a file of its own, which is gone when the test ends. */
 export function mountExt4(t: TestContext, ext4: Ext4): string {
   const folder = mkdtempSync(join(tmpdir(), 'ext4-'))
   const mounted = mountImage(folder, ext4)

@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 
 type Places = Readonly<Record<string, string>>
 
-/** A text in which paths and addresses of this machine are those of an example. */
+/** Replaces the paths and addresses of this machine with those of an example. */
 export function placed(text: string, places: Places): string {
   const longestFirst = Object.entries(places).toSorted(([a], [b]) => b.length - a.length)
   return longestFirst
@@ -10,20 +10,20 @@ export function placed(text: string, places: Places): string {
     .replaceAll(hostname(), 'this-host')
 }
 
-/** A summary without what differs from run to run: paths, addresses, ids, digests, times. */
+/** Replaces everything in a summary that differs from run to run: paths, addresses, ids, digests, times. */
 export function normaliseSummary(markdown: string, places: Places): string {
   return normalise(placed(markdown, places))
 }
 
 /**
- * The same of a log. A group is written as one that ended soon and as one that did not, depending on how busy the
- * machine is: here both are written as its title and its lines.
+ * Does the same for a log. A busy machine decides whether a group is written as one that ended soon, so this writes
+ * every group as its title and its lines.
  */
 export function normaliseLog(log: string, places: Places): string {
   return normalise(placed(withTitles(log), places))
 }
 
-/** The lines of a log that a reader sees before opening a group; those of groups begin with a triangle. */
+/** The lines of a log that a reader sees before opening a group. Lines of groups begin with a triangle. */
 export function foldLog(log: string): string[] {
   return withTitles(log)
     .split('\n')
@@ -36,7 +36,7 @@ function withTitles(log: string): string {
     /^::group::(.*)\n([\s\S]*?)^::endgroup::\n/gm,
     (_, title, lines) => `▸ ${title}\n${indent(lines)}`,
   )
-  // A group that took longer is followed by its title with what it did.
+  // After a group that took longer, a line repeats its title and adds its work.
   return soon.replace(/^▸ ([^:\n]+)\n((?: {4}.*\n)*)(\1(?:: .*)? \([\d.]+ .*\))\n/gm, '▸ $3\n$2')
 }
 
@@ -56,7 +56,7 @@ function normalise(text: string): string {
     .replace(/\(attempts?: \d+\)/g, '(attempts: N)')
 }
 
-/** As a summary writes an address. */
+/** An address in the form that a summary gives it. */
 function encoded(text: string): string {
   return text.replaceAll('_', '&#95;').replaceAll('://', '&#58;//')
 }

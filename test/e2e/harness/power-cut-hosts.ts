@@ -12,18 +12,20 @@ import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './s
 /** Hosts on which the power fails during one kind of deployment. */
 export interface PowerCutHosts {
   readonly stage: Pick<Stage, 'hub'>
-  /** What the host runs before the deployment, and after it: everything below plugins/ and extensions/. */
+  /** The trees that the host runs before and after the deployment: everything below plugins/ and extensions/. */
   readonly allowed: { readonly old: Listing; readonly new: Listing }
-  /** What lasts on a host when the next deployment has succeeded undisturbed. */
+  /** The lasting files of a host once the next deployment has succeeded undisturbed. */
   readonly reference: Listing
-  /** Inputs of the deployment during which the power fails, and its outcome when it does not. */
+  /** The inputs of the deployment during which the power fails, and its outcome without a power cut. */
   readonly inputs: Readonly<Record<string, string>>
   readonly outcome: 'success' | 'rolled_back'
-  /** Undefined where the power fails during a deployment; else kills one, during whose recovery it fails. */
+  /** Kills a deployment whose recovery the power cut then hits. Undefined if the power fails during a deployment. */
   readonly interrupt?: (host: HostCopy, inputs: Readonly<Record<string, string>>) => Promise<void>
-  /** Whether its requests can go through a gate: a project's hub names its own address in its answers. */
+  /**
+   * True if its requests can go through a gate. A project's hub names its own address in its answers, so they cannot.
+   */
   readonly isMarketplace: boolean
-  /** A copy of the host before the deployment; without `inputs`, it deploys the new version. */
+  /** A copy of the host before the deployment. Without `inputs`, it deploys the new version. */
   copy(name: string, root?: string): HostCopy
   close(): Promise<void>
 }
@@ -46,7 +48,7 @@ const HOST_CONFIG = `version: 1
 provision: {greeter: {command: [/bin/sh, -c, 'kill -KILL $PPID']}}
 `
 const TEMPLATE = { '.env.template': 'COLOUR=blue\nTOKEN=\n' }
-/** Fails after the switch, because TOKEN is empty. */
+/** A version that fails after the switch, because TOKEN is empty. */
 const NEEDY_VERSION = '2.0.0-needy'
 const NEEDY_YAML = `name: greeter
 version: "${NEEDY_VERSION}"
@@ -76,7 +78,7 @@ export async function openPowerCutHosts(deployment: Deployment): Promise<PowerCu
   }
 }
 
-/** A host that an operator rolls back, by name, so that the next rollback is the same one. */
+/** A host that an operator rolls back by name, so that the next rollback is the same one. */
 async function openRestoringHosts(): Promise<PowerCutHosts> {
   const hosts = await openRollbackHosts('a plugin with kept paths')
   const copy: PowerCutHosts['copy'] = (name, root) => {
@@ -99,7 +101,7 @@ async function openRestoringHosts(): Promise<PowerCutHosts> {
   }
 }
 
-/** A host whose update is killed after its switch, by what the plan runs last. */
+/** A host whose update is killed after its switch, by the last step of the plan. */
 async function openInterruptedHosts(): Promise<PowerCutHosts> {
   const hosts = await openPluginHosts(['0.9.0', '1.0.0'])
   return {
@@ -115,7 +117,7 @@ async function openInterruptedHosts(): Promise<PowerCutHosts> {
   }
 }
 
-/** A host with these versions of a plugin, the last one with files of its own. It prunes a snapshot at the update. */
+/** A host with these versions of a plugin, the last one with files of its own. The update prunes a snapshot. */
 async function openPluginHosts(versions: readonly string[]): Promise<PowerCutHosts> {
   const stage = await openStage()
   const repository = copyBuild(stage)
@@ -128,7 +130,7 @@ async function openPluginHosts(versions: readonly string[]): Promise<PowerCutHos
   return await openHosts({ stage, repository, root: stage.root, plan: PLAN, inputs }, () => stage.close())
 }
 
-/** A host with a project of three parts, of which the new version has these. */
+/** A host with a project of three parts. The new version has only these. */
 async function openProjectHosts(left: readonly string[]): Promise<PowerCutHosts> {
   const stage = await openProjectStage()
   const repository = copyBuild(stage)
@@ -148,7 +150,7 @@ async function openHosts(
 ): Promise<PowerCutHosts> {
   const copy = (name: string, root?: string) =>
     root === undefined ? copyHost(origin, name) : copyHost(origin, name, root)
-  // The first deployment of all makes what every root has, so there is none to copy.
+  // The first deployment of all creates the files that every root has, so there is no host to copy.
   mkdirSync(join(origin.root, '.hub-deploy'), { recursive: true, mode: 0o700 })
   const undisturbed = copy('undisturbed')
   await succeed(undisturbed.deploy())

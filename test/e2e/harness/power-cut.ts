@@ -4,16 +4,16 @@ import { createRandom } from '../../../bench/random.ts'
 import { type DiskEvent, readDiskLog } from './disk-log.ts'
 
 const SECTOR_BYTES = 512
-/** An ext4 does not survive half a superblock, whatever runs on it; it is in the first block. */
+/** The superblock is in the first block. An ext4 does not survive half of one, whatever runs on it. */
 const SUPERBLOCK_ENDS = 4096
 
-/** Set by whoever records: between these two marks, the power may fail. */
+/** Set by the recorder: between these two marks, the power may fail. */
 export const BEGINNING = 1
 export const END = 2
 
-/** What a disk had written, from which a disk after a power cut can be rebuilt. */
+/** The writes of a disk, from which a disk after a power cut can be rebuilt. */
 export interface Recording {
-  /** Where `base.img` and `disk.log` are. */
+  /** The folder of `base.img` and `disk.log`. */
   readonly folder: string
   readonly base: Buffer
   readonly events: readonly DiskEvent[]
@@ -24,7 +24,7 @@ export function readRecording(folder: string): Recording {
 }
 
 /**
- * Before which event the power fails, by seed: anywhere between the two marks, rather later than earlier, because a
+ * The event before which the power fails, by seed: anywhere between the two marks, rather later than earlier, because a
  * deployment begins with reading, and now and then at the very end.
  */
 export function cutAt({ events }: Recording, seed: number): number {
@@ -34,15 +34,15 @@ export function cutAt({ events }: Recording, seed: number): number {
   return Math.min(end, beginning + 1 + Math.floor(moment * 1.05 * (end - beginning)))
 }
 
-/** Where a mark is; -1 when there is none. */
+/** The index of a mark; -1 if there is none. */
 export function markIn(events: readonly DiskEvent[], number: number): number {
   return events.findIndex(event => event.kind === 'mark' && event.number === number)
 }
 
 /**
- * The disk after a power cut before the event `at`: all that came before the last flush, and of what came after it, by
- * seed, a random part in random order. A write is there, is not, or is there in some of its sectors. With every fourth
- * seed nothing came through that was not flushed.
+ * Rebuilds the disk after a power cut before the event `at`: everything before the last flush and, by seed, a random
+ * part of the later writes in random order. Such a write is there, is missing, or is there in some of its sectors. With
+ * every fourth seed, no unflushed write is there.
  */
 export function rebuildDisk({ base, events }: Recording, at: number, seed: number): Buffer {
   const disk = Buffer.from(base)

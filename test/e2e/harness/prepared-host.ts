@@ -9,13 +9,13 @@ import { acceptedReports } from './evidence.ts'
 import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from './host-copy.ts'
 import { openStage, pluginFiles, type Stage } from './stage.ts'
 
-/** A host that has greeter 1.0.0 with data of its own, and 0.9.0 as the one snapshot; it deploys 2.0.0. */
+/** A host that has greeter 1.0.0 with data of its own, and 0.9.0 as its only snapshot; it deploys 2.0.0. */
 export interface PreparedHost extends HostCopy {
-  /** What the host runs: everything below plugins/. */
+  /** The tree that the host runs: everything below plugins/. */
   tree(): Record<string, string>
-  /** What the hub accepted from this host, oldest first: the status of each. */
+  /** The status of each report that the hub accepted from this host, oldest first. */
   reported(): string[]
-  /** The local reports that the host got since it was prepared, oldest first. */
+  /** The local reports since the host was prepared, oldest first. */
   localReports(): LocalReport[]
   journal(): JournalRecord[]
 }
@@ -23,7 +23,7 @@ export interface PreparedHost extends HostCopy {
 /** A hub with greeter 0.9.0, 1.0.0 and 2.0.0, and as many equal hosts as a test needs. */
 export interface Fleet {
   readonly stage: Stage
-  /** What plugins/ holds before and after the update. */
+  /** The content of plugins/ before and after the update. */
   readonly old: Record<string, string>
   readonly new: Record<string, string>
   newHost(name: string, root?: string): PreparedHost
@@ -38,7 +38,7 @@ steps:
   - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template, depends_on: [files]}
 `
 
-/** Fails in its step env, after the switch, for want of TOKEN. */
+/** A version that fails in its step env, after the switch, because TOKEN is missing. */
 export const FAILING_VERSION = '2.0.0-needy'
 
 const NEEDY_YAML = `name: greeter

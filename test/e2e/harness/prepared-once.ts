@@ -9,8 +9,8 @@ process.once('exit', () => {
 })
 
 /**
- * A closed stage with what all tests of a file that give this name begin with, for them to open copies of. The first of
- * them prepares it; it is removed when the process ends.
+ * A closed stage that all tests of a file with this name begin with, each on a copy. The first one prepares it. It is
+ * removed when the process ends.
  */
 export function preparedOnce<Opened extends LocalStage>(name: string, prepare: () => Promise<Opened>): Promise<Opened> {
   const known = prepared.get(name) as Promise<Opened> | undefined

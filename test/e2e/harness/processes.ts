@@ -4,7 +4,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { ActionRun } from '../../../local/runner.ts'
 import { waitUntil } from '../../install/wait-until.ts'
 
-/** When the runner sends SIGTERM to a step that it has cancelled with SIGINT, and when it kills it after that. */
+/** The times after which the runner sends SIGTERM to a step that it has cancelled with SIGINT, and then kills it. */
 const SIGTERM_AFTER_MS = 7_500
 const SIGKILL_AFTER_MS = 2_500
 
@@ -16,11 +16,11 @@ export async function killAsTheRunnerDoes(pid: number): Promise<void> {
   await setTimeout(SIGKILL_AFTER_MS)
   const tracer = readTracer(pid)
   signal(pid, 'SIGKILL')
-  // It may hold the process back in a system call, and would only then let it die.
+  // The tracer may hold the process back in a system call; only the tracer's end then lets it die.
   if (tracer > 0) signal(tracer, 'SIGKILL')
 }
 
-/** The process that traces another; 0 where none does. */
+/** The process that traces another one; 0 if there is none. */
 function readTracer(pid: number): number {
   try {
     return Number(/^TracerPid:\s*(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1])
@@ -29,7 +29,7 @@ function readTracer(pid: number): number {
   }
 }
 
-/** Returns false when the process has ended already. */
+/** Returns false if the process has ended already. */
 export function signal(pid: number, name: NodeJS.Signals): boolean {
   try {
     return process.kill(pid, name)
@@ -38,7 +38,7 @@ export function signal(pid: number, name: NodeJS.Signals): boolean {
   }
 }
 
-/** Acts on the process of a run, once, as soon as its log holds the text. */
+/** Acts once on the process of a run, as soon as its log contains the text. */
 export function onceInLog(text: string, act: (pid: number) => unknown): Partial<ActionRun> {
   let pid: number | undefined
   let log = ''
@@ -55,12 +55,12 @@ export function onceInLog(text: string, act: (pid: number) => unknown): Partial<
   }
 }
 
-/** The process that holds the lock of a host. */
+/** The process that has the lock of a host. */
 export function readHolder(root: string): number {
   return JSON.parse(readFileSync(join(root, '.hub-deploy/lock'), 'utf8')).pid
 }
 
-/** The process of the one deployment of a host that does not have it yet. */
+/** The process of the one deployment that has begun but does not have the host yet. */
 export function readBegun(root: string): number {
   const own = join(root, '.hub-deploy')
   const [name = ''] = readdirSync(own).filter(name => name.startsWith('begun-'))
@@ -69,10 +69,10 @@ export function readBegun(root: string): number {
 
 /** In a stand-in's script: notes the shell's own process next to the script. */
 export const NOTE_PID = 'sh -c \'echo $PPID\' > "$(dirname "$0")/pid"'
-/** In the same script, another process of it: waits for that note. */
+/** In another process of the same script: waits for that note. */
 export const AWAIT_PID = 'until [ -s "$(dirname "$0")/pid" ]; do sleep 0.02; done'
 
-/** Whether a stand-in on this PATH has noted its process. */
+/** True if a stand-in on this PATH has noted its process. */
 export function isNoted(path: string): boolean {
   const file = join(path.split(delimiter)[0] as string, 'pid')
   return existsSync(file) && readFileSync(file, 'utf8').endsWith('\n')
@@ -83,7 +83,7 @@ export function readNotedPid(path: string): number {
   return readPid(join(path.split(delimiter)[0] as string, 'pid'))
 }
 
-/** Throws when the file holds no process id. */
+/** Throws if the file contains no process id. */
 export function readPid(path: string): number {
   const pid = Number(readFileSync(path, 'utf8'))
   if (pid > 0) return pid
@@ -95,7 +95,7 @@ export async function waitForEnd(pid: number): Promise<void> {
   await waitUntil(`process ${pid} has ended`, () => !isRunning(pid))
 }
 
-/** Whether the process is there and is more than an ended one that nobody has waited for. */
+/** True if the process exists and is more than an ended one that nobody has waited for. */
 export function isRunning(pid: number): boolean {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')

@@ -5,7 +5,7 @@ import { assertNothingStrays } from './invariants.ts'
 import { installedRows } from './project-evidence.ts'
 import type { ProjectStage } from './project-stage.ts'
 
-/** Runs a deployment that must succeed. */
+/** Makes a deployment that must succeed. */
 export async function deployed(
   stage: ProjectStage,
   inputs: Record<string, string> = {},
@@ -23,7 +23,7 @@ export function changesOf({ outputs }: ActionResult): (string | undefined)[] {
   return [outputs['changed'], outputs['previous-version'], outputs['version']]
 }
 
-/** The names of what is recorded as retained of a part, such as `plugin cart`; oldest first. */
+/** The names of the recorded snapshots of a part, such as `plugin cart`; oldest first. */
 export function snapshotsOf(stage: ProjectStage, place: string): string[] {
   return installedRows(stage)[place]?.snapshots.map(({ name }) => name) ?? []
 }

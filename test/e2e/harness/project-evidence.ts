@@ -11,7 +11,7 @@ export function acceptedProjectReports({ store }: Pick<ProjectStage, 'store'>): 
   return listDeployments(store, 100).reverse()
 }
 
-/** What `installed.json` says, by place and in the order of the file. */
+/** The rows of `installed.json` by place, in the order of the file. */
 export function installedRows({ root }: { readonly root: string }): Record<string, InstalledRow> {
   const { installed } = JSON.parse(readFileSync(join(root, '.hub-deploy/installed.json'), 'utf8'))
   return Object.fromEntries((installed as InstalledRow[]).map(row => [`${row.kind} ${row.id}`, row]))
@@ -24,13 +24,16 @@ export function runningParts({ root }: { readonly root: string }): string[] {
   )
 }
 
-/** A key in every form in which it could leak: base64 with and without its end, hex, the bytes themselves. */
+/** A key in every form in which it could leak: base64 with and without its padding, hex, and the bytes themselves. */
 export function formsOf(key: Buffer): string[] {
   const base64 = key.toString('base64')
   return [base64, base64.replace(/=+$/, ''), key.toString('base64url'), key.toString('hex'), key.toString('latin1')]
 }
 
-/** No file of the host or the runner and no unmasked line of these logs has these texts, or a key in any form. */
+/**
+ * Asserts that no file of the host or the runner, and no unmasked line of these logs, has these texts, or a key in any
+ * form.
+ */
 export function assertKeptSecret(
   stage: ProjectStage,
   logs: readonly string[],
@@ -41,7 +44,7 @@ export function assertKeptSecret(
   assertNoSecret(secrets, [stage.root, stage.workspace.temp], logs)
 }
 
-/** Nothing of ours is in the runner's folder but the command files that it made for us. */
+/** Asserts that the runner's folder contains nothing but the command files that it made for us. */
 export function assertTemporariesGone({ workspace }: Pick<ProjectStage, 'workspace'>): void {
   const strays = readdirSync(workspace.temp).filter(name => !name.startsWith('commands-'))
   assert.deepEqual(strays, [])

@@ -17,16 +17,16 @@ export const TO_ARTIFACT: readonly ProjectRoute[] = ['auth', 'artifact']
 export const TO_DOWNLOAD: readonly ProjectRoute[] = [...TO_ARTIFACT, 'download']
 export const TO_KEY: readonly ProjectRoute[] = [...TO_DOWNLOAD, 'authorize']
 
-/** What a hub offers or answers that must be refused, and where. */
+/** A hub's offer or answers that must be refused, and the place of the refusal. */
 export interface Lie extends Omit<ProjectRefusal, 'dek'> {
-  /** What is offered in place of a good project. */
+  /** The offer in place of a good project. */
   offer?: (stage: ProjectStage) => SealedOffer
   answers?: (stage: ProjectStage, offer: SealedOffer) => Partial<ProjectAnswers>
-  /** What the annotation says. */
+  /** The text of the annotation. */
   says?: RegExp
 }
 
-/** A stage on whose host 1.0.0 is installed. */
+/** Opens a stage on whose host 1.0.0 is installed. */
 export async function openDeployedStage(): Promise<ProjectStage> {
   const stage = await openProjectStage()
   await stage.publish('1.0.0', projectFiles('1.0.0'))

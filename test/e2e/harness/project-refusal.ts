@@ -12,18 +12,18 @@ export interface ProjectRefusal {
   code: ErrorCode
   /** The state in which it was refused. */
   during: ProjectState
-  /** All that the hub was asked before, in its order. */
+  /** The earlier requests to the hub, in their order. */
   asked: readonly ProjectRoute[]
   inputs?: Record<string, string>
-  /** The key that the hub releases, if it gets that far. */
+  /** The key that the hub releases, if the run gets that far. */
   dek?: Buffer
 }
 
 const STACK_LINE = /^\s+at .+(:\d+:\d+|\(native\)|<anonymous>)/m
 
 /**
- * Deploys from a hub that must be refused at that place. The hub got no further request but one report of the failure,
- * and the host is as it was: no file is left over, and no secret has leaked.
+ * Deploys from a hub that must be refused at that place. The hub must get no further request but one report of the
+ * failure, and the host must be as it was: no file is left over, and no secret has leaked.
  */
 export async function assertRefusesProject(
   stage: ProjectStage,

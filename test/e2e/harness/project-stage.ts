@@ -13,13 +13,13 @@ export const PROJECT_ID = 'shop'
 /** A local stage on which a project is sealed, published and deployed. */
 export interface ProjectStage extends LocalStage {
   readonly signingKey: KeyObject
-  /** Base64 of its public half. */
+  /** The public half of the signing key in base64. */
   readonly signerPublicKey: string
   readonly devkey: string
   readonly credential: string
   seal(version: string, files: Record<string, string>, options?: Partial<SealOptions>): Promise<SealedProject>
   publish(version: string, files: Record<string, string>, options?: Partial<SealOptions>): Promise<SealedProject>
-  /** Runs the project action with the inputs that every run here needs, and these. */
+  /** Runs the project action with the inputs that every run here needs, and with these. */
   deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
 }
 
@@ -47,7 +47,7 @@ export function projectFiles(version: string, more: Record<string, string> = {})
 
 type ProjectKeys = Pick<ProjectStage, 'signingKey' | 'signerPublicKey' | 'devkey' | 'credential'>
 
-/** By default with an empty host; see also `preparedOnce`. */
+/** Opens a stage, by default with an empty host; see also `preparedOnce`. */
 export async function openProjectStage(origin?: StageOrigin & ProjectKeys): Promise<ProjectStage> {
   const stage = await openLocalStage('project-stage', origin)
   const { folder, hub, root, store, workspace } = stage
@@ -89,7 +89,7 @@ export async function openProjectStage(origin?: StageOrigin & ProjectKeys): Prom
   }
 }
 
-/** The same where these versions are installed, one after the other. */
+/** Opens a stage with these versions installed, one after the other. */
 export async function openShop(versions: Readonly<Record<string, Record<string, string>>>): Promise<ProjectStage> {
   const origin = await preparedOnce(JSON.stringify(versions), async () => {
     const stage = await openProjectStage()

@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto'
 
-/** The same sequence for the same seed. */
+/** A sequence that is the same for the same seed. */
 export interface Random {
-  /** A whole number from 0 up to, and without, the limit. */
+  /** A whole number from 0 to below the limit. */
   below(limit: number): number
   pick<Item>(items: readonly [Item, ...Item[]] | readonly Item[]): Item
 }

@@ -14,16 +14,16 @@ export interface Refusal {
   during: string
   /** The plan's step that failed. */
   step?: string
-  /** Default 1; a plan is annotated once for each problem. */
+  /** Default: 1. A plan has one annotation for each problem. */
   annotations?: number
-  /** Whether the hub has accepted the report. Default true. */
+  /** True if the hub accepts the report. Default: true. */
   reported?: boolean
 }
 
 const OUTPUT_NAMES = Object.keys(parse(readFileSync(join(import.meta.dirname, '../../../action.yml'), 'utf8')).outputs)
 export const STACK_LINE = /^\s+at .+(:\d+:\d+|\(native\)|<anonymous>)/m
 
-/** Runs a deployment that must be refused, change nothing on the host and be reported consistently. */
+/** Makes a deployment that must be refused, change nothing on the host, and be reported consistently. */
 export async function assertRefuses(
   stage: Stage,
   refusal: Refusal,
@@ -55,7 +55,7 @@ function assertFailedOutputs(result: ActionResult, refusal: Refusal): void {
   assert.match(outputs['deployment-id'] ?? '', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
 }
 
-/** The local report, the outputs and the hub's report agree. */
+/** Asserts that the local report, the outputs and the hub's report agree. */
 function assertFailedReport(stage: Stage, result: ActionResult, refusal: Refusal): void {
   const report = readLocalReport(result)
   const { error, states } = report
@@ -79,7 +79,10 @@ function assertOneCause({ log, summary }: ActionResult, refusal: Refusal): void 
   assert.match(summary, new RegExp(`<code>${refusal.code.replaceAll('_', '&#95;')}</code>`))
 }
 
-/** No secret of the stage is in the log, outputs or summary, or in a file of the host or the runner's folder. */
+/**
+ * Asserts that no secret of the stage is in the log, outputs or summary, or in a file of the host or the runner's
+ * folder.
+ */
 export function assertNoSecret(stage: Stage, result: ActionResult, more: readonly string[] = []): void {
   const secrets = [stage.apiKey, SIGNING_SECRET, ...more.filter(text => text.startsWith('secret '))]
   const log = result.log.split('\n').filter(line => !line.startsWith('::add-mask::'))

@@ -6,7 +6,7 @@ const bytes = pluginZip()
 const flipped = Buffer.from(bytes).fill((bytes[40] ?? 0) ^ 1, 40, 41)
 const signature = signatureOf(bytes)
 
-/** What a hub may answer instead of the truth, the code of the refusal, and the state if it is not `fetching`. */
+/** Lies of a hub, the code of the refusal, and the state if it is not `fetching`. */
 export const LIES: Record<string, [Partial<Answers>, ErrorCode, string?]> = {
   'promises more than it sends': [
     { artifact: response => response.writeHead(200, { 'content-length': bytes.length + 5 }).end(bytes) },
@@ -57,7 +57,7 @@ export const WRONGLY_SIGNED: Record<string, [Buffer, string | undefined, ErrorCo
   'with a signature of another secret': [bytes, signatureOf(bytes, 'another secret'), 'signature_mismatch'],
 }
 
-/** The files of what is no plugin of version 2.0.0, and the code of the refusal. */
+/** Files that are no plugin of version 2.0.0, and the code of the refusal. */
 export const WRONG_PLUGINS: Record<string, [Record<string, string>, ErrorCode]> = {
   'is no plugin': [{ 'README.md': 'hello' }, 'not_a_plugin'],
   'has a plugin.yaml of more than 32 KiB': [

@@ -6,7 +6,7 @@ export interface RefusingHub {
   close(): Promise<void>
 }
 
-/** A way to a real hub through which everything passes but reports of projects, which are refused. */
+/** A gate to a real hub that passes on everything except for reports of projects, which it refuses. */
 export async function openRefusingHub(hubUrl: string): Promise<RefusingHub> {
   const server = createServer(async (request, response) => {
     const { method = 'GET', url = '' } = request

@@ -16,7 +16,7 @@ export interface RollbackHosts {
 export interface RollbackHost extends HostCopy {
   /** Restores 1.0.0. */
   rollBack(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
-  /** The post step of a rollback that was killed holding the lock. */
+  /** Runs the post step of a rollback that was killed while it had the lock. */
   rollbackPost(run?: Partial<ActionRun>): Promise<ActionResult>
 }
 
@@ -27,7 +27,7 @@ export async function openRollbackHosts(subject: Subject): Promise<RollbackHosts
 }
 
 /**
- * The rollback prunes 0.9.0, carries the host's data over, and finds a file in both versions that was no kept path when
+ * A host whose rollback prunes 0.9.0 and carries the host's data over. A file in both versions was no kept path when
  * they were installed.
  */
 async function openPluginHosts(): Promise<RollbackHosts> {
@@ -49,7 +49,7 @@ async function openPluginHosts(): Promise<RollbackHosts> {
   return hostsOf(origin, { ...own, ...report }, () => stage.close())
 }
 
-/** The rollback replaces cart, removes till and brings mailer back with its data. */
+/** A host whose rollback replaces cart, removes till and restores mailer with its data. */
 async function openProjectHosts(): Promise<RollbackHosts> {
   const stage = await openProjectStage()
   const repository = copyBuild(stage)

@@ -3,20 +3,20 @@ import { type HostStage, openOldHost } from './host-stage.ts'
 export const RESTART = 'action: restart, plugin: greeter'
 export const RESTART_ALL = 'action: restart'
 export const PROVISION = 'action: provision, plugin: greeter'
-/** Shell: whether what was started last is the new version. */
+/** Shell: true if the new version was started last. */
 export const IS_NEW = 'grep -q 2.0.0 running 2> /dev/null'
 
-/** A step that gives up after so many seconds: all of them when the new version is broken. */
+/** A step that gives up after these seconds, all of which it takes if the new version is broken. */
 export function healthcheck({ timeout, retries = 0 }: { timeout: number; retries?: number }): string {
   return `action: healthcheck, plugin: greeter, timeout: ${timeout}, retries: ${retries}`
 }
 
-/** Shell: says so and hangs. A check that exits is repeated, and a busy machine could cut the last one short. */
+/** Shell: prints a text and hangs. A check that exits is repeated, and a busy machine could cut the last one short. */
 export const hangSaying = (text: string): string => `echo "${text}"; exec sleep 3600`
 
 /**
- * A host on which 1.0.0 is installed and runs, next to a project-wide unit; 2.0.0 waits at the hub. Its health check
- * finds the new version broken and the old one fine, and its provision command fails.
+ * A host on which 1.0.0 is installed and runs, next to a project-wide unit, and a hub with 2.0.0. The health check
+ * finds the new version broken and the old one fine, and the provision command fails.
  */
 export async function openRunningHost(): Promise<HostStage> {
   const stage = await openOldHost()
@@ -37,7 +37,7 @@ provision: {greeter: {command: [${bin}/make-db], timeout: 60s}}
 `
 }
 
-/** What systemctl was asked to change, in its order. */
+/** The changes that systemctl was asked for, in their order. */
 export function unitChanges({ standIns }: HostStage): string[] {
   return standIns.changes().flatMap(([program, ...args]) => (program === 'systemctl' ? [args.join(' ')] : []))
 }

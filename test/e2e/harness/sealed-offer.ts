@@ -6,10 +6,10 @@ import { PROJECT_ID, projectFiles } from './project-stage.ts'
 
 export const OFFERED_VERSION = '2.0.0'
 
-/** What a hub has to offer: a sealed file, its signature and its key. */
+/** The offer of a hub: a sealed file, its signature and its key. */
 export interface SealedOffer {
   bytes: Buffer
-  /** Base64. */
+  /** In base64. */
   signature: string
   dek: Buffer
 }
@@ -32,13 +32,13 @@ export function signed(bytes: Buffer, signingKey: KeyObject): Pick<SealedOffer, 
 
 export interface ProjectChanges {
   files?: Record<string, string>
-  /** Fields of the manifest in place of those that fit; undefined takes one away. */
+  /** Fields of the manifest in place of the matching ones; undefined removes one. */
   manifest?: Record<string, unknown>
-  /** Items behind all others. */
+  /** Items after all others. */
   more?: TarItem[]
 }
 
-/** The tar of a small project that fits in every way, but for the changes. */
+/** The tar of a small project that is correct in every way, except for the changes. */
 export function projectTar({ files = {}, manifest = {}, more = [] }: ProjectChanges = {}): Buffer {
   const all = projectFiles(OFFERED_VERSION, files)
   const items = Object.entries(all).map(([path, text]) => file(path, text))

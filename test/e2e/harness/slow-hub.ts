@@ -1,7 +1,7 @@
 import type { TestContext } from 'node:test'
 import { openGate } from './hub-gate.ts'
 
-/** A hub whose artifacts come only when they are let go. */
+/** A hub that sends its artifacts only once they are released. */
 export interface SlowHub {
   readonly url: string
   /** Resolves once a run waits for an artifact. */
@@ -9,7 +9,7 @@ export interface SlowHub {
   letGo(): void
 }
 
-/** The way to a real hub that keeps its artifacts back; its other answers come at once. */
+/** Opens a gate to a real hub that keeps its artifacts back. Its other answers come at once. */
 export async function openSlowHub(t: TestContext, hubUrl: string): Promise<SlowHub> {
   const asked = Promise.withResolvers<void>()
   const released = Promise.withResolvers<void>()

@@ -10,13 +10,13 @@ export const SIGNING_SECRET = 'the developer signs with this'
 
 /** A local stage on which plugins and services are published and deployed. */
 export interface Stage extends LocalStage {
-  /** As a hub that does not check what it publishes. */
+  /** Publishes like a hub that does not check its artifacts. */
   publish(version: string, files: Record<string, string>, options?: PublishOptions): Promise<void>
   publishBytes(version: string, bytes: Uint8Array, options?: PublishOptions): Promise<void>
   writePlan(text: string): void
-  /** Runs the deploy action with the inputs that every run here needs, and these. */
+  /** Runs the deploy action with the inputs that every run here needs, and with these. */
   deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
-  /** The same for the verify action, without a plan. */
+  /** Does the same with the verify action, without a plan. */
   verify(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
 }
 
@@ -51,7 +51,7 @@ export function pluginFiles(version: string, more: Record<string, string> = {}):
   }
 }
 
-/** By default with an empty host; see also `preparedOnce`. */
+/** Opens a stage, by default with an empty host; see also `preparedOnce`. */
 export async function openStage(origin?: StageOrigin): Promise<Stage> {
   const stage = await openLocalStage('stage', origin)
   const { folder, hub, store, apiKey, root, workspace } = stage
@@ -99,7 +99,7 @@ export async function openStage(origin?: StageOrigin): Promise<Stage> {
   }
 }
 
-/** The same where 1.0.0 is installed, with these files. */
+/** Opens a stage with 1.0.0 installed, with these files. */
 export async function openInstalled(files: Record<string, string>): Promise<Stage> {
   const origin = await preparedOnce(JSON.stringify(files), async () => {
     const stage = await openStage()

@@ -8,7 +8,7 @@ import { standIn } from './stand-in.ts'
 import { ONE_WORKER, readTrace, type SystemCall, traceCommand } from './strace.ts'
 import { cancelAndBlock, tamper, tamperWithRecord, tamperWithRecovery } from './tampering.ts'
 
-/** What a run gets so that it ends or fails at one certain place. */
+/** Inputs and settings that make a run end or fail at one certain place. */
 export interface Stopped {
   inputs?: Record<string, string>
   run: Partial<ActionRun>
@@ -19,7 +19,7 @@ export interface Stop {
   prepare(t: TestContext, host: PreparedHost, fleet: Fleet): Stopped | Promise<Stopped>
 }
 
-/** Killed from outside while the hub lets it wait for the answer to a request. */
+/** Kills the run from outside while the hub lets it wait for the answer to a request. */
 export function killAtRequest(route: Route): Stop {
   return {
     needsTracing: false,
@@ -43,22 +43,25 @@ export function killAtRequest(route: Route): Stop {
   }
 }
 
-/** Killed, or otherwise disturbed, by the child that makes the staged tree durable; `$2` is that tree. */
+/** Kills the run, or disturbs it otherwise, by the child that makes the staged tree durable; `$2` is that tree. */
 export function inSync(script: string): Stop {
   return { needsTracing: false, prepare: t => ({ run: { env: { PATH: standIn(t, 'sync', script) } } }) }
 }
 
-/** Killed as it is about to write its first journal record of that name; all that the earlier ones announce is done. */
+/**
+ * Kills the run right before it writes its first journal record of that name. Every change that earlier records
+ * announce has been made.
+ */
 export function killBefore(record: RecordName, version?: string): Stop {
   return tamperBefore(record, 'signal=KILL', version)
 }
 
-/** Cancelled as it writes that record; it goes on from there. */
+/** Cancels the run as it writes that record. The run continues from there. */
 export function cancelBefore(record: RecordName): Stop {
   return tamperBefore(record, 'signal=INT')
 }
 
-/** The same, and its rollback hangs. */
+/** Does the same, and makes the rollback hang. */
 export function cancelBeforeAndBlockUndo(record: RecordName): Stop {
   return {
     needsTracing: true,
@@ -70,12 +73,12 @@ export function cancelBeforeAndBlockUndo(record: RecordName): Stop {
   }
 }
 
-/** The same, where writing the record fails. */
+/** Makes the write of that record fail. */
 export function failToWrite(record: RecordName): Stop {
   return tamperBefore(record, 'error=ENOSPC')
 }
 
-/** Killed as it is about to make the nth call of that name on a path below `.hub-deploy/`. */
+/** Kills the run right before it makes the nth call of that name on a path below `.hub-deploy/`. */
 export function killAtCall(path: string, call: string, nth = 1): Stop {
   return {
     needsTracing: true,
@@ -83,7 +86,7 @@ export function killAtCall(path: string, call: string, nth = 1): Stop {
   }
 }
 
-/** Killed as it is about to put the new content of a file below `.hub-deploy/` in place of the old one. */
+/** Kills the run right before it puts the new content of a file below `.hub-deploy/` in place of the old one. */
 export function killBeforeReplacing(path: string): Stop {
   const preload = join(import.meta.dirname, 'kill-before-rename.mjs')
   return {
@@ -94,7 +97,7 @@ export function killBeforeReplacing(path: string): Stop {
   }
 }
 
-/** A recovery that is killed as it is about to write its nth journal record. */
+/** Kills a recovery right before it writes its nth journal record. */
 export function killRecoveryBefore(nth: number): Stop {
   return { needsTracing: true, prepare: (_t, host) => ({ run: tamperWithRecovery(host.root, nth, 'signal=KILL') }) }
 }
@@ -111,7 +114,7 @@ function tamperBefore(record: RecordName, how: string, version?: string): Stop {
   }
 }
 
-/** Which record of an undisturbed run's journal that is, counted from the one after its first. */
+/** The number of that record in an undisturbed run's journal, counted from the one after its first. */
 async function findRecord(fleet: Fleet, record: RecordName, version?: string): Promise<number> {
   const nth = (await readRecordNames(fleet, version)).indexOf(record)
   if (nth < 1) throw new Error(`no run writes a record "${record}"`)
@@ -120,7 +123,7 @@ async function findRecord(fleet: Fleet, record: RecordName, version?: string): P
 
 let renames: Promise<number> | undefined
 
-/** How often an undisturbed run renames the place or into it, probes included. */
+/** The number of renames of the place, or into it, in an undisturbed run, probes included. */
 function countRenames(fleet: Fleet): Promise<number> {
   renames ??= traceUndisturbed(fleet, { paths: ['plugins/greeter'], calls: ['rename'] }).then(calls => calls.length)
   return renames
@@ -140,7 +143,7 @@ async function traceUndisturbed(
 
 const censuses = new Map<string, Promise<RecordName[]>>()
 
-/** All records of an undisturbed run of that version, from one that is killed as it is about to remove its journal. */
+/** All records of an undisturbed run of that version, from one that is killed right before it removes its journal. */
 function readRecordNames(fleet: Fleet, version = '2.0.0'): Promise<RecordName[]> {
   const known = censuses.get(version)
   if (known !== undefined) return known

@@ -2,26 +2,26 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { whyRightsAreLeftToCi } from '../../extent.ts'
 
-/** The calls that change which names and bytes survive, under the names that they have on the various machines. */
+/** The calls that decide which names and bytes survive, under their names on various machines. */
 export const NAME_CALLS = [
   ...['rename', 'renameat', 'renameat2', 'link', 'linkat', 'unlink', 'unlinkat', 'rmdir', 'mkdir', 'mkdirat'],
   ...['truncate', 'ftruncate', 'fsync', 'fdatasync', 'syncfs'],
 ]
 
-/** One call into the system, as strace saw it begin. */
+/** One system call, as strace saw it begin. */
 export interface SystemCall {
   name: string
-  /** As strace prints them, file descriptors with their paths. */
+  /** The arguments as strace prints them, with the paths of file descriptors. */
   args: string
-  /** `?` or `unfinished` when the process died before it returned. */
+  /** `?` or `unfinished` if the process died before the call returned. */
   result: string
   /** The action's main thread, the one thread that does its file work, or a child process of it. */
   role: 'main' | 'worker' | 'child'
-  /** Which of its name and role it is, counted from 1 as strace's `when` counts. */
+  /** The number of the call among those of its name and role, counted from 1 like strace's `when`. */
   nth: number
 }
 
-/** Why nothing can be traced here, or false: what a test's `skip` takes. */
+/** The reason why nothing can be traced here, for a test's `skip`; false if it can. */
 export function whyNoStrace(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
@@ -30,24 +30,24 @@ export function whyNoStrace(): string | false {
   return status === 0 ? false : `strace is not allowed to trace: ${stderr.trim()}`
 }
 
-/** The environment in which all file work of the action is one thread's, so that counting calls means something. */
+/** An environment in which one thread does all file work of the action, so that calls can be counted. */
 export const ONE_WORKER = { UV_THREADPOOL_SIZE: '1' }
 
 export interface Tracing {
   log: string
-  /** Of which calls; default NAME_CALLS. */
+  /** The calls to trace; default NAME_CALLS. */
   calls?: readonly string[]
-  /** What to do to which call, in strace's own words: `fsync:error=EIO:when=3`. */
+  /** Faults and the calls that they hit, in strace's own words: `fsync:error=EIO:when=3`. */
   inject?: readonly string[]
   /** Only calls that touch one of these. */
   paths?: readonly string[]
-  /** How much of each text is noted. */
+  /** The length of each text in the trace. */
   textLimit?: number
-  /** Only the main thread is traced, so that its calls are counted alone. */
+  /** True to trace only the main thread, so that its calls are counted alone. */
   mainOnly?: boolean
 }
 
-/** The command to run an action through. */
+/** The command that runs an action under strace. */
 export function traceCommand(tracing: Tracing): string[] {
   const { log, calls = NAME_CALLS, inject = [], paths = [], textLimit = 0, mainOnly = false } = tracing
   const names = ['execve', ...calls].map(name => `?${name}`)
@@ -60,12 +60,12 @@ export function traceCommand(tracing: Tracing): string[] {
   ]
 }
 
-/** Kills the process instead of making a call: the signal is fatal, and the error keeps the call from being made. */
+/** Kills the process in place of a call: the signal is fatal, and the error prevents the call. */
 export function killBefore(call: SystemCall): Pick<Tracing, 'inject' | 'mainOnly'> {
   return { inject: [`${call.name}:error=EINTR:signal=KILL:when=${call.nth}`], mainOnly: call.role === 'main' }
 }
 
-/** Makes a call fail with this error, without being made. */
+/** Makes a call fail with this error, without making it. */
 export function failWith(error: string, call: SystemCall): Pick<Tracing, 'inject' | 'mainOnly'> {
   return { inject: [`${call.name}:error=${error}:when=${call.nth}`], mainOnly: call.role === 'main' }
 }
@@ -84,7 +84,10 @@ export function readTrace(log: string): SystemCall[] {
   })
 }
 
-/** A call without what differs from run to run: ids, process numbers, times, lengths, random names, these folders. */
+/**
+ * A call without the texts that differ from run to run: ids, process numbers, times, lengths, random names, these
+ * folders.
+ */
 export function describeCall({ role, name, args, nth }: SystemCall, folders: Readonly<Record<string, string>>): string {
   const placed = Object.entries(folders).reduce((text, [label, folder]) => text.replaceAll(folder, `<${label}>`), args)
   const timeless = placed
@@ -109,7 +112,7 @@ interface TraceLine {
   result: string
 }
 
-/** A call that another thread's line cuts in two is taken where it began, with the result that it came to. */
+/** If another thread's line cuts a call in two, it counts from its beginning, with its later result. */
 function parseLines(text: string): TraceLine[] {
   const calls: TraceLine[] = []
   const unfinished = new Map<string, TraceLine>()

@@ -16,23 +16,23 @@ const UPDATE_PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: gree
 
 /**
  * A host that runs 1.0.0 with three snapshots and files of its own. Its update to 2.0.0 removes the oldest snapshot,
- * carries the files of the host over and creates a settings file.
+ * carries the host's files over and creates a settings file.
  */
 export interface SweepHosts {
   readonly stage: Stage
-  /** What no file and no log may hold. */
+  /** The texts that no file and no log may contain. */
   readonly secrets: readonly string[]
   /** The live trees before the update. */
   readonly old: Listing
-  /** A copy of a host, by default of the prepared one, under a name that is also its host id. */
+  /** A copy of a host, by default of the prepared one. The name is also its host id. */
   copy(name: string, from?: SweepHost): SweepHost
   close(): Promise<void>
 }
 
 export interface SweepHost extends HostCopy {
-  /** Updates it to 2.0.0. */
+  /** Updates the host to 2.0.0. */
   update(run?: Partial<ActionRun>): Promise<ActionResult>
-  /** Starts the update, which fails after the switch: the settings lack what the plugin requires. */
+  /** Starts an update that fails after the switch: the settings lack a variable that the plugin requires. */
   updateInVain(run?: Partial<ActionRun>): Promise<ActionResult>
 }
 
@@ -83,7 +83,7 @@ function copySweepHost(origin: HostOrigin, name: string, from: HostCopy | undefi
   }
 }
 
-/** A copy of an interrupted host reports as itself, and its journal names the inodes of the copies. */
+/** Makes the copy of an interrupted host report under its own name, and its journal name the inodes of the copies. */
 function moveJournal(from: HostCopy, to: HostCopy): void {
   const journal = join(to.root, '.hub-deploy', 'journal.jsonl')
   if (!existsSync(journal)) return

@@ -8,8 +8,8 @@ import { openProjectStage, PROJECT_PLAN, projectFiles } from './project-stage.ts
 import { openStage, pluginFiles } from './stage.ts'
 
 /**
- * Run next to a real user manager that knows app-greeter.service, app-cart.service and shop.service. Deploys the same
- * version night after night by both contracts, and prints what that did to the services as one line of JSON.
+ * Runs next to a real user manager that knows app-greeter.service, app-cart.service and shop.service. Deploys the same
+ * version night after night by both contracts, and prints the effects on the services as one line of JSON.
  */
 type Deploy = (inputs?: Record<string, string>) => Promise<ActionResult>
 
@@ -17,13 +17,13 @@ const ENV = Object.fromEntries(['XDG_RUNTIME_DIR', 'XDG_CONFIG_HOME'].map(name =
 const HOST_CONFIG =
   'version: 1\nsupervisor: systemd\nsystemd: {scope: user, unit: "app-{id}.service", project_unit: shop.service}\n'
 
-/** Which run of each unit this is, and since when. */
+/** The present run of each unit, and its start. */
 function runsOf(units: readonly string[]): string {
   const show = ['--user', 'show', '--property=Id,ActiveState,InvocationID,ActiveEnterTimestampMonotonic']
   return execFileSync('systemctl', [...show, ...units], { encoding: 'utf8' })
 }
 
-/** What the units have noted: each start and each stop. */
+/** The starts and stops that the units have noted. */
 const eventsSoFar = (): string[] =>
   readFileSync(join(process.env['XDG_RUNTIME_DIR'] ?? '', 'events'), 'utf8')
     .trim()

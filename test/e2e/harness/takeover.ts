@@ -14,17 +14,18 @@ import type { SweepHost } from './sweep-hosts.ts'
 export interface TakeOver {
   host: SweepHost
   hub: Store
-  /** What lasts on a host that was updated undisturbed. */
+  /** The lasting files of a host that was updated undisturbed. */
   reference: Listing
-  /** The deployment that was cut off; undefined when it had not said which it was. */
+  /** The deployment that was cut off; undefined if it had not output its id. */
   deploymentId: string | undefined
-  /** Whether that deployment's beginning was journaled for certain. */
+  /** True if that deployment's beginning was journaled for certain. */
   hasBegun: boolean
 }
 
 /**
- * The next normal update succeeds by itself and leaves what an undisturbed one leaves, the replaced version's
- * snapshot included (I1, I3); the deployment that was cut off is reported once, with its real outcome (I2, I8).
+ * Asserts that the next normal update succeeds by itself and leaves the same files as an undisturbed one, including the
+ * replaced version's snapshot (I1, I3), and that the deployment that was cut off is reported once, with its real
+ * outcome (I2, I8).
  */
 export async function assertTakenOver({ host, hub, reference, deploymentId, hasBegun }: TakeOver): Promise<void> {
   const next = await host.update()

@@ -8,36 +8,36 @@ export function tamper(path: string, names: string, how: string, nth: number | s
   return through({ paths: [path], calls: names.split(','), inject: [`${names}:${how}:when=${nth}`] })
 }
 
-/** From the nth change of names on, every one is refused, as on a file system that went read-only. */
+/** Refuses every change of names from the nth one on, like a file system that became read-only. */
 export function goReadOnly(nth: number): Partial<ActionRun> {
   const names = 'rename,link,unlink,mkdir,rmdir,ftruncate'
   return through({ calls: names.split(','), inject: [`${names}:error=EROFS:when=${nth}+`] })
 }
 
-/** The same before the nth record is written into a journal that exists, by which of its names it has then. */
+/** Tampers right before the nth record is written into an existing journal, under whichever of its names. */
 export function tamperWithRecord(root: string, nth: number, how: string): Partial<ActionRun> {
   const id = randomUUID()
   return through({ paths: journalsOf(root, id), calls: ['pwrite64'], inject: [`pwrite64:${how}:when=${nth}`] }, id)
 }
 
-/** The same in a run that only recovers. */
+/** Does the same in a run that only recovers. */
 export function tamperWithRecovery(root: string, nth: number, how: string): Partial<ActionRun> {
   return tamper(join(root, '.hub-deploy/journal.jsonl'), 'pwrite64', how, nth)
 }
 
-/** Before and after a run has the host. */
+/** The journal's names before and after a run has the host. */
 function journalsOf(root: string, deploymentId: string): string[] {
   return [`begun-${deploymentId}.jsonl`, 'journal.jsonl'].map(name => join(root, '.hub-deploy', name))
 }
 
-/** Which record of a journal and which rename of a place, counted from 1. */
+/** The numbers of a journal's record and of a place's rename, counted from 1. */
 interface CancelAndBlock {
   readonly place: string
   readonly record: number
   readonly undo: number
 }
 
-/** SIGINT before a record of a journal is written, and a pause of two minutes before a rename of the place. */
+/** Sends SIGINT before a record of a journal is written, and pauses for two minutes before a rename of the place. */
 export function cancelAndBlock(root: string, { place, record, undo }: CancelAndBlock): Partial<ActionRun> {
   const id = randomUUID()
   // The journal gets its first name and its last one before.
@@ -45,7 +45,7 @@ export function cancelAndBlock(root: string, { place, record, undo }: CancelAndB
   return through({ paths: [...journalsOf(root, id), place], calls: ['pwrite64', 'rename'], inject }, id)
 }
 
-/** With an id, that of the deployment. */
+/** With an id, the deployment gets that id. */
 function through(tracing: Omit<Tracing, 'log'>, id?: string): Partial<ActionRun> {
   const env = id === undefined ? ONE_WORKER : { ...ONE_WORKER, 'STATE_deployment-id': id }
   return { through: traceCommand({ log: '/dev/null', ...tracing }), env }

@@ -10,7 +10,7 @@ import type { SweepHost } from './sweep-hosts.ts'
 export type Act<Host extends HostCopy = SweepHost> = (host: Host, run: Partial<ActionRun>) => Promise<ActionResult>
 
 export interface TracedCall extends SystemCall {
-  /** The call without what differs from run to run. */
+  /** The call without the texts that differ from run to run. */
   text: string
 }
 
@@ -24,7 +24,7 @@ export interface Traces<Host extends HostCopy = SweepHost> {
   close(): void
 }
 
-/** Runs actions through strace, with all file work in one thread; the trace logs go with `close`. */
+/** Runs actions under strace, with all file work in one thread. `close` removes the trace logs. */
 export function openTraces<Host extends HostCopy = SweepHost>(): Traces<Host> {
   const folder = mkdtempSync(join(tmpdir(), 'traces-'))
   return {

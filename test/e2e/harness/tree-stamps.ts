@@ -1,7 +1,10 @@
 import { lstatSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Everything at and below a path, with all that a change would leave: inode, links, owner, mode, size and times. */
+/**
+ * The stamps of a path and everything below it, which any change would alter: inode, links, owner, mode, size and
+ * times.
+ */
 export function stampsOf(root: string): Record<string, string> {
   const below = readdirSync(root, { recursive: true, encoding: 'utf8' })
   return Object.fromEntries(['.', ...below].toSorted().map(path => [path, stampOf(join(root, path))]))

@@ -16,7 +16,7 @@ const RUNNER = 54_001
 const INTRUDER = 54_002
 const GROUP = 54_000
 
-/** Why nothing can be run as another user here, or false. */
+/** The reason why no program can run as another user here; false if one can. */
 export function whyNoTwoUsers(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
@@ -29,20 +29,20 @@ export function whyNoTwoUsers(): string | false {
 
 /**
  * A host that the runner's user deploys to and another user works on. An update was killed in its health check, and its
- * recovery would move files and run that check again.
+ * recovery would move files and repeat that check.
  */
 export interface TwoUsers extends Stage {
   /** The intruder's own folder. */
   readonly lair: string
-  /** Whether the check has run since. */
+  /** True if the check has run since. */
   hasRun(): boolean
   /** Deploys as the runner's user. */
   deployAsRunner(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
   /** Runs a shell command in the project root as the intruder. */
   intrude(command: string): void
-  /** Runs one in the project root as the runner's user, as an operator may. */
+  /** Runs a shell command in the project root as the runner's user, as an operator may. */
   operate(command: string): void
-  /** Gives something, with all that is in it, to the intruder. */
+  /** Gives a file or folder, with its content, to the intruder. */
   handOver(path: string): void
 }
 

@@ -7,7 +7,7 @@ import { SIGNING_SECRET } from './stage.ts'
 
 export type Answer = (response: ServerResponse, request: IncomingMessage) => void
 
-/** What a hub answers on its three routes; each default is honest. */
+/** The answers of a hub on its three routes. Each default is honest. */
 export interface Answers {
   detail: Answer
   artifact: Answer
@@ -15,9 +15,9 @@ export interface Answers {
 }
 
 export interface UntrustedHub extends LoopbackServer {
-  /** The bodies of the reports that were sent to it. */
+  /** The bodies of the reports that it received. */
   reports: unknown[]
-  /** Which of the requests so far were for this route. */
+  /** The requests so far for this route. */
   requestsFor(route: keyof Answers): IncomingMessage[]
 }
 
@@ -51,7 +51,7 @@ export function redirectTo(location: string, status = 302): Answer {
 export const switchProtocols: Answer = response =>
   response.socket?.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n')
 
-/** A marketplace hub on loopback that gives these answers; it ends with the test. */
+/** Serves a marketplace hub on loopback that gives these answers. It ends with the test. */
 export async function serveUntrustedHub(t: TestContext, answers: Partial<Answers> = {}): Promise<UntrustedHub> {
   const all: Answers = {
     detail: answerJson(200, { latest_version: VERSION }),

@@ -18,9 +18,9 @@ export interface ProjectCall {
 
 export interface UntrustedProjectHub {
   url: string
-  /** Every call that came, in its order. */
+  /** Every call so far, in order. */
   calls: readonly ProjectCall[]
-  /** Their routes. */
+  /** The routes of those calls. */
   asked(): ProjectRoute[]
   callsTo(route: ProjectRoute): ProjectCall[]
 }
@@ -29,7 +29,7 @@ export interface UntrustedProjectHub {
 export const TOKEN = 'token-of-the-untrusted-hub'
 const DOWNLOAD_PATH = '/download'
 
-/** The answers of a hub that offers this and is honest but for `answers`. */
+/** The answers of a hub with this offer, honest except for `answers`. */
 export function answersOf(
   stage: ProjectStage,
   offer: SealedOffer,
@@ -46,7 +46,7 @@ export function answersOf(
   }
 }
 
-/** What the hub says about the artifact, changed by `more`; undefined removes a field. */
+/** The hub's description of the artifact, changed by `more`; undefined removes a field. */
 export function descriptorOf(
   { signerPublicKey }: ProjectStage,
   { signature }: Pick<SealedOffer, 'signature'>,
@@ -60,7 +60,7 @@ export function goodOffer({ signingKey }: ProjectStage): SealedOffer {
   return sealTar(projectTar(), signingKey)
 }
 
-/** A hub on loopback that answers so; it ends with the test. */
+/** Serves a hub on loopback with these answers. It ends with the test. */
 export async function serveUntrustedProjectHub(
   t: TestContext,
   answers: ProjectAnswers,
@@ -85,7 +85,7 @@ export async function serveUntrustedProjectHub(
   }
 }
 
-/** Any other address is a download: hubs choose where that is. */
+/** Any other address is a download, because hubs choose where that is. */
 function routeOf({ url = '' }: IncomingMessage): ProjectRoute {
   if (url === '/v1/auth') return 'auth'
   if (url === '/v1/deployments/authorize') return 'authorize'

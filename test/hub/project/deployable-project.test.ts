@@ -52,7 +52,7 @@ describe('publishing a project that was sealed elsewhere', () => {
     ['a hard link', whole(file('x', '', { type: '1', target: 'manifest.json' })), /is neither/],
     ['a file twice', whole(PLAN), /is in the archive twice/],
     ['a very long name', whole(gnuLong('L', 'n'.repeat(70_000)), file('x')), /a path of more than 4096 bytes/],
-    // The reader refuses headers above 4 MiB, which it has in memory.
+    // The reader refuses headers above 4 MiB, because it keeps them in memory.
     [
       'a very long header',
       whole(pax({ comment: 'x'.repeat(5 << 20) }), file('x')),
@@ -93,7 +93,7 @@ describe('publishing a project that was sealed elsewhere', () => {
   })
 })
 
-/** The encrypted artifact format around any bytes. */
+/** Puts any bytes into the encrypted artifact format. */
 function seal(plain: Buffer): SealedRelease {
   const [dek, nonce] = [randomBytes(32), randomBytes(12)]
   const cipher = createCipheriv('aes-256-gcm', dek, nonce, { authTagLength: 16 })

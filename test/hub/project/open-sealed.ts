@@ -8,7 +8,7 @@ import { newFolder } from '../running-hub.ts'
 
 type Sealed = Pick<SealedProject, 'bytes' | 'release'>
 
-/** The tar in a sealed file, opened as the format describes, without our own code: signature, tag, zstd. */
+/** Opens the tar in a sealed file as the format describes, without our own code: signature, tag, zstd. */
 export function openSealed(sealed: Sealed): Buffer {
   return zstdDecompressSync(decryptSealed(sealed))
 }

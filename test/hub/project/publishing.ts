@@ -7,7 +7,7 @@ export const PUBLISH = '/v1/projects/shop/publish'
 export type Sender = Record<string, string>
 export const ADMIN: Sender = { Authorization: `Bearer ${ADMIN_TOKEN}` }
 
-/** Sends the form as other clients do; `change` adds fields, replaces them or, with undefined, leaves them out. */
+/** Sends the form as other clients do. `change` adds fields, replaces them or, with undefined, leaves them out. */
 export function sendForm(
   hub: HubUnderTest,
   { bytes, release }: SealedRelease,

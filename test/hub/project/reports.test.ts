@@ -75,7 +75,7 @@ describe('the reports of a project', () => {
   })
 })
 
-/** A first success dated 2099, and then what really is the newest. */
+/** A first success dated 2099, and then the report that really is the newest. */
 function reportWithWrongClock(store: Store): void {
   report(store, { version: '1.0.0', completed_at: AHEAD }, NOW)
   const at = (minute: number) => NOW + minute * MINUTE_MS

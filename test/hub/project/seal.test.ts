@@ -323,7 +323,7 @@ describe('paths', () => {
   })
 })
 
-/** All that sealing could change about each path, except for the access time. */
+/** Everything that sealing could change about each path, except for the access time. */
 function describeTree(root: string): unknown[] {
   return readdirSync(root, { recursive: true, encoding: 'utf8' }).map(path => {
     const { mode, size, mtimeMs, ctimeMs, ino } = lstatSync(join(root, path))

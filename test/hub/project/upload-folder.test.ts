@@ -67,7 +67,7 @@ function namesIn(dataDir: string): string[] {
   return readdirSync(join(dataDir, 'uploads')).sort()
 }
 
-/** Another process that has just begun an upload. */
+/** Starts another process that has just begun an upload. */
 async function uploadInProcess(t: TestContext, dataDir: string) {
   const program = `import { newUploadFolder } from ${JSON.stringify(MODULE)}
 process.stdout.write(await newUploadFolder(${JSON.stringify(dataDir)}))

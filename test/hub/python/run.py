@@ -1,4 +1,4 @@
-"""Runs one scenario: its name is the argument, its facts are JSON on standard input, what it saw is JSON on standard output."""
+"""Runs one scenario: its name is the argument, its facts are JSON on standard input, its findings JSON on standard output."""
 
 import json
 import sys
@@ -78,7 +78,7 @@ def publish_project(facts):
 
 
 def meet_refusals(facts):
-    """What a client can read from each refusal."""
+    """The status and the reason that a client reads from each refusal."""
     hub = marketplace.Marketplace(facts["base"], "wrong")
     project = ProjectHub(facts["base"]["project"], facts["project_id"])
     return {

@@ -30,7 +30,7 @@ def verify(sealed, signature, signer_public_key):
 
 
 def seal(files, *, has_content_size=True):
-    """Seals files under a new key. Returns what publishing needs, in bytes."""
+    """Seals files under a new key. Returns the fields for publishing, in bytes."""
     key = Ed25519PrivateKey.generate()
     dek, nonce = secrets.token_bytes(32), secrets.token_bytes(NONCE_BYTES)
     compressed = compress(pack(files), has_content_size)

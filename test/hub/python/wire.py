@@ -7,7 +7,7 @@ import urllib.request
 
 
 class Refused(Exception):
-    """An answer other than 2xx: its status, and what a client of either contract reads from its body."""
+    """An answer other than 2xx: its status, and the reason that a client of either contract reads from its body."""
 
     def __init__(self, status, body):
         super().__init__(f"HTTP {status}: {body}")

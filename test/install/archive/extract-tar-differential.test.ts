@@ -18,7 +18,7 @@ const LONG = `${'long-'.repeat(25)}/${'ünï-'.repeat(20)}`
 /** A name whose hundredth byte is a slash, where older forms cut it. */
 const CUT_AT_SLASH = `${'a'.repeat(49)}/${'b'.repeat(49)}/file`
 
-/** Modes are given out of the umask's reach. */
+/** Sets the modes independently of the umask. */
 function writeSampleTree(root: string, withLongNames: boolean): void {
   mkdirSync(join(root, 'plugins/one/src'), { recursive: true })
   mkdirSync(join(root, 'empty'))
@@ -90,7 +90,7 @@ function pythonTar(format: string): string {
   return `python3 -c 'import sys, tarfile; tar = ${open}; tar.add("source", "."); tar.close()'`
 }
 
-/** With a global header that has the commit as its comment. */
+/** A command line for a tar with a global header that has the commit as its comment. */
 function gitTar(): string {
   const git = 'git -C source -c user.name=Test -c user.email=test@example.invalid -c commit.gpgsign=false'
   return `rmdir source/empty && git init -q source && ${git} add . && ${git} commit -qm sample && git -C source archive HEAD && rm -rf source/.git`

@@ -5,7 +5,7 @@ import { PieceReader } from '../../../src/install/archive/piece-reader.ts'
 
 const TEXT = 'abcdefghijklmnopqrstuvwxyz'
 
-/** The text in pieces, each of which is overwritten when the next is requested. */
+/** Yields the text in pieces, each of which is overwritten when the next one is requested. */
 async function* piecesOf(sizes: readonly number[], onEnd = () => {}): AsyncGenerator<Buffer> {
   try {
     let at = 0

@@ -10,7 +10,7 @@ const NONCE = Buffer.alloc(12, 9)
 
 const { privateKey, publicKey } = generateKeyPairSync('ed25519')
 
-/** The key that all of these artifacts are signed with. */
+/** The key that signs all of these artifacts. */
 export const SIGNER = parseSignerKeys(publicKey.export({ format: 'pem', type: 'spki' }).toString()).at(0) as SignerKey
 
 /** Nonce, ciphertext and tag. */
@@ -19,14 +19,14 @@ export function encrypt(plain: Buffer): Buffer {
   return Buffer.concat([NONCE, cipher.update(plain), cipher.final(), cipher.getAuthTag()])
 }
 
-/** These bytes, whatever they are, as an artifact whose signature held. */
+/** Makes an artifact with a valid signature of any bytes. */
 export function verifiedBytes(bytes: Buffer): Promise<VerifiedSealedArtifact> {
   const sha256 = createHash('sha256').update(bytes).digest('hex')
   const signature = sign(null, bytes, privateKey).toString('base64')
   return verifySealedSignature({ bytes, sha256, signature }, SIGNER, checkEd25519)
 }
 
-/** These bytes as what was sealed and has been opened. */
+/** Makes an opened artifact of these bytes. */
 export async function openedZstd(zstd: Buffer): Promise<OpenedArtifact> {
   return unseal(await verifiedBytes(encrypt(zstd)), DEK)
 }

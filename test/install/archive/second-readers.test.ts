@@ -28,7 +28,7 @@ const LIMITS = { maxExtractedBytes: 10_000_000, maxEntries: 1000 }
 const MUTANTS = byExtent({ sample: 60, ci: 600 })
 const SEED = 20260101
 
-/** It has something of everything that a header can say; two names at the top, so that nothing is flattened. */
+/** A ZIP with an example of every field of a header. It has two names at the top, so that nothing is flattened. */
 const ZIP = buildZip(
   [
     file('a', 'first'),
@@ -58,13 +58,13 @@ const DIRECTORIES_WITH_DATA = ['./', '.', 'd/'].flatMap(name => {
   return [buildTar(items), buildTar([pax({ size: String(data.length) }), ...items])]
 })
 
-/** What bsdtar does not expect of a stream: it takes the open sizes in front of an entry for its true ones. */
+/** Features of a stream that bsdtar misreads: it takes the open sizes in front of an entry for its true ones. */
 const MISREAD_BY_BSDTAR = [
   'a data descriptor and saturated sizes',
   'a data descriptor and empty zip64 sizes',
   'a data descriptor of 64 bits',
 ]
-/** Python's zipfile does not know the field that says so. */
+/** Python's zipfile does not know the field that vouches for the name. */
 const MISREAD_BY_PYTHON = ['a UTF-8 name without its flag that a Unicode path vouches for']
 const MISREAD: ReadonlySet<string> = new Set([...MISREAD_BY_BSDTAR, ...MISREAD_BY_PYTHON])
 
@@ -81,7 +81,7 @@ const extractZipTo: Extract = (bytes, target) =>
 
 const extractTarTo: Extract = async (bytes, target) => extractTar(await openedTar(bytes), { target, limits: LIMITS })
 
-/** Each is the original with one to three bytes changed, at the same places in every run. */
+/** Copies of the original with one to three changed bytes, at the same places in every run. */
 function mutants(original: Buffer): Buffer[] {
   const changes = fc.array(fc.tuple(fc.nat(original.length - 1), fc.nat(255)), { minLength: 1, maxLength: 3 })
   return fc.sample(changes, { seed: SEED, numRuns: MUTANTS }).map(changed => {
@@ -91,7 +91,7 @@ function mutants(original: Buffer): Buffer[] {
   })
 }
 
-/** Those of them that we accept. */
+/** The archives that we accept. */
 async function acceptedOf(archives: readonly Buffer[], extract: Extract): Promise<Accepted[]> {
   const accepted: Accepted[] = []
   for (const [index, bytes] of archives.entries()) {

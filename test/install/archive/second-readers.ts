@@ -3,21 +3,21 @@ import { mkdtempSync, readFileSync } from 'node:fs'
 import { missingTools } from '../missing-tools.ts'
 import { listTree } from './directory-listing.ts'
 
-/** What is in an archive: path to content, or a symlink's target. */
+/** The content of an archive: path to content, or a symlink's target. */
 export type Seen = Readonly<Record<string, string>>
 
-/** Another program that reads archives: what it sees in each file, or undefined where it refuses one. */
+/** Another program that reads archives. It returns the content of each file, or undefined if it refuses one. */
 export interface SecondReader {
   readonly name: string
   readonly tool: string
   readonly read: (archives: readonly string[]) => (Seen | undefined)[]
 }
 
-/** Signs that a tool has read the archive, perhaps with a warning. */
+/** Exit codes of a tool that has read the archive, perhaps with a warning. */
 const READ_STATUSES = [0, 1]
 const UTF8 = { ...process.env, LC_ALL: 'C.UTF-8' }
 
-/** Prints what `see` finds in each archive, and `null` for those that it refuses. */
+/** Prints the findings of `see` for each archive, and `null` for each that it refuses. */
 const SEE_EACH = `
 def seen(path):
     try:
@@ -55,12 +55,12 @@ export const TAR_READERS: readonly SecondReader[] = [
   extractor('bsdtar', (archive, target) => ['bsdtar', '-xf', archive, '-C', target]),
 ]
 
-/** The reason to skip it, where its program is missing. */
+/** The reason to skip a reader whose program is missing. */
 export function whyNot({ tool }: SecondReader): string | false {
   return missingTools(tool)
 }
 
-/** What is in a folder, seen as readers see an archive. */
+/** The content of a folder in the form of an archive's. */
 export function seenIn(folder: string): Seen {
   const entries = Object.entries(listTree(folder)).filter(([, what]) => !what.endsWith(' directory'))
   return Object.fromEntries(entries.map(([path, what]) => [path, what.slice(what.indexOf(' ') + 1)]))
@@ -74,7 +74,9 @@ function python(name: string, program: string): SecondReader {
   return { name, tool: 'python3', read }
 }
 
-/** A command line that extracts an archive into a folder; `<` before its last word makes that its input. */
+/**
+ * A reader that runs a command line to extract an archive into a folder; `<` before its last word makes that its input.
+ */
 function extractor(name: string, command: (archive: string, target: string) => string[]): SecondReader {
   const read = (archive: string): Seen | undefined => {
     const target = mkdtempSync(`${archive}-`)

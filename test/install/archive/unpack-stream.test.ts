@@ -5,7 +5,7 @@ import { unpack } from '../../../src/install/archive/unpack-stream.ts'
 
 const CONTENT = Buffer.from(Array.from({ length: 50_000 }, (_, at) => `line ${at}\n`).join(''))
 
-/** The bytes through two buffers that take turns, as a reader of a file would pass them. */
+/** Passes the bytes through two buffers that take turns, like a reader of a file. */
 function* throughTwoBuffers(bytes: Buffer, size: number): Generator<Buffer> {
   let [next, other] = [Buffer.alloc(size), Buffer.alloc(size)]
   for (let at = 0; at < bytes.length; at += size) {

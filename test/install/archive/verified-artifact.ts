@@ -14,7 +14,7 @@ export async function inTemporaryDirectory<Result>(use: (directory: string) => P
   }
 }
 
-/** Runs `use` with these bytes as a fetched file without a name whose signature held. */
+/** Runs `use` with these bytes as a fetched file without a name and with a valid signature. */
 export async function withVerifiedArtifact<Result>(
   bytes: Uint8Array,
   directory: string,

@@ -7,11 +7,11 @@ import type { TestContext } from 'node:test'
 import { whyRightsAreLeftToCi } from '../../extent.ts'
 import { missingTools } from '../missing-tools.ts'
 
-/** Nobody, who has no right to anything but what a test gives away. */
+/** The user `nobody`, who has rights only to the files that a test gives away. */
 const UID = 65534
 
 /**
- * In each directory that it reads a line with, swaps the subfolders s0 to s7 for symlinks to the folders in its
+ * In each directory that it reads from a line, swaps the subfolders s0 to s7 for symlinks to the folders in its
  * arguments and back, as fast as it can, until the subfolders are gone or it has done so 1,000 times. Perl, because
  * every Debian has it, and a user without rights can run it wherever Node is installed.
  */
@@ -37,22 +37,22 @@ while (my $directory = <STDIN>) {
 
 /** A process of another user that works in a directory which is about to be removed. */
 export interface FolderSwapper {
-  /** Goes into the directory and begins to swap; resolves when it has begun. */
+  /** Enters the directory and begins to swap. Resolves when it has begun. */
   enter(directory: string): Promise<void>
-  /** Resolves when it has stopped to swap. */
+  /** Resolves when it has stopped swapping. */
   done(): Promise<void>
-  /** Ends it; resolves when it has ended, so that its folders can be removed. */
+  /** Ends the process. Resolves when it has ended, so that its folders can be removed. */
   end(): Promise<void>
 }
 
-/** Why there can be no such process here, or false: what a test's `skip` takes. */
+/** The reason why there can be no such process here, for a test's `skip`; false if there can. */
 export function whyNoSwapper(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
   return process.getuid?.() === 0 ? missingTools('setpriv', 'perl') : 'needs root'
 }
 
-/** A process that swaps for symlinks to these folders; it ends with the test. */
+/** Starts a process that swaps for symlinks to these folders. It ends with the test. */
 export function startSwapper(t: TestContext, ...targets: readonly string[]): FolderSwapper {
   const id = String(UID)
   const user = ['--reuid', id, '--regid', id, '--clear-groups']

@@ -4,7 +4,7 @@ import { TimeSlice } from '../../../src/install/files/time-slice.ts'
 
 const reason = new Error('cancelled')
 
-/** A slice that is over, of work that has just been cancelled. */
+/** A slice that is over, for work that has just been cancelled. */
 function endedSlice(): TimeSlice {
   const controller = new AbortController()
   const slice = new TimeSlice(controller.signal)

@@ -26,7 +26,7 @@ describe('a discarded snapshot', () => {
     const layout = await prepareTemporaryHost(t)
     writeTree(layout.root, { [`${SNAPSHOT}/main.py`]: 'old' })
     const folder = dirname(join(layout.root, SNAPSHOT))
-    // A path that nothing can be reached by fails for root as well.
+    // Nothing can be reached by this path, so even root fails.
     renameSync(folder, `${folder}-real`)
     symlinkSync('greeter', folder)
     const log = collectLog()

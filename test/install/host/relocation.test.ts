@@ -13,7 +13,7 @@ import { writeTree } from '../temporary-directory.ts'
 const CHOOSERS: readonly Chooser[] = ['operator', 'host', 'publisher']
 const PLACE_TAKEN = { code: 'place_taken' }
 
-/** A host on which these rows are recorded, and these files are. */
+/** A host with these recorded rows and these files. */
 async function hostWith(t: TestContext, files: Record<string, string>, rows: InstalledRow[] = []): Promise<Layout> {
   const layout = await prepareTemporaryHost(t)
   writeTree(layout.root, files)
@@ -65,7 +65,7 @@ describe('verifyDestination of a part that moves', () => {
   const OURS = { contract: 'project', slug: 'shop', id: 'cart' } as const
   const SNAPSHOT = '.hub-deploy/snapshots/plugins/cart/1-2.0.0'
 
-  /** Its kept data is a symlink, or contains one. */
+  /** Installs a version whose kept data is a symlink, or contains one. */
   async function installedWith(t: TestContext, path: string, link: string): Promise<Layout> {
     const layout = await hostWith(t, { 'plugins/cart/main.py': '' }, [rowOf(OURS)])
     mkdirSync(join(layout.root, 'plugins/cart', path, '..'), { recursive: true })

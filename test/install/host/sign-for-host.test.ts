@@ -12,9 +12,9 @@ interface Scene {
   secret?: string | undefined
   entryPoint?: string
   mode?: string
-  /** In addition to plugin.yaml and the entry point. */
+  /** Files in addition to plugin.yaml and the entry point. */
   shipped?: Record<string, string>
-  /** What the host has in the place. */
+  /** The host's files in the place. */
   installed?: Record<string, string>
   keepPaths?: readonly string[]
 }

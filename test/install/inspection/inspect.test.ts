@@ -19,7 +19,7 @@ async function inspect(layout: Layout, signal = NEVER): Promise<Inspection> {
   return await inspectHost({ layout, allowSharedRoot: false, keepPaths: [] }, { log: collectLog(), signal })
 }
 
-/** Each part with what is known of its files. */
+/** Each part with the finding about its files. */
 function findings({ parts }: Inspection): string[] {
   return parts.map(({ id, row, drift }) => `${id} ${row.version}: ${drift?.kind ?? 'as installed'}`)
 }
@@ -99,7 +99,7 @@ describe('inspectHost', () => {
       inspection.snapshots.map(({ row }) => row.name),
       ['1-1.0.0'],
     )
-    // Not because of the run: nothing is recorded of its files.
+    // The run is not the reason: the part has no record of its files.
     assert.equal(isDrifted(inspection), true)
   })
 
@@ -163,7 +163,7 @@ describe('inspectHost', () => {
       await installRecorded(layout, { 'main.py': 'x' })
       let left: number = times
       const keepPaths: readonly string[] = Object.assign([], {
-        // Read in the middle of a comparison.
+        // The list is read in the middle of a comparison.
         [Symbol.iterator]() {
           if (left-- > 0) utimesSync(layout.installed, left, left)
           return new Set<string>().values()

@@ -247,7 +247,7 @@ describe('sendOutbox', () => {
     const outbox = { layout, sender, log: collectLog(), redact: NO_REDACTION }
     await sendOutbox({ ...outbox, signal: NEVER }, NOW)
     assert.equal(JSON.parse(readFileSync(path, 'utf8')).reported.accepted, true)
-    // An entry that could not be removed, and a journal that stayed.
+    // The remains of an entry that could not be removed and a journal that stayed.
     await keepInOutbox(host, { address: HERE, report })
     await sendOutbox({ ...outbox, signal: NEVER }, NOW)
     const record = createDeploymentRecord(factsOf(), [])

@@ -20,7 +20,7 @@ const removed = (id: string, ...sources: (typeof OLD)[]) =>
     snapshots: sources.map((source, index) => snapshotOf(`${index + 1}-1.0.0`, { source })),
   })
 
-/** Where the old bytes are known from, besides the audit log, which says that `pay` has had them. */
+/** The sources that know the old bytes, besides the audit log, which has them for `pay`. */
 const hosts: [known: string, isReplaced: boolean, rows: Partial<Parameters<typeof recordInstalled>[1]>][] = [
   ['the part has them', false, { rows: [row('pay')] }],
   ['the part has others', true, { rows: [row('pay', NEW)] }],

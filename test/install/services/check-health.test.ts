@@ -23,7 +23,7 @@ interface CheckOptions {
   service?: Healthcheck['service']
 }
 
-/** Four probes, each with enough time on a busy machine, since only the pauses between them are not real. */
+/** Four probes, each with enough time on a busy machine, because only the pauses between them are not real. */
 const FOUR_PROBES = { timeout: 40, interval: 10 }
 
 function checkOf(probe: HealthProbe | null, options: CheckOptions = {}): Healthcheck {
@@ -64,7 +64,7 @@ async function serve(t: TestContext, listener: RequestListener): Promise<string>
   return `http://127.0.0.1:${(server.address() as { port: number }).port}/health`
 }
 
-/** A server that answers with these statuses, one after the other, and then always with the last. */
+/** A server that answers with these statuses one after the other, and then always with the last. */
 async function serveStatuses(t: TestContext, statuses: number[]): Promise<{ url: string; asked(): number }> {
   let asked = 0
   const url = await serve(t, (_, response) => {
@@ -97,7 +97,7 @@ describe('checkHealth by http', () => {
       if (++asked < 4) response.writeHead(503).end('cannot open the database')
     })
     const skipping = createSteppedClock()
-    // The fourth one takes all the time that is left.
+    // The fourth probe takes all the time that is left.
     const clock = { ...skipping, now: () => skipping.now() + (asked === 4 ? 1000 : 0) }
     const probe = { type: 'http', url, status: 200 } as const
     await assert.rejects(

@@ -33,7 +33,7 @@ afterEach(() => {
   process.env['PATH'] = PATH
 })
 
-/** Does this to the services as a plan would; returns the changes. */
+/** Performs these actions on the services as a plan would. Returns the changes. */
 async function perform(...actions: [Service, ServiceAction][]): Promise<ServiceChange[]> {
   const { signal } = new AbortController()
   const changes: ServiceChange[] = []

@@ -13,7 +13,7 @@ import { join } from 'node:path'
 
 type Program = 'systemctl' | 'docker' | 'kubectl'
 
-/** Executables that stand in for the supervisors': they log their calls and remember the state of each service. */
+/** Executables that stand in for the supervisors' own. They log their calls and remember the state of each service. */
 export interface StandIns {
   /** The folder of the executables. */
   readonly bin: string
@@ -25,14 +25,19 @@ export interface StandIns {
   changes(): string[][]
   /** The environment of a program's last call. */
   environmentOf(program: string): Record<string, string>
-  /** A service's state: `active` or `inactive`; a number of replicas for kubectl. Undefined when never touched. */
+  /**
+   * A service's state: `active` or `inactive`, or a number of replicas for kubectl. Undefined if it was never touched.
+   */
   stateOf(service: string): string | undefined
   setState(service: string, state: string): void
   /** The content of `watched` when a service was last started or restarted. */
   running(): string | undefined
-  /** Shell code that runs before each call with this action; `exit` prevents the action, `begin` starts the service. */
+  /**
+   * Adds shell code that runs before each call with this action; `exit` prevents the action, and `begin` starts the
+   * service.
+   */
   before(program: Program, action: string, shell: string): void
-  /** Another executable on this PATH. */
+  /** Adds another executable to this PATH. */
   add(name: string, shell: string): string
   close(): void
 }
@@ -80,7 +85,7 @@ esac
 
 const HARMLESS = ['is-active', 'show', 'inspect', 'get', 'reset-failed']
 
-/** Makes the three; `watched` is a file of the installed version. */
+/** Makes the three stand-ins. `watched` is a file of the installed version. */
 export function makeStandIns(watched = '/nothing'): StandIns {
   const folder = mkdtempSync(join(tmpdir(), 'stand-ins-'))
   const at = (...parts: string[]) => join(folder, ...parts)

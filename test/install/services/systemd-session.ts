@@ -6,8 +6,8 @@ import { readServiceRun, readServiceState, superviseService } from '../../../src
 import { collectLog } from '../collected-log.ts'
 
 /**
- * Run next to a real user manager that knows web.service, limited.service (which may be started twice a minute) and
- * crashing.service (which starts over and over), but not missing.service. Prints what it saw as one line of JSON.
+ * Runs next to a real user manager that knows web.service, limited.service (which may be started twice a minute) and
+ * crashing.service (which starts over and over), but not missing.service. Prints its findings as one line of JSON.
  */
 const WEB: Service = { supervisor: 'systemd', scope: 'user', unit: 'web.service' }
 const MISSING: Service = { ...WEB, unit: 'missing.service' }

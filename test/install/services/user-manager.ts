@@ -6,7 +6,7 @@ import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 /**
  * Starts a user manager in namespaces of its own, out of reach of this machine's systemd, and runs the command line
- * next to it. Exit code 77: no user manager can be started here.
+ * next to it. Exits with 77 if no user manager can be started here.
  */
 const SESSION = `
 mount -t tmpfs tmpfs /run/systemd 2>&1 && mkdir /run/systemd/system || exit 77
@@ -26,8 +26,8 @@ exit $code
 `
 
 /**
- * Runs a script next to a real user manager that knows these units, and returns what the script prints, parsed as JSON.
- * Skips the test, and returns undefined, where no such manager can be started. Throws when the script fails.
+ * Runs a script next to a real user manager that knows these units, and returns the script's output, parsed as JSON.
+ * Skips the test and returns undefined if no such manager can be started. Throws if the script fails.
  */
 export function runNextToManager(t: TestContext, script: string, units: Readonly<Record<string, string>>): unknown {
   const left = whyRightsAreLeftToCi()

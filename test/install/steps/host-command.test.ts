@@ -12,7 +12,7 @@ import { deploymentOf } from '../prepared-deployment.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 import { waitUntil } from '../wait-until.ts'
 
-/** This shell script, unless `more` names another program. */
+/** A command that runs this shell script, unless `more` names another program. */
 function commandOf(script: string, more: Partial<HostCommand> = {}): HostCommand {
   return { command: ['/bin/sh', '-c', script], env: {}, timeoutSeconds: 60, ...more }
 }
@@ -21,7 +21,7 @@ function requestFor(command: HostCommand, more: Partial<HostCommandRequest> = {}
   return { name: 'notify.deployed', command, args: [], changed: true, variables: {}, ...more }
 }
 
-/** Runs it for a deployment below a folder that does not matter. */
+/** Runs a command for a deployment below a folder that does not matter. */
 async function run(request: HostCommandRequest, tools: Partial<DeploymentTools> = {}): Promise<void> {
   await runHostCommand(deploymentOf(layoutOf('/nowhere'), { tools }), request)
 }
@@ -35,7 +35,7 @@ function failsWith(code: ErrorCode, message: RegExp): (error: unknown) => boolea
   }
 }
 
-/** Adds these to the environment of this process, as a runner does, until the test ends. */
+/** Adds these variables to the environment of this process, as a runner does, until the test ends. */
 function pollute(t: TestContext, variables: Record<string, string>): void {
   Object.assign(process.env, variables)
   t.after(() => {

@@ -9,7 +9,7 @@ const COMMON = { dependsOn: [], snapshot: false, file: 'install.yaml', line: 1, 
 const STEPS = ['idle', 'first', 'second'].map((id): PlanStep => ({ ...COMMON, id, action: 'prepare' }))
 const [IDLE, FIRST, SECOND] = STEPS as [PlanStep, PlanStep, PlanStep]
 
-/** A ledger whose time passes only when told. */
+/** A ledger whose clock the test controls. */
 async function makeLedger(t: TestContext) {
   const { deployment } = await contextOf(t, deploymentOf(await prepareTemporaryHost(t)), { steps: STEPS })
   const { record } = deployment

@@ -44,7 +44,10 @@ async function makeScene(t: TestContext) {
 
 type Scene = Awaited<ReturnType<typeof makeScene>>
 
-/** The host as a power cut leaves it: whole records of changes, and of the last announced one some, whichever. */
+/**
+ * Leaves the host as a power cut does: whole records of changes, and any subset of the changes in the last announced
+ * record.
+ */
 async function makeSome(scene: Scene, { whole, some }: { whole: number; some: number }): Promise<AnnouncedChange[]> {
   for (const changes of RECORDS.slice(0, whole)) await scene.transaction.apply(changes)
   const last = RECORDS[whole] ?? []
@@ -81,7 +84,7 @@ describe('changes that are announced together', () => {
         const pending = await makeSome(scene, { whole, some })
         const isChanged = whole > 0 || some > 0
         assert.equal(isAnyMade(scene.root, pending), isChanged)
-        // The first undo cannot be recorded, so the second one knows nothing of it.
+        // The first undo cannot be recorded, so the second one does not know of it.
         assert.equal(await undoChanges({ ...scene.changeLog, journal: UNWRITABLE }, [...pending]), isChanged)
         assert.deepEqual(scene.listing(), before)
         assert.equal(isAnyMade(scene.root, pending), false)

@@ -25,7 +25,7 @@ async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: st
   return { layout, place, record: treeRecordPath(layout, record) }
 }
 
-/** Without services and checks. */
+/** A request without services and checks. */
 function requestOf(layout: Layout): Omit<RollbackRequest, 'undo'> {
   return {
     layout,
@@ -44,14 +44,14 @@ async function rolledBack(layout: Layout, undo: () => Promise<boolean>, byConten
   return await rollBack({ ...requestOf(layout), byContent, undo })
 }
 
-/** The deployment begins: what is different by now is the host's own. Every later change gets another time. */
+/** Begins the deployment: differences that exist by now are the host's own. Every later change gets another time. */
 async function begin(layout: Layout): Promise<void> {
   const drift = await findDrift({ layout, log: collectLog() }, { ...PLACE, keepPaths: ['data'] })
   if (drift) await noteDrift(layout.staging, { ...PLACE, root: join(layout.root, 'plugins/greeter') }, drift)
   await timesMoveOn(layout.staging)
 }
 
-/** Records the old digests with the times that the files have now. */
+/** Records the old digests with the present times of the files. */
 async function rerecord(layout: Layout, place: string) {
   await timesMoveOn(layout.staging)
   const tree = await recordTreeAt(layout, place, treeOf(FILES))

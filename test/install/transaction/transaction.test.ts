@@ -58,7 +58,7 @@ async function makeScene(t: Parameters<typeof temporaryDirectory>[0]): Promise<S
   }
 }
 
-/** What follows the beginning, without what differs each time. */
+/** The records after the beginning, without the fields that differ each time. */
 function recordsOf(path: string): { record: string; change?: PlannedChange; of?: number }[] {
   return readFileSync(path, 'utf8')
     .trimEnd()

@@ -13,7 +13,7 @@ function answer(body: unknown, status = 200): Handler {
   return (_, response) => response.writeHead(status).end(JSON.stringify(body))
 }
 
-/** The nth request gets the nth answer, and all others the last one. */
+/** The nth request gets the nth answer, and all later ones get the last answer. */
 function inTurn(...handlers: readonly [Handler, ...Handler[]]): Handler {
   return (request, response, nth) => (handlers[nth - 1] ?? (handlers.at(-1) as Handler))(request, response, nth)
 }

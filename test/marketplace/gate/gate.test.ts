@@ -28,13 +28,16 @@ import { createTestedWire } from '../../net/tested-wire.ts'
 import { deployRequest } from '../deploy-request.ts'
 
 type Case = { readonly answers?: Partial<Answers>; readonly request?: Partial<DeployRequest> }
-/** One in so many archives is tried here: the extraction is the deployment's own, and has tests of each of them. */
+/** One archive in this many is tried here: the extraction is the deployment's own, and has tests with each of them. */
 const NTH = byExtent({ sample: 40, ci: 3, full: 1 })
 const LIMITS = { maxArtifactBytes: 2 ** 24, extraction: HOSTILE_LIMITS }
 const LARGE_LIMITS = { ...LIMITS, extraction: { maxExtractedBytes: 2 ** 24, maxEntries: 1000 } }
 const SERVICE = { kind: 'service', slug: 'clock', plan: planOf(SERVICE_PLAN) } as const
 
-/** One in so many, and those that only their data gives away: a gate that reads no more than listings would pass them. */
+/**
+ * One in this many, and those whose fault only their data shows: a gate that reads no more than listings would pass
+ * them.
+ */
 function oneIn<Item extends object>(nth: number, items: readonly Item[]): Item[] {
   return items.filter((item, index) => 'onlyWhileExtracting' in item || index % nth === 0)
 }
@@ -43,7 +46,7 @@ function planOf(text: string): DeployRequest['plan'] {
   return { path: 'install.yaml', text }
 }
 
-/** A hub, a host without anything installed, and the request and the tools of a run that deploys from one to the other. */
+/** A hub, an empty host, and the request and the tools of a run that deploys from one to the other. */
 async function scene(t: TestContext, { answers, request }: Case) {
   const folder = temporaryDirectory(t)
   const [projectRoot, temporaryFolder] = [join(folder, 'host'), join(folder, 'temp')]
@@ -64,17 +67,17 @@ async function scene(t: TestContext, { answers, request }: Case) {
 
 type Scene = Awaited<ReturnType<typeof scene>>
 
-/** What a gate is asked about the same release. */
+/** The gate's question about the same release. */
 function gateRequest({ asked }: Scene): GateRequest {
   const { slug, bases, apiKey } = asked
   return { files: asked, artifact: { ...asked, source: { bases, slug, apiKey } } }
 }
 
-/** The gate's code for a release, empty when it passes. The gate leaves nothing in the runner's folder. */
+/** The gate's code for a release, empty if it passes. The gate must leave nothing in the runner's folder. */
 async function gateCode(scene: Scene): Promise<string> {
   const { error } = await checkRelease(gateRequest(scene), scene.tools)
   assert.deepEqual(readdirSync(scene.tools.runner.temporaryFolder), [])
-  // A gate installs nothing, whatever it finds.
+  // A gate never installs anything, so it must not say so.
   assert.doesNotMatch(error?.message ?? '', /nothing was installed/i)
   return error?.code ?? ''
 }
@@ -84,7 +87,10 @@ async function deployCode({ asked, tools }: Scene, more: Partial<DeployRequest> 
   return (await deploy({ ...asked, ...more }, tools)).error?.code ?? ''
 }
 
-/** A deployment refuses it before it touches the host, and the gate refuses it with the same code. */
+/**
+ * Asserts that a deployment refuses the release before it touches the host, and that the gate refuses it with the same
+ * code.
+ */
 async function assertBothRefuse(t: TestContext, code: ErrorCode, refused: Case): Promise<void> {
   const both = await scene(t, refused)
   assert.deepEqual([await deployCode(both, { dryRun: true }), await gateCode(both)], [code, code])
@@ -159,7 +165,7 @@ describe('the gate of a file', () => {
   const bytes = pluginZip()
   const signature = signatureOf(bytes)
 
-  /** What the gate says of a file with these bytes. */
+  /** The gate's findings about a file with these bytes. */
   async function checkFile(t: TestContext, more: { signature?: string; path?: string } & Partial<DeployRequest> = {}) {
     const { asked, tools } = await scene(t, { request: more })
     const workspace = temporaryDirectory(t)

@@ -21,7 +21,7 @@ import { temporaryDirectory } from '../../install/temporary-directory.ts'
 const BYTES = Buffer.alloc(600 * 1024, 'artifact ')
 const SECRET = 'secret'
 
-/** Reads an artifact; `onPiece` is called before the first piece of it is copied, and after each. */
+/** Reads an artifact. Calls `onPiece` before its first piece is copied, and after each. */
 async function readWhile(t: TestContext, onPiece: (path: string) => void, more: { signal?: AbortSignal } = {}) {
   const workspace = temporaryDirectory(t)
   const path = join(workspace, 'greeter.zip')

@@ -77,7 +77,7 @@ async function startRelay(t: TestContext, url: string, route: ChildRoute, maxByt
   return Object.assign(relay, { proxy })
 }
 
-/** The status of a CONNECT, and all that then arrives. */
+/** The status of a CONNECT, and all bytes that then arrive. */
 async function ask(proxy: string, path: string): Promise<string> {
   const { hostname, port, username, password } = new URL(proxy)
   const headers = { 'proxy-authorization': `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}` }

@@ -30,9 +30,9 @@ export const REPORT: ReportBody = {
   plugins: [{ id: 'cart', version: '2.0.0' }],
 }
 
-/** What a hub answers on a route: a status and a body, which is sent as JSON unless it is text. */
+/** A hub's answer on a route: a status and a body, which is sent as JSON unless it is text. */
 export type Answer = [status: number, body: unknown, headers?: Record<string, string>]
-/** By `METHOD /path`; a list gives one answer after the other and repeats the last one. */
+/** By `METHOD /path`. A list gives one answer after the other and repeats the last one. */
 export type Routes = Record<string, Answer | Answer[]>
 
 export interface Call {
@@ -55,13 +55,13 @@ const GOOD: Routes = {
   [SENT_REPORT]: [201, { deployment_id: 'd' }],
 }
 
-/** A hub on loopback that answers as the contract says, except on `routes`. */
+/** A hub on loopback that answers by the contract, except on `routes`. */
 export async function serveHub(t: TestContext, routes: Routes = {}): Promise<StubHub> {
   const answer = answering({ ...GOOD, ...routes })
   return { calls: answer.calls, server: await serve(t, answer.handler) }
 }
 
-/** The same, with a client. */
+/** The same hub with a client. */
 export async function withHub(t: TestContext, routes: Routes = {}) {
   const hub = await serveHub(t, routes)
   return { ...hub, client: clientOf(hub.server.url) }
@@ -94,7 +94,7 @@ export function clientOf(hubUrl: string, more: Partial<ProjectAccess> = {}): Pro
   return { ...createProjectClient(wires, access), hidden }
 }
 
-/** What the hub says of an artifact, changed by `more`. */
+/** The hub's description of an artifact, changed by `more`. */
 export function descriptorWith(more: object): object {
   return { download_url: '/download', signature: SIGNATURE, signer_public_key: 'a2V5', ...more }
 }

@@ -29,7 +29,7 @@ const PROJECT = join(ROOT, 'examples/project')
 const CONTAINED = /^The folder of --root, \S+, and that of your (?:plugin|service), \S+, must not contain [^\n]+\.\n$/
 
 describe('npm run try', { concurrency: 2 }, () => {
-  /** Each test has its own folder for temporary files, which a try must leave as it was. */
+  /** Each test has its own folder for temporary files, which `npm run try` must leave as it was. */
   let folder: string
   before(() => {
     folder = mkdtempSync(join(tmpdir(), 'try-test-'))
@@ -234,7 +234,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     const temporary = mkdtempSync(join(folder, 'tmp-'))
     const source = join(folder, 'large')
     cpSync(SERVICE, source, { recursive: true })
-    // Takes half a second to pack.
+    // This takes half a second to pack.
     writeFileSync(join(source, 'data'), randomBytes(20_000_000))
     const child = start([source], temporary)
     while (readdirSync(temporary).length === 0) await setTimeout(5)
@@ -329,7 +329,7 @@ function expectSections(output: string, expected: readonly string[]): void {
   )
 }
 
-/** Nothing that a runner takes for a command, and no colours or symbols, as this is no terminal. */
+/** Expects nothing that a runner takes for a command, and no colors or symbols, because this is no terminal. */
 function expectPlainText(output: string): void {
   assert.equal(stripVTControlCharacters(output), output)
   assert.deepEqual(

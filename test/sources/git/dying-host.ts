@@ -1,4 +1,5 @@
-// A process that is killed while git works for it: `fetch` from the server of the given JSON, or `idle` at anything.
+// A process that is killed while git works for it: `fetch` from the server of the given JSON, or `idle` with a command
+// of git that only waits.
 import { writeSync } from 'node:fs'
 import { monotonicMs } from '../../../src/core/monotonic.ts'
 import { HostGit } from '../../../src/sources/git/host-git.ts'

@@ -75,7 +75,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     assert.equal(existsSync(marker), false)
   })
 
-  /** Trees that git itself may keep, and no host gets. */
+  /** Trees that git itself may keep, but that no host accepts. */
   const trees: Record<string, { code: RegExp; lines: (blob: string) => string[] }> = {
     'a submodule': { code: /^unsafe_archive$/, lines: () => [`160000 commit ${'a1'.repeat(20)}\tsub`] },
     'a symlink out of the tree': {
@@ -290,7 +290,7 @@ function commandLines(): string[] {
   return processes().map(({ line }) => line)
 }
 
-/** The last process of a fetch kills its group, itself included, after the fetch has failed. */
+/** Waits for the last process of a fetch, which kills its group and itself after the fetch has failed. */
 async function lastEnds(folder: string): Promise<void> {
   while (childrenIn(folder).length > 0) await setTimeout(10)
 }

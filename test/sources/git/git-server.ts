@@ -21,7 +21,7 @@ export interface GitServer {
 const backend = spawnSync('git', ['--exec-path'], { encoding: 'utf8' }).stdout?.trim()
 const certificate = makeCertificate()
 
-/** Why these tests cannot run here; undefined where they can. */
+/** The reason why these tests cannot run here; undefined if they can. */
 export function whyNoGitServer(): string | undefined {
   if (!backend) return 'there is no git here'
   return certificate === undefined ? 'there is no openssl here' : undefined
@@ -55,7 +55,7 @@ export async function startGitServer(folder: string): Promise<GitServer> {
   return started
 }
 
-/** CGI, as far as git's program needs it. */
+/** Speaks CGI, as far as git's program needs it. */
 function serveByGit(folder: string, request: IncomingMessage, response: ServerResponse): void {
   const { pathname, search } = new URL(request.url ?? '/', 'https://server')
   const protocol = request.headers['git-protocol']

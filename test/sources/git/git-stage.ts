@@ -18,11 +18,11 @@ export interface GitStage {
   readonly server: GitServer
   readonly log: CollectedLog
   repository(name: string, format?: 'sha1' | 'sha256'): Repository
-  /** Fetches as a deployment does; the source is written as in a manifest. */
+  /** Fetches as a deployment does. The source is written as in a manifest. */
   fetch(source: Record<string, string>, more?: FetchOptions): Promise<GitTree>
-  /** The error that refuses a fetch; throws if nothing does. */
+  /** Returns the error that refuses a fetch. Throws if nothing does. */
   refusal(source: Record<string, string>, more?: FetchOptions): Promise<DeployError>
-  /** What supplies all parts of one run. */
+  /** Creates the supplier of all parts of one run. */
   supplier(request?: Partial<SourceRequest>): SourceSupplier
   close(): Promise<void>
 }
@@ -31,7 +31,7 @@ export interface FetchOptions {
   readonly request?: Partial<SourceRequest>
   readonly wire?: Partial<WireOptions>
   readonly signal?: AbortSignal
-  /** Where the tree is to be; default a new folder of the stage. */
+  /** The folder for the tree; default a new folder of the stage. */
   readonly folder?: string
 }
 
@@ -83,7 +83,7 @@ export async function openGitStage(parent = tmpdir()): Promise<GitStage> {
 
 const NO_WORKFLOW = { workflow: null, run_id: null, run_attempt: null, job: null, actor: null, url: null }
 
-/** What a deployment from a hub on the same host asks for, so that the server's address is not refused. */
+/** The request of a deployment from a hub on the same host, so that the server's address is not refused. */
 function requestTo({ url, certificate }: GitServer): SourceRequest {
   return {
     marketplace: { hubUrl: undefined, apiKey: undefined, signingSecret: undefined },
@@ -97,7 +97,7 @@ function requestTo({ url, certificate }: GitServer): SourceRequest {
   }
 }
 
-/** What is in a folder, at any depth. */
+/** The names in a folder, at any depth. */
 export function namesIn(folder: string): string[] {
   return readdirSync(folder, { recursive: true }).map(String).sort()
 }

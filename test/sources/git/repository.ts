@@ -2,7 +2,10 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
-/** A bare repository whose commits are written object by object, so that it may contain what no checkout would make. */
+/**
+ * A bare repository whose commits are written object by object, so that it may contain trees that no checkout would
+ * create.
+ */
 export class Repository {
   readonly path: string
 
@@ -14,7 +17,7 @@ export class Repository {
     this.git(['config', 'gc.auto', '0'])
   }
 
-  /** What git prints, without its last line break. */
+  /** Runs git and returns its output, without the last line break. */
   git(args: readonly string[], input: string | Buffer = ''): string {
     const inside = args[0] === 'init' ? [] : ['-C', this.path]
     const { status, stdout, stderr } = spawnSync('git', [...inside, ...args], {
@@ -30,14 +33,14 @@ export class Repository {
     return this.git(['hash-object', '-w', '--stdin'], content)
   }
 
-  /** Lines as `git mktree` reads them: mode, type, id, tab, name. */
+  /** Takes lines as `git mktree` reads them: mode, type, id, tab, name. */
   tree(lines: readonly string[]): string {
     return this.git(['mktree', '--missing'], `${lines.join('\n')}\n`)
   }
 
   /**
-   * The same without git's checks of names, for one tree that no index could have; names are Latin-1 where they have a
-   * lone half of a pair.
+   * Does the same without git's checks of names, for one tree that no index could have. Names with a lone surrogate are
+   * written in Latin-1.
    */
   rawTree(lines: readonly string[]): string {
     const entries = lines.map(line => {
@@ -55,7 +58,7 @@ export class Repository {
     return this.git(['hash-object', '-t', 'tree', '-w', '--literally', '--stdin'], Buffer.concat(sorted))
   }
 
-  /** Commits files by path; a text that begins with `->` is a symlink's target, one with `+x ` an executable. */
+  /** Commits files by path. A text that begins with `->` is a symlink's target, and one with `+x ` an executable. */
   commit(files: Readonly<Record<string, string | Buffer>>, branch = 'main'): string {
     return this.commitTree(this.#treeOf(Object.entries(files)), branch)
   }

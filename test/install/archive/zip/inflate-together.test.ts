@@ -21,7 +21,7 @@ function pack(data: Buffer): Packed {
   return { packed: deflateRawSync(data), size: data.length, crc: crc32(data) | 0 }
 }
 
-/** What ends a member of a gzip file. */
+/** The end of a member of a gzip file. */
 function trailer(data: Buffer): Buffer {
   const bytes = Buffer.alloc(8)
   bytes.writeUInt32LE(crc32(data), 0)
@@ -29,7 +29,7 @@ function trailer(data: Buffer): Buffer {
   return bytes
 }
 
-/** A deflate stream that does not end, of one block that takes the next `length` bytes as they are. */
+/** A deflate stream without an end, of one block that takes the next `length` bytes as they are. */
 function storedBlock(length: number): Buffer {
   const bytes = Buffer.alloc(5)
   bytes.writeUInt16LE(length, 1)
@@ -37,7 +37,7 @@ function storedBlock(length: number): Buffer {
   return bytes
 }
 
-/** Inflates entries whose packed bytes lie in a file with other bytes between them. */
+/** Inflates entries whose packed bytes are in a file with other bytes between them. */
 async function inflate(items: readonly Packed[]): Promise<Buffer | undefined> {
   return inTemporaryDirectory(async directory => {
     const path = join(directory, 'archive')
@@ -66,11 +66,11 @@ const first = Buffer.from('the first of three files')
 const second = Buffer.from('the second of three files, which is the longest')
 const third = Buffer.from('the third')
 
-/** Adds nothing to the sizes, as it is empty, but another tool would mistake it for the whole entry. */
+/** Adds nothing to the sizes, because it is empty, but another tool would mistake it for the whole entry. */
 const hiddenMember = Buffer.concat([deflateRawSync(Buffer.alloc(0)), trailer(Buffer.alloc(0)), MEMBER_HEADER])
 const zeros = Buffer.alloc(5)
 
-/** The first ends in a block that takes its own trailer and the header of the second for data. */
+/** The first one ends in a block that takes its own trailer and the header of the second for data. */
 function swallowing(data: Buffer, end: Buffer): Packed[] {
   const taken = Buffer.concat([data, trailer(data), MEMBER_HEADER])
   const whole = Buffer.concat([taken, end])

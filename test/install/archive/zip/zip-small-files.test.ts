@@ -16,12 +16,12 @@ import { buildZip, file, type ZipItem } from '../../../archives/zip-builder.ts'
 import { inTemporaryDirectory, withVerifiedArtifact } from '../verified-artifact.ts'
 
 const LIMITS = { maxExtractedBytes: DEFAULT_MAX_EXTRACTED_BYTES, maxEntries: DEFAULT_MAX_ENTRIES }
-/** What a file of a packed file begins with. */
+/** The first bytes of each file in a packed file. */
 const MEMBER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0])
-/** Bytes that hardly get smaller by packing, the same in every run. */
+/** Bytes that packing hardly makes smaller, the same in every run. */
 const NOISE = createCipheriv('aes-128-ctr', Buffer.alloc(16), Buffer.alloc(16)).update(Buffer.alloc(3_000_000))
 
-/** The contents that come out of a ZIP, by name. */
+/** Extracts a ZIP, and returns the contents by name. */
 async function extract(items: readonly ZipItem[]): Promise<Map<string, Buffer>> {
   return inTemporaryDirectory(async directory => {
     const target = join(directory, 'target')
@@ -88,7 +88,7 @@ describe('readInBatches', () => {
   })
 })
 
-/** A stored deflate stream would be valid there or not: what counts is that it is read. */
+/** A planned file at this offset. Its stored stream need not be valid: the test only needs it to be read. */
 function fileAt(dataOffset: number): PlannedFile<LocatedZipEntry> {
   const listed = { name: `f${dataOffset}`, type: 'file' as const, executable: false, target: null, headerOffset: 0 }
   const entry = { ...listed, method: 'deflated' as const, size: 10, crc: 0, packedSize: 200_000, dataOffset }

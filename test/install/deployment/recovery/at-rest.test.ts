@@ -19,7 +19,7 @@ const UNRESTORED: SceneRecord = {
   }),
 }
 
-/** A host on which a run died in the middle of an update, after whatever else is in its journal. */
+/** A host on which a run died in the middle of an update, with these additional records in its journal. */
 async function makeInterrupted(t: TestContext, more: readonly SceneRecord[] = []): Promise<Scene> {
   const scene = await makeScene(t)
   for (const change of UPDATE) await applyChanges(scene.layout.root, [change])

@@ -38,11 +38,11 @@ export interface Scene {
   host: Host
   log: CollectedLog
   sender: RecordingSender
-  /** What the host runs. */
+  /** The tree that the host runs. */
   plugins(): Record<string, string>
-  /** The change with the inode that it was announced with. */
+  /** The change with the inode that its announcement has. */
   withInode(change: PlannedChange): Change
-  /** Completes the records: inodes, and the numbers of what was undone. */
+  /** Writes the journal, and completes the records with inodes and with the numbers of undone changes. */
   writeJournal(records: readonly SceneRecord[], torn?: string): void
   journalText(): string
   reports(): LocalReport[]
@@ -123,13 +123,13 @@ export function reportedStates(scene: Scene): string[] {
   return report?.states.map(({ state }) => state) ?? []
 }
 
-/** Nothing is left to recover. */
+/** Asserts that nothing is left to recover. */
 export function assertSettled({ layout }: Scene): void {
   assert.ok(!existsSync(layout.journal))
   assert.deepEqual(readdirSync(layout.staging), [])
 }
 
-/** There is exactly one report, here and at the hub, with these fields. */
+/** Asserts that there is exactly one report, here and at the hub, with these fields. */
 export function assertReported(scene: Scene, expected: Partial<LocalReport>): void {
   const reports = scene.reports()
   assert.equal(reports.length, 1)

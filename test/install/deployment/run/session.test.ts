@@ -27,12 +27,12 @@ const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 interface Scene {
   layout: Layout
   sender: RecordingSender
-  /** What the observer heard each time that something may be left. */
+  /** The reports that the observer heard whenever something may be left to recover. */
   interrupted: LocalReport[]
   newDeployment(log?: Log): RunningDeployment<DeployState>
   newLock(): HostLock
   begin(): Promise<BegunDeployment>
-  /** Opens the host for changes; its lock is for who calls. */
+  /** Opens the host for changes. The caller releases its lock. */
   open(): Promise<HostSession>
 }
 

@@ -14,7 +14,7 @@ import { collectLog } from '../../collected-log.ts'
 import { requestOf, toolsOf } from '../../prepared-deployment.ts'
 import { factsOf, prepareTemporaryHost } from '../../prepared-host.ts'
 
-/** What a quiet host does not have. */
+/** Remains that a quiet host does not have. */
 const LEFT: Record<string, (layout: Layout) => void> = {
   'the lock of a run that has ended': ({ lock }) => writeFileSync(lock, ''),
   'the journal of a run that had not': layout => writeFileSync(begunPath(layout, randomUUID()), ''),

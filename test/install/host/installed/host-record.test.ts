@@ -149,7 +149,7 @@ describe('a name in the record of what is installed', () => {
   })
 })
 
-/** The message names the file, what is wrong in it and what to do. */
+/** Asserts that the message names the file, its fault and the remedy. */
 function assertRefused(layout: Layout, record: unknown): void {
   writeFileSync(layout.installed, JSON.stringify(record))
   assert.throws(

@@ -12,7 +12,10 @@ export interface OtherHolder {
   kill(): Promise<void>
 }
 
-/** A process that has the lock until it is killed, at the latest when the test ends. `through` is a command that runs it. */
+/**
+ * Starts a process that has the lock until it is killed, at the latest when the test ends. `through` is a command that
+ * runs it.
+ */
 export async function holdElsewhere(
   t: TestContext,
   lock: string,
@@ -34,7 +37,7 @@ export async function holdElsewhere(
   return { kill }
 }
 
-/** Makes the file of a lock say something else about its holder. */
+/** Changes the facts about its holder in the file of a lock. */
 export function rewriteHolder(lock: string, changes: Record<string, unknown>): void {
   const holder = JSON.parse(readFileSync(lock, 'utf8'))
   writeFileSync(lock, JSON.stringify({ ...holder, ...changes }))

@@ -16,7 +16,7 @@ import { holdElsewhere, rewriteHolder } from './held-elsewhere.ts'
 const OTHER_MACHINE = 'f'.repeat(32)
 const HOLDER_ID = '0b3a8a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
 const NOBODY = 2 ** 31 - 1
-/** What kills a namespace may end a moment before the processes in it. */
+/** The command that kills a namespace may end a moment before the processes in it. */
 const LONG_MS = 60_000
 const noFlock = missingTools('flock')
 const own = readOwnIdentity()
@@ -31,7 +31,7 @@ async function assertHeld(path: string): Promise<void> {
   await assert.rejects(acquireLock({ path, timeoutMs: 0, runUrl: null, log: () => {} }), { code: 'locked' })
 }
 
-/** Until the test ends, this process and its children find no program by its name. */
+/** Hides all programs from this process and its children until the test ends. */
 function hidePrograms(t: TestContext): void {
   const path = process.env['PATH']
   process.env['PATH'] = '/nonexistent'
@@ -206,7 +206,7 @@ describe('the lock of a killed process on a file system that several machines ma
   }
   for (const [whose, { changes, isTaken, skip = false }] of Object.entries(holders)) {
     it(`${whose} is ${isTaken ? 'taken over' : 'left alone'}`, { skip }, async t => {
-      // A stand-in: to us it is as unknown as one in the network.
+      // A stand-in: it is as unknown to us as a file system in the network.
       const path = join(mountMemory(t, 'mode=700', 'ramfs'), 'lock')
       const holder = await holdElsewhere(t, path)
       await holder.kill()
@@ -216,7 +216,7 @@ describe('the lock of a killed process on a file system that several machines ma
   }
 })
 
-/** A command that runs another one with another boot id and another machine id. */
+/** Runs another command with another boot id and another machine id. */
 function otherMachine(folder: string, hasFlock: boolean): string[] {
   const facts = join(folder, 'facts')
   mkdirSync(facts)

@@ -280,7 +280,7 @@ describe('a lock that 8 processes want at once', { concurrency: false }, () => {
   }
 })
 
-/** What is in a folder, and since when it is as it is; without the file that every attempt creates. */
+/** The names in a folder and the time of each one's last change, without the file that every attempt creates. */
 function listFolder(folder: string): unknown[] {
   const names = readdirSync(folder).filter(name => name !== 'kernel-lock')
   return names.map(name => [name, lstatSync(join(folder, name), { bigint: true }).ctimeNs])
@@ -291,7 +291,7 @@ interface ContenderRequest {
   hasFlock: boolean
 }
 
-/** How a contender ended: two holders at once make one of them fail on the marker. */
+/** Returns how a contender ended. Two holders at once make one of them fail on the marker. */
 function contend(t: TestContext, folder: string, { dies, hasFlock }: ContenderRequest): Promise<string> {
   const args = [CONTENDER, join(folder, 'lock'), join(folder, 'marker'), ...(dies ? ['die'] : [])]
   const env = { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE, ...(hasFlock ? {} : { PATH: '/nonexistent' }) }

@@ -23,7 +23,7 @@ import { temporaryDirectory, writeTree } from '../../temporary-directory.ts'
 const STRANGER = 54_321
 const skip = process.getuid?.() === 0 ? false : 'only root can give files to another user'
 
-/** A project root with everything that a deployment makes, in a folder of its own. */
+/** A project root with everything that a deployment creates, in a folder of its own. */
 async function deployedHost(t: TestContext): Promise<Layout> {
   const folder = temporaryDirectory(t)
   const layout = layoutOf(join(folder, 'app'))
@@ -48,7 +48,7 @@ function give(path: string): void {
   lchownSync(path, STRANGER, STRANGER)
 }
 
-/** Replaces something by a symlink to what it was. */
+/** Replaces a file or folder with a symlink to it. */
 function turnIntoSymlink(path: string): void {
   renameSync(path, `${path}-real`)
   symlinkSync(`${path}-real`, path)
@@ -56,7 +56,7 @@ function turnIntoSymlink(path: string): void {
 
 interface Strange {
   change: (layout: Layout) => void
-  /** What the message contains, apart from the path. */
+  /** The text of the message, apart from the path. */
   says: RegExp
 }
 

@@ -141,7 +141,7 @@ const CASES: Record<string, { change: (root: string) => void; difference: Partia
   },
 }
 
-/** The same bytes and modes: no drift. */
+/** Changes that leave the same bytes and modes, which is no drift. */
 const TOUCHES: Record<string, (root: string) => void> = {
   'files were touched': root => {
     for (const path of Object.keys(FILES)) utimesSync(join(root, path), new Date(), new Date())
@@ -204,7 +204,7 @@ describe('findDrift', () => {
     const { folder, root } = await makeInstalled(t)
     mkdirSync(join(root, 'many'))
     writeFileSync(join(root, 'many/0'), '')
-    // More names of one file: making as many files takes ten times as long.
+    // Links one file many times: creating as many files takes ten times as long.
     for (let index = 1; index < 10_050; index++) linkSync(join(root, 'many/0'), join(root, 'many', String(index)))
     writeFileSync(join(root, 'run2'), '')
     rmSync(join(root, 'run'))

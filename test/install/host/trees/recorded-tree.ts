@@ -39,7 +39,7 @@ export async function recordTreeAt(layout: Layout, root: string, tree: PartTree)
   return await writeTreeRecord(layout, stagedItems({ tree, staged: root }, []))
 }
 
-/** Installs `plugins/greeter` with these files and their record. Returns where it is, and the record's identity. */
+/** Installs `plugins/greeter` with these files and their record. Returns its path and the record's identity. */
 export async function installRecorded(
   layout: Layout,
   files: Texts,
@@ -54,7 +54,7 @@ export async function installRecorded(
 
 export const GREETER: Place = { shelf: 'plugins', id: 'greeter', directory: 'plugins' }
 
-/** The text of the record that earlier versions of the action wrote of such a tree. */
+/** The text of the record that earlier versions of the action wrote for such a tree. */
 export function earlierRecordOf({ files, symlinks }: PartTree): string {
   const digests = new Map(Array.from(files, ({ path, sha256 }) => [path, sha256]))
   return JSON.stringify({

@@ -10,7 +10,7 @@ import { timesMoveOn } from '../../times-move-on.ts'
 
 const keepPaths = ['data']
 
-/** Scans a tree, changes it, moves it, and resolves to whether its stamps are those that were seen. */
+/** Scans a tree, changes it and moves it. Resolves to true if its stamps are the scanned ones. */
 async function areSame(t: TestContext, change: (root: string) => void): Promise<boolean> {
   const folder = temporaryDirectory(t)
   const [root, moved] = [join(folder, 'tree'), join(folder, 'moved')]

@@ -19,9 +19,9 @@ const FILES = { main: 'same', 'lib/a': '1' }
 const TREE = treeOf(FILES)
 const OTHER_ARTIFACT = { artifact_sha256: 'cd'.repeat(32) }
 
-/** What differs from a part whose new tree is installed and intact. */
+/** The differences from a part whose new tree is installed and intact. */
 interface Difference {
-  /** On the host. */
+  /** The files on the host. */
   files?: Record<string, string>
   row?: Partial<InstalledRow>
   tree?: PartTree
@@ -85,7 +85,7 @@ describe('what is installed from the verified artifact itself', () => {
   const YAML = { 'plugin.yaml': 'name: x\nversion: "2.0.0"\n', 'src/main.py': 'pass' }
   const SECRET = 'secret of the host'
 
-  /** What differs from an installation that extracting the artifact would give again. */
+  /** The differences from an installation that a new extraction of the artifact would reproduce. */
   interface Other {
     files?: Record<string, string>
     row?: Partial<InstalledRow>

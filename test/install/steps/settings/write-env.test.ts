@@ -23,7 +23,7 @@ import { contextOf, deploymentOf, partOf } from '../../prepared-deployment.ts'
 import { prepareTemporaryHost } from '../../prepared-host.ts'
 import { writeTree } from '../../temporary-directory.ts'
 
-/** What differs from `plugins/x/.env.template` without settings that it requires. */
+/** The differences from `plugins/x/.env.template` without required settings. */
 interface Setting {
   from?: string
   environment?: PartEnvironment

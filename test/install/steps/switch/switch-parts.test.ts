@@ -23,7 +23,7 @@ import { timesMoveOn } from '../../times-move-on.ts'
 
 const PLACE: Place = { shelf: 'plugins', id: 'x', directory: 'plugins' }
 
-/** What differs from an installation of `plugins/x` over version 1.0.0 that keeps `.env` and `data`. */
+/** The differences from an installation of `plugins/x` over version 1.0.0 that keeps `.env` and `data`. */
 interface Setting {
   keepPaths?: readonly string[]
   signal?: AbortSignal
@@ -70,7 +70,7 @@ async function makeScene(
   }
 }
 
-/** Files by their content; directories left out. */
+/** Files by their content, without directories. */
 function withoutModes(listing: Record<string, string>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(listing).flatMap(([path, what]) =>
@@ -212,7 +212,7 @@ describe('an installed tree that another process changes after it was compared, 
   const IDS = ['x', 'y']
   const FILES = { main: 'old', 'lib/a': '1' }
   const DIGEST = hash('sha256', '2')
-  /** From then on, a comparison is not one of now. */
+  /** After this time, a comparison is no longer current. */
   const JUST_NOW_MS = 1000
 
   /** Two installed parts, each with its record, and their new versions. */
@@ -242,7 +242,9 @@ describe('an installed tree that another process changes after it was compared, 
     return { layout, context, prepared }
   }
 
-  /** Changes the first part's tree at the `nth` call of `reach`, if it is still in its place: resolves to whether it was. */
+  /**
+   * Changes the first part's tree at the `nth` call of `reach` if it is still in its place. Resolves to true if it was.
+   */
   async function switchMeanwhile(t: TestContext, nth: number, more: { msPerCall?: number; snapshot?: boolean } = {}) {
     const scene = await makeInstalled(t, more)
     const changed = join(scene.layout.root, 'plugins/x/lib/a')
@@ -273,7 +275,7 @@ describe('an installed tree that another process changes after it was compared, 
       assert.deepEqual([note?.modified, [...(note?.states.keys() ?? [])]], [true, ['lib/a']])
       assert.equal(context.results.get('plugins/y')?.modified, undefined)
     }
-    // Two parts are compared, planned, identified; then the first one is moved.
+    // Two parts are compared, planned and identified; then the first one is moved.
     assert.ok(nth > 6, `only ${nth - 2} moments`)
   })
 

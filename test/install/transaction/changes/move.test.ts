@@ -36,7 +36,7 @@ const IN: PlannedChange = { type: 'move', from: `${STAGING}/tree`, to: 'plugins/
 const MOVES_PER_ROUND = 100
 const ROUNDS = byExtent({ sample: 1, ci: 10 })
 
-/** A host whose plugin has data, and a new version that is staged. */
+/** A host with a plugin that has data, and a staged new version. */
 function makeRoot(t: TestContext): string {
   const root = temporaryDirectory(t)
   writeTree(root, { 'plugins/x/main': 'old', 'plugins/x/data/db': 'rows', [`${STAGING}/tree/main`]: 'new' })
@@ -58,7 +58,7 @@ function textOf(root: string, path: string): string {
   return readFileSync(join(root, path), 'utf8')
 }
 
-/** What lies in the only directory that was set aside. */
+/** The content of the only directory that was set aside. */
 function asideIn(root: string): Record<string, string> {
   const folder = join(root, '.hub-deploy/snapshots/set-aside')
   const names = readdirSync(folder)
@@ -158,7 +158,7 @@ describe('a move on a file system that numbers inodes anew', () => {
 describe('a kept path in a folder of another user', { skip: whyNoSwapper() }, () => {
   it('moves only from and to that folder, while its user swaps it for symlinks', async t => {
     const root = makeRoot(t)
-    // So that the other user gets there.
+    // The other user must be able to get there.
     chmodSync(root, 0o755)
     const outside = join(root, 'outside')
     writeTree(outside, { kept: 'of somebody else' })
@@ -192,7 +192,7 @@ describe('a kept path in a folder of another user', { skip: whyNoSwapper() }, ()
   })
 })
 
-/** The folder and the file as they were, whatever the race has left. */
+/** Restores the folder and the file, whatever the race has left. */
 function restore(root: string, source: string): void {
   const service = join(root, SNAPSHOT, 'service')
   rmSync(service, { recursive: true, force: true })

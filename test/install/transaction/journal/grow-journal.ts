@@ -1,7 +1,10 @@
 import { openJournal, startJournal } from '../../../../src/install/transaction/journal/journal.ts'
 import { factsOf } from '../../prepared-host.ts'
 
-/** Announces changes in a journal until one cannot be announced or it has grown, then undoes the first; run under strace. */
+/**
+ * Announces changes in a journal until one cannot be announced or the journal has grown, then undoes the first one; run
+ * under strace.
+ */
 const path = process.argv[2] as string
 ;(await startJournal(path, { record: 'begin', facts: factsOf(), report_address: null, keep_paths: [] })).close()
 const journal = openJournal(path)

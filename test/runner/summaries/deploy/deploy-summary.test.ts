@@ -34,7 +34,7 @@ function hostileFacts(): SummaryFacts {
   }
 }
 
-/** How many of these characters a text contains. */
+/** The number of these characters in a text. */
 function countIn(text: string, characters: RegExp): number {
   return text.match(characters)?.length ?? 0
 }
