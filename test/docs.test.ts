@@ -43,7 +43,7 @@ describe('docs/errors.md', () => {
 
 describe('docs/threat-model.md', () => {
   it('names in each row the tests of the defence, which exist', () => {
-    const rows = read('docs/threat-model.md').matchAll(/^\| (?!Attack|---)(.+?) \| (?!none)(.+) \|$/gm)
+    const rows = read('docs/threat-model.md').matchAll(/^\| (?!Attack|---)(.+?) \| (?!None)(.+) \|$/gm)
     const named = [...rows].map(([, attack, defence = '']) => ({
       attack,
       tests: [...defence.matchAll(/`(test\/\S+?\.test\.ts)`/g)].map(([, path = '']) => path),
