@@ -33135,7 +33135,7 @@ function refuseWithoutSpace(folder, bytes) {
 
 
 
-/** Fetches the requested version for a deployment, and records the version in the hub's header. */
+/** Fetches the requested version for a deployment, and records the version that the hub's header names. */
 async function fetchArtifact(deployment, fd) {
     const { request, client, tools, record } = deployment;
     if (request.version !== 'latest')
@@ -38176,10 +38176,7 @@ class ActionStep {
         this.#files.setOutputs(outputs);
     }
 }
-/**
- * Fails a step, or the process if it has no step because its inputs could not be read. Such an error contains no
- * secret.
- */
+/** Fails a step, even one that could not begin. The error of such a step contains no secret. */
 function failStep(step, error) {
     process.exitCode = 1;
     if (step === undefined)

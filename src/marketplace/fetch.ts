@@ -21,7 +21,7 @@ export interface Fetching {
   readonly fd: number
 }
 
-/** Fetches the requested version for a deployment, and records the version in the hub's header. */
+/** Fetches the requested version for a deployment, and records the version that the hub's header names. */
 export async function fetchArtifact(deployment: ArtifactDeployment, fd: number): Promise<ServedVersion> {
   const { request, client, tools, record } = deployment
   if (request.version !== 'latest') await record.update({ version: request.version, version_source: 'requested' })

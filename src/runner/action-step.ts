@@ -178,10 +178,7 @@ export class ActionStep {
   }
 }
 
-/**
- * Fails a step, or the process if it has no step because its inputs could not be read. Such an error contains no
- * secret.
- */
+/** Fails a step, even one that could not begin. The error of such a step contains no secret. */
 export function failStep(step: ActionStep | undefined, error: unknown): void {
   process.exitCode = 1
   if (step === undefined) new Annotator(text => text).annotateError(error)
