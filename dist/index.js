@@ -39823,7 +39823,7 @@ const MIN_SECRET_CHARS = 16;
 /** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that it fits into a header. */
 const authAnswerSchema = schemas_lazy(() => object({
     access_token: bodies_textSchema.check(_minLength(MIN_SECRET_CHARS, { error: `must have at least ${MIN_SECRET_CHARS} characters` }), _regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
-    /** In seconds. The contract does not name it, so a hub may write there what it wants. */
+    /** In seconds. The contract does not define this field, so a hub may write anything there. */
     expires_in: schemas_catch(optional(schemas_number()), undefined),
 }));
 /** The answer of `GET .../versions/latest`; null if there is no published version. */
@@ -39970,7 +39970,7 @@ function withHttps(url) {
 
 /** The limit for each call, including its login. Downloads and reports have their own. */
 const CALL_TIMEOUT_MS = 60_000;
-/** A token has not expired for so long, unless its hub has said that it does. */
+/** The time for which a new token counts as fresh, unless its hub names a shorter one. */
 const FRESH_MS = 30_000;
 /** One project's access to its hub: the routes, and the access token, which is kept only in memory. */
 class HubSession {
@@ -40012,8 +40012,8 @@ class HubSession {
     /**
      * Sends a request with the token as a header if the URL has the hub's own origin, and without it to any other
      * (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub refuses a token of an
-     * earlier call with 401, it may have expired during a download or a wait: gets another one and sends once more. If the
-     * 401 may be about another credential instead, does that only for a token that is old enough to have expired.
+     * earlier call with 401, it may have expired during a download or a wait: gets another one and sends once more. If
+     * the 401 may be about another credential instead, does that only for a token that is old enough to have expired.
      */
     async withToken(url, { timeoutMs, signal, hasCredential = false }, send) {
         const endsAt = monotonicMs() + timeoutMs;

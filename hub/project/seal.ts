@@ -21,8 +21,8 @@ const factsSchema = z.object({
 })
 
 /**
- * Defaults: the plan's `project_id` for `projectId`, the project's id for `projectName`, `plugins` for `pluginsDirname`,
- * and now for `builtAt`.
+ * Defaults: the plan's `project_id` for `projectId`, the project's id for `projectName`, `plugins` for
+ * `pluginsDirname`, and now for `builtAt`.
  */
 export type SealOptions = z.input<typeof factsSchema> & {
   /** The folder with `plugins/`, `extensions/` and `deployment/install.yaml`. */

@@ -54,8 +54,8 @@ function readCopy(option: string, given: string, fileOf: (text: string) => Opera
 }
 
 /**
- * Creates the files that make a step fail once all is in place, by a command of the host config. In a project, that step
- * is part of the copy that is sealed.
+ * Creates the files that make a step fail once all is in place, by a command of the host config. In a project, that
+ * step is part of the copy that is sealed.
  */
 function failingFiles(unit: Unit): OperatorFile[] {
   if (unit.kind === 'project') return [failingHostConfig(pluginToBreak(unit.folder))]

@@ -30,8 +30,8 @@ export interface GivenPart {
 
 /**
  * Reads the name and version of a plugin in its `plugin.yaml`. A service has its folder's name and the version 1.0.0 by
- * default. Throws UsageError for options that contradict the folder, and ArtifactError, which says what to do, if the file
- * cannot be used.
+ * default. Throws UsageError for options that contradict the folder, and ArtifactError, which says what to do, if the
+ * file cannot be used.
  */
 export function readPart(folder: string, given: GivenPart): Part {
   const { kind } = given

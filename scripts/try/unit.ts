@@ -9,7 +9,7 @@ import { type Project, readProject } from './project.ts'
 const KINDS = ['plugin', 'service', 'project'] as const
 const NEAR_MISSES = ['plugin.yml', 'plugin.json', 'Plugin.yaml', 'plugin.yaml.txt']
 
-/** A folder with the sources of what one deployment installs. */
+/** A folder with the sources of one deployment. */
 export type Unit = Part | Project
 
 /** The options of the command line about the unit. The folder gives the rest. */
@@ -17,8 +17,8 @@ export type GivenUnit = { readonly [Name in 'kind' | 'slug' | 'version']?: strin
 
 /**
  * Finds out what the folder contains: a plugin if it has a `plugin.yaml`, a project if it has its plan, or a service if
- * it has a program at its top. Throws UsageError if there is no folder, and ArtifactError, which says what to add, if the
- * folder is none of these. Throws as readPart and readProject do.
+ * it has a program at its top. Throws UsageError if there is no folder, and ArtifactError, which says what to add, if
+ * the folder is none of these. Throws as readPart and readProject do.
  */
 export function readUnit(folder: string, given: GivenUnit): Unit {
   if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory())

@@ -16,7 +16,7 @@ const PLAN = `${PLUGIN_PLAN.replace('[prepare]', '[early]')}
   - {id: late, action: provision, plugin: greeter, depends_on: [files]}
 `
 
-/** Shell: what another process makes of the record `$0`; `$1` is the one of an earlier version. */
+/** Shell: the damage of another process to the record `$0`; `$1` is an earlier version's record. */
 const DAMAGES = {
   'is no record any more': `echo '{' > "$0"`,
   'is an earlier one': `cp "$1" "$0"`,
@@ -63,7 +63,7 @@ describe('a deployment while another process changes the record of what is insta
 interface ChangedHost {
   readonly root: string
   readonly record: string
-  /** Id, version and number of snapshots of each part. */
+  /** The id, version and number of snapshots of each part. */
   installed(): string[]
   update(row: Row): Promise<ActionResult>
 }

@@ -20,7 +20,7 @@ export const authAnswerSchema = z.lazy(() =>
       z.minLength(MIN_SECRET_CHARS, { error: `must have at least ${MIN_SECRET_CHARS} characters` }),
       z.regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' }),
     ),
-    /** In seconds. The contract does not name it, so a hub may write there what it wants. */
+    /** In seconds. The contract does not define this field, so a hub may write anything there. */
     expires_in: z.catch(z.optional(z.number()), undefined),
   }),
 )

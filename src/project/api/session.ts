@@ -17,7 +17,7 @@ export interface ProjectAccess {
 
 /** The limit for each call, including its login. Downloads and reports have their own. */
 export const CALL_TIMEOUT_MS = 60_000
-/** A token has not expired for so long, unless its hub has said that it does. */
+/** The time for which a new token counts as fresh, unless its hub names a shorter one. */
 const FRESH_MS = 30_000
 
 type Request = Omit<JsonRequest, 'url' | 'credentials'> & WhatIsRefused
@@ -26,13 +26,13 @@ type Request = Omit<JsonRequest, 'url' | 'credentials'> & WhatIsRefused
 export type CallLimits = Pick<JsonRequest, 'timeoutMs' | 'signal'>
 
 interface WhatIsRefused {
-  /** Whether a 401 may be about a credential in the request rather than about the token. */
+  /** True if a 401 may be about a credential in the request rather than about the token. */
   readonly hasCredential?: boolean | undefined
 }
 
 interface AccessToken {
   readonly text: string
-  /** By the monotonic clock, in milliseconds. */
+  /** In milliseconds of the monotonic clock. */
   readonly freshUntil: number
 }
 
@@ -88,8 +88,8 @@ export class HubSession {
   /**
    * Sends a request with the token as a header if the URL has the hub's own origin, and without it to any other
    * (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub refuses a token of an
-   * earlier call with 401, it may have expired during a download or a wait: gets another one and sends once more. If the
-   * 401 may be about another credential instead, does that only for a token that is old enough to have expired.
+   * earlier call with 401, it may have expired during a download or a wait: gets another one and sends once more. If
+   * the 401 may be about another credential instead, does that only for a token that is old enough to have expired.
    */
   async withToken<Answer extends CountedAnswer>(
     url: URL,
