@@ -19391,7 +19391,66 @@ function splitPath(root, path) {
     return { base: (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth)), inside: parts.slice(depth) };
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/changes/renamed-path.js
+
+
+
+
+/** A tree with more entries is not searched to its end. */
+const MAX_ENTRIES = 200_000;
+/**
+ * Finds a file or directory that was moved into a staged tree and was renamed there since, by its inode and the time
+ * when it was made. Returns its path relative to the root, or undefined. Follows no symlink. The path may be another
+ * process's by now: reach it through its open folder.
+ */
+async function findRenamed(root, moved) {
+    const made = moved.times?.split(' ')[1] ?? '0';
+    if (made === '0')
+        return undefined;
+    const slice = new TimeSlice();
+    const pending = [treeOf(moved)];
+    let left = MAX_ENTRIES;
+    for (let folder = pending.pop(); folder !== undefined; folder = pending.pop()) {
+        for (const entry of listFolder((0,external_node_path_namespaceObject.join)(root, folder))) {
+            if (left-- === 0)
+                return undefined;
+            if (slice.isOver())
+                await slice.giveBack();
+            const path = `${folder}/${entry.name}`;
+            if (isIt((0,external_node_path_namespaceObject.join)(root, path), moved.ino, made))
+                return path;
+            if (entry.isDirectory())
+                pending.push(path);
+        }
+    }
+    return undefined;
+}
+/** `.hub-deploy/staging/<deployment>/<tree>`. */
+function treeOf({ to }) {
+    return to.split('/').slice(0, 4).join('/');
+}
+function listFolder(path) {
+    try {
+        return (0,external_node_fs_namespaceObject.readdirSync)(path, { withFileTypes: true });
+    }
+    catch {
+        return [];
+    }
+}
+function isIt(path, ino, made) {
+    try {
+        const stat = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true });
+        return String(stat.ino) === ino && String(stat.birthtimeNs) === made;
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return false;
+        throw error;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/changes/move.js
+
 
 
 
@@ -19466,19 +19525,22 @@ async function makeMove(root, paths) {
 }
 /**
  * Moves back exactly the file or tree that was announced; does nothing if it is back already. Sets aside files that
- * another process has put in the way. Throws if it is at neither path, except for a kept path that the old version
- * itself removed: that one is lost, and no older move depends on it.
+ * another process has put in the way. A kept path that the new version has renamed inside its tree is moved back from
+ * there. Throws if it is at neither path, except for a kept path that the old version itself removed: that one is lost,
+ * and no older move depends on it.
  */
 async function move_moveBack(root, move) {
-    switch (withEnds(root, move, ends => whereIs(move, ends))) {
+    switch (await locate(root, move)) {
         case 'back':
             return { wasMade: false, setAside: [] };
         case 'moved':
             return { wasMade: true, setAside: await moveDurably(root, { from: move.to, to: move.from }) };
         case 'both':
             return { wasMade: false, setAside: await putStrayAside(root, move.to) };
+        case 'replaced':
+            return (await moveRenamedBack(root, move)) ?? { wasMade: false, setAside: [] };
         case 'gone':
-            return withEnds(root, move, ends => withoutIt(move, ends));
+            return (await moveRenamedBack(root, move)) ?? withEnds(root, move, ends => withoutIt(move, ends));
     }
 }
 /**
@@ -19495,17 +19557,33 @@ function isMovedBack(root, move) {
         return before === move.ino || (before !== null && isOwnPath(move.to) && inodeOf(to) === null);
     });
 }
+/** Waits for another process that is just renaming it, or a directory that contains it. */
+async function locate(root, move) {
+    for (let attempt = 1;; attempt++) {
+        const location = withEnds(root, move, ends => whereIs(move, ends));
+        if (location !== 'gone' || !isKeptMove(move) || attempt === MAX_ATTEMPTS)
+            return location;
+        await (0,promises_namespaceObject.setTimeout)(attempt);
+    }
+}
 /** In our own folders, there are only files that we moved there, so their inodes do not matter. */
 function whereIs({ from: source, to: target, ino, times }, { from, to }) {
     const [before, after] = [inodeOf(from), inodeOf(to)];
     if (before === ino)
         return after !== null && stagedBy(target) !== undefined ? 'both' : 'back';
     if (after === null)
-        return before === null ? 'gone' : 'back';
+        return before === null ? 'gone' : 'replaced';
     if (after === ino || isOwnPath(target))
         return 'moved';
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
     return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
+}
+/** Returns undefined if the new version has not renamed it inside its tree, which is deleted later. */
+async function moveRenamedBack(root, move) {
+    const path = isKeptMove(move) ? await findRenamed(root, move) : undefined;
+    if (path === undefined)
+        return undefined;
+    return { wasMade: true, setAside: await moveDurably(root, { from: path, to: move.from }) };
 }
 /** Returns where files that were in the way are now. */
 async function moveDurably(root, paths) {
@@ -28521,7 +28599,7 @@ function injectedEnvPath(layout, part) {
  * any yet, and they may be created.
  */
 function willLackInjectedEnv({ layout, keepPaths }, part) {
-    const tree = treeOf(layout, part);
+    const tree = injected_env_treeOf(layout, part);
     const sources = [tree, installPath(layout, part.previous.place), part.leftBehind];
     const isThere = sources.some(folder => folder !== undefined && pathExistsSync((0,external_node_path_namespaceObject.join)(folder, INJECTED)));
     return !isThere && isSeedable(keepPaths, part) && !injected_env_isSigned(tree);
@@ -28568,7 +28646,7 @@ function isSeedable(keepPaths, { environment }) {
     return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED);
 }
 /** Returns the path of a part's tree before it is installed. */
-function treeOf(layout, part) {
+function injected_env_treeOf(layout, part) {
     if (part.intact !== undefined)
         return installPath(layout, part);
     return part.retained === undefined ? part.staged : (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);

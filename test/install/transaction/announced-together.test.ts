@@ -146,18 +146,27 @@ describe('changes that are announced together', () => {
     })
   }
 
-  it('are not undone where a kept file is gone that the new version may have renamed, until it is put back', async t => {
+  it('are undone with a kept file that the new version has renamed', async t => {
     const { root, transaction, listing } = await makeScene(t)
     const before = listing()
     for (const changes of RECORDS) await transaction.apply(changes)
     renameSync(join(root, 'plugins/b/data'), join(root, 'plugins/b/data-2'))
+    assert.equal(await transaction.rollback(), true)
+    assert.deepEqual(listing(), before)
+  })
+
+  it('are not undone where a kept file is gone that the new version may have moved, until it is put back', async t => {
+    const { root, transaction, listing } = await makeScene(t)
+    const before = listing()
+    for (const changes of RECORDS) await transaction.apply(changes)
+    renameSync(join(root, 'plugins/b/data'), join(root, 'elsewhere'))
     const [from, to] = [`${snapshotOf('b')}/data`, `${STAGING}/b/data`]
     await assert.rejects(transaction.rollback(), {
       code: 'rollback_failed',
       message: new RegExp(`${from} is neither there nor in ${to}, .* put it back`),
     })
     assert.deepEqual(transaction.lost, [])
-    renameSync(join(root, `${to}-2`), join(root, to))
+    renameSync(join(root, 'elsewhere'), join(root, to))
     assert.equal(await transaction.rollback(), true)
     assert.deepEqual(listing(), before)
   })

@@ -18,6 +18,7 @@ import {
   syncFolders,
   withEnds,
 } from './held-path.ts'
+import { findRenamed } from './renamed-path.ts'
 
 /** Receives files that another process has put in the way; relative to the project root. */
 const SET_ASIDE = join('.hub-deploy', 'snapshots', 'set-aside')
@@ -101,19 +102,22 @@ export async function makeMove(root: string, paths: Ends<string>): Promise<MadeM
 
 /**
  * Moves back exactly the file or tree that was announced; does nothing if it is back already. Sets aside files that
- * another process has put in the way. Throws if it is at neither path, except for a kept path that the old version
- * itself removed: that one is lost, and no older move depends on it.
+ * another process has put in the way. A kept path that the new version has renamed inside its tree is moved back from
+ * there. Throws if it is at neither path, except for a kept path that the old version itself removed: that one is lost,
+ * and no older move depends on it.
  */
 export async function moveBack(root: string, move: Move): Promise<Undone> {
-  switch (withEnds(root, move, ends => whereIs(move, ends))) {
+  switch (await locate(root, move)) {
     case 'back':
       return { wasMade: false, setAside: [] }
     case 'moved':
       return { wasMade: true, setAside: await moveDurably(root, { from: move.to, to: move.from }) }
     case 'both':
       return { wasMade: false, setAside: await putStrayAside(root, move.to) }
+    case 'replaced':
+      return (await moveRenamedBack(root, move)) ?? { wasMade: false, setAside: [] }
     case 'gone':
-      return withEnds(root, move, ends => withoutIt(move, ends))
+      return (await moveRenamedBack(root, move)) ?? withEnds(root, move, ends => withoutIt(move, ends))
   }
 }
 
@@ -130,17 +134,33 @@ export function isMovedBack(root: string, move: Move): boolean {
   })
 }
 
+/** Waits for another process that is just renaming it, or a directory that contains it. */
+async function locate(root: string, move: Move): Promise<Location> {
+  for (let attempt = 1; ; attempt++) {
+    const location = withEnds(root, move, ends => whereIs(move, ends))
+    if (location !== 'gone' || !isKeptMove(move) || attempt === MAX_ATTEMPTS) return location
+    await setTimeout(attempt)
+  }
+}
+
+/** `replaced`: only another file or tree is where it was. */
+type Location = 'back' | 'moved' | 'both' | 'replaced' | 'gone'
+
 /** In our own folders, there are only files that we moved there, so their inodes do not matter. */
-function whereIs(
-  { from: source, to: target, ino, times }: Move,
-  { from, to }: Ends<HeldPath>,
-): 'back' | 'moved' | 'both' | 'gone' {
+function whereIs({ from: source, to: target, ino, times }: Move, { from, to }: Ends<HeldPath>): Location {
   const [before, after] = [inodeOf(from), inodeOf(to)]
   if (before === ino) return after !== null && stagedBy(target) !== undefined ? 'both' : 'back'
-  if (after === null) return before === null ? 'gone' : 'back'
+  if (after === null) return before === null ? 'gone' : 'replaced'
   if (after === ino || isOwnPath(target)) return 'moved'
   const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder)
   return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone'
+}
+
+/** Returns undefined if the new version has not renamed it inside its tree, which is deleted later. */
+async function moveRenamedBack(root: string, move: Move): Promise<Undone | undefined> {
+  const path = isKeptMove(move) ? await findRenamed(root, move) : undefined
+  if (path === undefined) return undefined
+  return { wasMade: true, setAside: await moveDurably(root, { from: path, to: move.from }) }
 }
 
 /** Returns where files that were in the way are now. */

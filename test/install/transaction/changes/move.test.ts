@@ -101,6 +101,37 @@ describe('a move next to a process that works in the same directory', () => {
     assert.deepEqual(Object.keys(asideIn(root)), ['db'])
   })
 
+  const renamings: Record<string, { kept: string; rename: [from: string, to: string]; again?: string }> = {
+    itself: { kept: 'data', rename: ['data', 'data.v2'] },
+    'into another directory': { kept: 'data', rename: ['data', 'var/data'] },
+    'a directory that contains it': { kept: 'var/data', rename: ['var', 'var.v2'] },
+    'itself, and the old version has made another': { kept: 'data', rename: ['data', 'data.v2'], again: 'data/log' },
+  }
+  for (const [what, { kept, rename, again }] of Object.entries(renamings)) {
+    it(`brings a kept path back where the new version has renamed ${what}`, async t => {
+      const root = makeRoot(t)
+      writeTree(root, { 'plugins/x/var/data/db': 'rows', [`${STAGING}/tree/var/main`]: 'new' })
+      const move: PlannedChange = { type: 'move', from: `${SNAPSHOT}/${kept}`, to: `${STAGING}/tree/${kept}` }
+      const [out, moved, into] = (await apply(root, OUT, move, IN)) as [Change, Change, Change]
+      const [from, to] = rename.map(path => join(root, 'plugins/x', path)) as [string, string]
+      renameSync(from, to)
+      if (again !== undefined) writeTree(join(root, SNAPSHOT), { [again]: 'made anew' })
+      for (const change of [into, moved, out]) assert.equal((await undoChange(root, change)).wasMade, true)
+      assert.equal(textOf(root, `plugins/x/${kept}/db`), 'rows')
+      if (again !== undefined) assert.deepEqual(Object.keys(asideIn(root)), ['log'])
+    })
+  }
+
+  it('brings nothing back for data that only has the number of what was announced', async t => {
+    const root = makeRoot(t)
+    const [, data] = (await apply(root, OUT, DATA)) as [Change, Change & { type: 'move' }]
+    rmSync(join(root, STAGING, 'tree/data'), { recursive: true })
+    writeTree(root, { [`${STAGING}/tree/other/log`]: 'theirs' })
+    const reused = { ...data, ino: String(lstatSync(join(root, STAGING, 'tree/other')).ino) }
+    assert.equal((await undoChange(root, reused)).lost, `${SNAPSHOT}/data`)
+    assert.equal(textOf(root, `${STAGING}/tree/other/log`), 'theirs')
+  })
+
   it('does not take a new directory with an old number for data that came back', async t => {
     const root = makeRoot(t)
     const [, data] = await apply(root, OUT, DATA, IN)

@@ -1,0 +1,62 @@
+import { lstatSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { TimeSlice } from '../../files/time-slice.ts'
+import { isAbsent } from '../../files/trees/tree-walk.ts'
+
+/** What was moved into a staged tree. */
+interface MovedFile {
+  /** Relative to the root. */
+  readonly to: string
+  readonly ino: string
+  /** When it was modified and made. */
+  readonly times?: string
+}
+
+/** A tree with more entries is not searched to its end. */
+const MAX_ENTRIES = 200_000
+
+/**
+ * Finds a file or directory that was moved into a staged tree and was renamed there since, by its inode and the time
+ * when it was made. Returns its path relative to the root, or undefined. Follows no symlink. The path may be another
+ * process's by now: reach it through its open folder.
+ */
+export async function findRenamed(root: string, moved: MovedFile): Promise<string | undefined> {
+  const made = moved.times?.split(' ')[1] ?? '0'
+  if (made === '0') return undefined
+  const slice = new TimeSlice()
+  const pending = [treeOf(moved)]
+  let left = MAX_ENTRIES
+  for (let folder = pending.pop(); folder !== undefined; folder = pending.pop()) {
+    for (const entry of listFolder(join(root, folder))) {
+      if (left-- === 0) return undefined
+      if (slice.isOver()) await slice.giveBack()
+      const path = `${folder}/${entry.name}`
+      if (isIt(join(root, path), moved.ino, made)) return path
+      if (entry.isDirectory()) pending.push(path)
+    }
+  }
+  return undefined
+}
+
+/** `.hub-deploy/staging/<deployment>/<tree>`. */
+function treeOf({ to }: MovedFile): string {
+  return to.split('/').slice(0, 4).join('/')
+}
+
+function listFolder(path: string) {
+  try {
+    return readdirSync(path, { withFileTypes: true })
+  } catch {
+    return []
+  }
+}
+
+function isIt(path: string, ino: string, made: string): boolean {
+  try {
+    const stat = lstatSync(path, { bigint: true })
+    return String(stat.ino) === ino && String(stat.birthtimeNs) === made
+  } catch (error) {
+    if (isAbsent(error)) return false
+    throw error
+  }
+}
