@@ -22768,6 +22768,10 @@ function compareStates(recorded, found) {
         return false;
     return !isFile(found) || recorded.stamp === found.stamp ? true : undefined;
 }
+/** True if the found item is the recorded one. Reads a file only if its state does not show it. */
+async function isAsRecorded(recorded, found, tree) {
+    return compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, tree));
+}
 /** True if a file has the bytes of the recorded one. Reads it only if the sizes are equal. */
 async function hasSameBytes(recorded, found, { root, digester }) {
     if (recorded.content !== found.content)
@@ -30574,9 +30578,9 @@ async function findLater(before, now) {
     await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
         const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined;
         const noted = before.note.states.get(path);
-        if (noted === (now.instead ?? drift_note_textOf(item)))
+        if (noted === (now.instead ?? stateText(item)))
             return;
-        const isWritten = isWrittenSince(noted ?? drift_note_textOf(before.recorded(path)), item, before.isAfterCrash);
+        const isWritten = isWrittenSince(noted ?? stateText(before.recorded(path)), item, before.isAfterCrash);
         later[isWritten ? 'written' : 'damaged'].push(path);
     });
     return later;
@@ -30590,15 +30594,146 @@ function isWrittenSince(before, item, isAfterCrash) {
     return !isLost && stamp.join('\t') !== item.stamp;
 }
 function stateOf(root, path) {
-    return drift_note_textOf(describeItemSync(root, path));
+    return stateText(describeItemSync(root, path));
 }
-function drift_note_textOf({ kind, content, stamp = '' } = NOTHING) {
+/** Returns a text that differs for every other state of a path. */
+function stateText({ kind, content, stamp = '' } = NOTHING) {
     return [kind, content, stamp].join('\t');
 }
 
+;// CONCATENATED MODULE: ./build/install/host/trees/moving-files.js
+
+
+
+
+
+
+
+/** With a wait of as many milliseconds after each: 0.1 s in all. */
+const MAX_LOOKS = 14;
+/** For all looks, in milliseconds: each may be at many files. */
+const MAX_MS = 1000;
+/**
+ * Returns those of the damaged paths at which the old file is found after all when they are examined again: another
+ * process renames it, or a directory that contains it, back and forth. Never throws; once the signal is aborted, it
+ * examines nothing more.
+ */
+async function findMoving(before, damaged, signal) {
+    const slice = new TimeSlice();
+    const digester = new FileDigester();
+    const moving = new Set();
+    const endsAt = monotonicMs() + MAX_MS;
+    const hasTime = () => !signal.aborted && monotonicMs() < endsAt;
+    for (let look = 1; look <= MAX_LOOKS && moving.size < damaged.length && hasTime(); look++) {
+        for (const path of damaged) {
+            if (slice.isOver())
+                await slice.giveBack();
+            if (!hasTime())
+                break;
+            if (!moving.has(path) && (await isAsBefore(before, path, digester)))
+                moving.add(path);
+        }
+        await (0,promises_namespaceObject.setTimeout)(look);
+    }
+    return moving;
+}
+async function isAsBefore({ root, note, recorded, isAfterCrash }, path, digester) {
+    try {
+        const found = describeItemSync(root, path);
+        const noted = note.states.get(path);
+        if (noted !== undefined)
+            return noted === stateText(found);
+        const item = recorded(path);
+        if (item === undefined || found === undefined)
+            return false;
+        return await isAsRecorded(isAfterCrash ? { ...item, stamp: undefined } : item, found, { root, digester });
+    }
+    catch {
+        return false;
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/restored-files.js
+
+
+
+
+
+
+
+
+
+/** In one sentence. */
+const restored_files_MAX_NAMED = 5;
+const restored_files_UNKNOWN = { verified: null, problems: [] };
+/**
+ * Compares the restored trees with their records. Recorded files of the old version are damaged if they are missing or
+ * different, became so after the deployment began, and no process wrote them; a tree with other differences is only not
+ * verified. Never throws.
+ */
+async function restored_files_verifyRestored(files) {
+    try {
+        return await verifyPlaces(files);
+    }
+    catch (error) {
+        return notVerified(files, error);
+    }
+}
+async function verifyPlaces(files) {
+    const found = await Promise.all(files.places.map(place => restored_files_verifyPlace(place, files)));
+    const restored = found.filter(verification => verification !== undefined);
+    const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
+    const isDamaged = restored.some(({ verified }) => verified === false);
+    return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) };
+}
+/** If only the time for it ran out, nothing is known to be damaged. */
+function notVerified({ grace }, error) {
+    if (grace.comparing.aborted)
+        return restored_files_UNKNOWN;
+    const { message } = toDeployError(error);
+    return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false };
+}
+/** Returns undefined if nothing is in the place. */
+async function restored_files_verifyPlace(place, files) {
+    const { layout, log, grace, keepPaths, byContent } = files;
+    const root = installPath(layout, place);
+    const note = isInstalledIn(layout, place) ? readDriftNote(files.stagingFolder, place) : undefined;
+    const thoroughly = { byContent, signal: grace.comparing };
+    const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
+    if (note === undefined || found === undefined)
+        return pathExistsSync(root) ? restored_files_UNKNOWN : undefined;
+    const name = placePath(place);
+    if (note.modified)
+        log.notice(`The files of ${name} are not verified: some had been changed before this deployment.`);
+    const recorded = findRecordedIn(layout, place);
+    const before = { root, note, recorded, isAfterCrash: byContent };
+    const { damaged: missed, written } = await findLater(before, found);
+    const moving = await findMoving(before, missed, grace.comparing);
+    const damaged = missed.filter(path => !moving.has(path));
+    const problems = [
+        ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
+        ...written.map(path => `${name}/${path} was written by another process during the deployment, and was left as it is`),
+        ...(moving.size === 0 ? [] : [describeMoving([...moving].map(path => `${name}/${path}`))]),
+    ];
+    const isIntact = !note.modified && written.length + moving.size === 0;
+    return { verified: damaged.length > 0 ? false : isIntact || null, problems };
+}
+function describeMoving(paths) {
+    return `${listFirst(paths, restored_files_MAX_NAMED)}: missing for a moment, because another process renames that or a directory that contains it`;
+}
+/** False for a directory to which a version was going to move. */
+function isInstalledIn(layout, place) {
+    try {
+        const row = findInstalled(readInstalled(layout), place);
+        return row === undefined || isSamePlace(placeOf(row), place);
+    }
+    catch {
+        // The comparison says what is wrong with that record.
+        return true;
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/transaction/rollback.js
-
-
 
 
 
@@ -30628,7 +30763,7 @@ async function rollBack(request) {
         return { outcome: 'failed', rollback: null };
     for (const place of request.places)
         logRestored(request, place);
-    const { problems: differences, verified } = await rollback_verifyRestored(request).catch(error => notVerified(request, error));
+    const { problems: differences, verified } = await restored_files_verifyRestored(request);
     const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now';
     const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts);
     return {
@@ -30713,58 +30848,6 @@ function wasDisturbed({ action, was_running: wasRunning }) {
 /** With files that are neither old nor new, a restart would do more harm. */
 function leftAlone({ action, service }) {
     return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`;
-}
-const rollback_UNKNOWN = { verified: null, problems: [] };
-/**
- * Compares the restored trees with their records. Recorded files of the old version are damaged if they are missing or
- * different, became so after the deployment began, and no process wrote them; a tree with other differences is only not
- * verified.
- */
-async function rollback_verifyRestored(request) {
-    const found = await Promise.all(request.places.map(place => rollback_verifyPlace(place, request)));
-    const restored = found.filter(verification => verification !== undefined);
-    const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true);
-    const isDamaged = restored.some(({ verified }) => verified === false);
-    return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) };
-}
-/** If only the time for it ran out, nothing is known to be damaged. */
-function notVerified({ grace }, error) {
-    if (grace.comparing.aborted)
-        return rollback_UNKNOWN;
-    const { message } = toDeployError(error);
-    return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false };
-}
-/** Returns undefined if nothing is in the place. */
-async function rollback_verifyPlace(place, request) {
-    const { layout, log, grace, keepPaths, byContent } = request;
-    const root = installPath(layout, place);
-    const note = isInstalledIn(layout, place) ? readDriftNote(request.stagingFolder, place) : undefined;
-    const thoroughly = { byContent, signal: grace.comparing };
-    const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly));
-    if (note === undefined || found === undefined)
-        return pathExistsSync(root) ? rollback_UNKNOWN : undefined;
-    const name = placePath(place);
-    if (note.modified)
-        log.notice(`The files of ${name} are not verified: some had been changed before this deployment.`);
-    const recorded = findRecordedIn(layout, place);
-    const { damaged, written } = await findLater({ root, note, recorded, isAfterCrash: byContent }, found);
-    const problems = [
-        ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
-        ...written.map(path => `${name}/${path} was written by another process during the deployment, and was left as it is`),
-    ];
-    const isIntact = !note.modified && written.length === 0;
-    return { verified: damaged.length > 0 ? false : isIntact || null, problems };
-}
-/** False for a directory to which a version was going to move. */
-function isInstalledIn(layout, place) {
-    try {
-        const row = findInstalled(readInstalled(layout), place);
-        return row === undefined || isSamePlace(placeOf(row), place);
-    }
-    catch {
-        // The comparison says what is wrong with that record.
-        return true;
-    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovered-end.js
@@ -45132,7 +45215,7 @@ function isDrifted({ parts, isRecordLost }) {
 /** The limit for the list of differing paths. */
 const MAX_PATHS = 2000;
 /** How often to examine a host that is changed meanwhile. */
-const MAX_LOOKS = 3;
+const inspect_MAX_LOOKS = 3;
 /**
  * Examines a host without changing anything: waits for no lock, writes no file. The result was true at one moment, or
  * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root does not exist;
@@ -45151,7 +45234,7 @@ async function inspectHost(request, { log, signal }) {
             const inspection = await inspect_look(request, signal);
             if (inspection.activity.kind === 'busy' || readTraces(layout) === before)
                 return inspection;
-            if (looks === MAX_LOOKS)
+            if (looks === inspect_MAX_LOOKS)
                 return givenUp(inspection);
             log.info('A deployment has changed this host meanwhile, so it is examined again.');
         }

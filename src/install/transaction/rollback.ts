@@ -1,31 +1,16 @@
 import { type DeployError, toDeployError } from '../../core/errors.ts'
-import type { Log } from '../../core/log.ts'
-import type { Grace } from '../files/grace.ts'
 import { pathExistsSync } from '../files/trees/tree-walk.ts'
 import { findInstalled, readInstalled } from '../host/installed/host-record.ts'
-import { placeOf } from '../host/installed/row-place.ts'
-import { installPath, isSamePlace, type Layout, type Place, placePath } from '../host/layout.ts'
-import { compareInstalled, findRecordedIn } from '../host/trees/drift.ts'
-import { findLater, readDriftNote } from '../host/trees/drift-note.ts'
+import { installPath, type Layout, type Place, placePath } from '../host/layout.ts'
 import { findUnhealthy } from '../services/check-health.ts'
 import { isExamining, type RestoredCheck } from '../services/healthchecks.ts'
 import { describeService } from '../services/service.ts'
 import { restoreServices, type ServiceChange, type ServiceStarts } from '../services/service-changes.ts'
 import type { RollbackFacts } from './end.ts'
+import { isInstalledIn, type RestoredFiles, verifyRestored } from './restored-files.ts'
 import { noteRestorations, type Restorations } from './unrestored.ts'
 
-export interface RollbackRequest {
-  layout: Layout
-  log: Log
-  /** The time that a cancel leaves for each part of the rollback. */
-  grace: Grace
-  /** The places that a tree was moved out of or into, or was about to be. */
-  places: readonly Place[]
-  keepPaths: readonly string[]
-  /** The deployment's staging folder; it contains the note of how the old version's files had been changed before. */
-  stagingFolder: string
-  /** Whether to read all restored files: after a crash, their times prove nothing. */
-  byContent: boolean
+export interface RollbackRequest extends RestoredFiles {
   services: readonly ServiceChange[]
   healthchecks: readonly RestoredCheck[]
   /** Undoes the changes of files; resolves to whether there were any. */
@@ -69,7 +54,7 @@ export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   }
   if (!wasChanged && request.services.length === 0) return { outcome: 'failed', rollback: null }
   for (const place of request.places) logRestored(request, place)
-  const { problems: differences, verified } = await verifyRestored(request).catch(error => notVerified(request, error))
+  const { problems: differences, verified } = await verifyRestored(request)
   const starts = (await request.onFilesRestored?.(verified !== false, request.services)) ?? 'now'
   const { healthy, problems, ...left } = await restoreAndCheckServices(request, starts)
   return {
@@ -157,67 +142,4 @@ function wasDisturbed({ action, was_running: wasRunning }: ServiceChange): boole
 /** With files that are neither old nor new, a restart would do more harm. */
 function leftAlone({ action, service }: ServiceChange): string {
   return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`
-}
-
-/** The comparison of the restored trees with their records. */
-interface Verification {
-  /** Null if nothing was compared, or if some files are not known to be as they were installed. */
-  readonly verified: boolean | null
-  /** One sentence each. */
-  readonly problems: readonly string[]
-}
-
-const UNKNOWN: Verification = { verified: null, problems: [] }
-
-/**
- * Compares the restored trees with their records. Recorded files of the old version are damaged if they are missing or
- * different, became so after the deployment began, and no process wrote them; a tree with other differences is only not
- * verified.
- */
-async function verifyRestored(request: RollbackRequest): Promise<Verification> {
-  const found = await Promise.all(request.places.map(place => verifyPlace(place, request)))
-  const restored = found.filter(verification => verification !== undefined)
-  const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true)
-  const isDamaged = restored.some(({ verified }) => verified === false)
-  return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) }
-}
-
-/** If only the time for it ran out, nothing is known to be damaged. */
-function notVerified({ grace }: RollbackRequest, error: unknown): Verification {
-  if (grace.comparing.aborted) return UNKNOWN
-  const { message } = toDeployError(error)
-  return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false }
-}
-
-/** Returns undefined if nothing is in the place. */
-async function verifyPlace(place: Place, request: RollbackRequest): Promise<Verification | undefined> {
-  const { layout, log, grace, keepPaths, byContent } = request
-  const root = installPath(layout, place)
-  const note = isInstalledIn(layout, place) ? readDriftNote(request.stagingFolder, place) : undefined
-  const thoroughly = { byContent, signal: grace.comparing }
-  const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly))
-  if (note === undefined || found === undefined) return pathExistsSync(root) ? UNKNOWN : undefined
-  const name = placePath(place)
-  if (note.modified) log.notice(`The files of ${name} are not verified: some had been changed before this deployment.`)
-  const recorded = findRecordedIn(layout, place)
-  const { damaged, written } = await findLater({ root, note, recorded, isAfterCrash: byContent }, found)
-  const problems = [
-    ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
-    ...written.map(
-      path => `${name}/${path} was written by another process during the deployment, and was left as it is`,
-    ),
-  ]
-  const isIntact = !note.modified && written.length === 0
-  return { verified: damaged.length > 0 ? false : isIntact || null, problems }
-}
-
-/** False for a directory to which a version was going to move. */
-function isInstalledIn(layout: Layout, place: Place): boolean {
-  try {
-    const row = findInstalled(readInstalled(layout), place)
-    return row === undefined || isSamePlace(placeOf(row), place)
-  } catch {
-    // The comparison says what is wrong with that record.
-    return true
-  }
 }

@@ -20,6 +20,9 @@ const SERVICES = {
       mkdir "next"; if (open my $log, ">", "next/log") { print $log $n; }
       rename "data", "last"; rename "next", "data"; unlink "last/log"; rmdir "last";
     }`,
+  /** Files of the version are missing half of the time. */
+  'that renames its installed files back and forth': `
+    chdir $place; for (;;) { rename "src", "last"; rename "last", "src"; }`,
 }
 export const BUSY_SERVICES = Object.keys(SERVICES) as (keyof typeof SERVICES)[]
 

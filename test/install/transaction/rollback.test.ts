@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import { RollbackError } from '../../../src/core/errors.ts'
 import { endlessGrace } from '../../../src/install/files/grace.ts'
 import { recordInstalled } from '../../../src/install/host/installed/host-record.ts'
@@ -143,6 +144,20 @@ describe('rollBack', () => {
       },
     })
     assert.match(rollback?.problems[1] ?? '', /no-such-unit\.service was not restored/)
+  })
+
+  it('does not call the old version damaged whose files another process renames back and forth', async t => {
+    const { layout, place } = await makeRestored(t)
+    await begin(layout)
+    let isBack: Promise<void> | undefined
+    const undo = async (): Promise<boolean> => {
+      renameSync(join(place, 'lib'), join(place, 'last'))
+      isBack = setTimeout(50).then(() => renameSync(join(place, 'last'), join(place, 'lib')))
+      return true
+    }
+    const { outcome, rollback } = await rolledBack(layout, undo)
+    await isBack
+    assert.equal(outcome, 'rolled_back', rollback?.problems.join())
   })
 
   const damages: Record<string, (place: string) => void> = {

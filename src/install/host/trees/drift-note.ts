@@ -76,8 +76,8 @@ export async function findLater(before: TreeBefore, now: TreeDifference): Promis
   await new TimeSlice().forEach([...now.removed, ...now.changed], path => {
     const item = now.instead === undefined ? describeItemSync(before.root, path) : undefined
     const noted = before.note.states.get(path)
-    if (noted === (now.instead ?? textOf(item))) return
-    const isWritten = isWrittenSince(noted ?? textOf(before.recorded(path)), item, before.isAfterCrash)
+    if (noted === (now.instead ?? stateText(item))) return
+    const isWritten = isWrittenSince(noted ?? stateText(before.recorded(path)), item, before.isAfterCrash)
     later[isWritten ? 'written' : 'damaged'].push(path)
   })
   return later
@@ -92,9 +92,10 @@ function isWrittenSince(before: string, item: FoundItem | undefined, isAfterCras
 }
 
 function stateOf(root: string, path: string): string {
-  return textOf(describeItemSync(root, path))
+  return stateText(describeItemSync(root, path))
 }
 
-function textOf({ kind, content, stamp = '' }: State = NOTHING): string {
+/** Returns a text that differs for every other state of a path. */
+export function stateText({ kind, content, stamp = '' }: State = NOTHING): string {
   return [kind, content, stamp].join('\t')
 }

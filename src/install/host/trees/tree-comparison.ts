@@ -106,6 +106,11 @@ function compareStates(recorded: RecordedItem, found: FoundItem): boolean | unde
   return !isFile(found) || recorded.stamp === found.stamp ? true : undefined
 }
 
+/** True if the found item is the recorded one. Reads a file only if its state does not show it. */
+export async function isAsRecorded(recorded: RecordedItem, found: FoundItem, tree: ReadableTree): Promise<boolean> {
+  return compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, tree))
+}
+
 /** True if a file has the bytes of the recorded one. Reads it only if the sizes are equal. */
 export async function hasSameBytes(
   recorded: RecordedItem,

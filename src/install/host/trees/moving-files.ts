@@ -1,0 +1,55 @@
+import { setTimeout } from 'node:timers/promises'
+import { monotonicMs } from '../../../core/monotonic.ts'
+import { FileDigester } from '../../files/file-digester.ts'
+import { TimeSlice } from '../../files/time-slice.ts'
+import { describeItemSync } from '../../files/trees/tree-item.ts'
+import { stateText, type TreeBefore } from './drift-note.ts'
+import { isAsRecorded } from './tree-comparison.ts'
+
+/** With a wait of as many milliseconds after each: 0.1 s in all. */
+const MAX_LOOKS = 14
+/** For all looks, in milliseconds: each may be at many files. */
+const MAX_MS = 1000
+
+/**
+ * Returns those of the damaged paths at which the old file is found after all when they are examined again: another
+ * process renames it, or a directory that contains it, back and forth. Never throws; once the signal is aborted, it
+ * examines nothing more.
+ */
+export async function findMoving(
+  before: TreeBefore,
+  damaged: readonly string[],
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const slice = new TimeSlice()
+  const digester = new FileDigester()
+  const moving = new Set<string>()
+  const endsAt = monotonicMs() + MAX_MS
+  const hasTime = (): boolean => !signal.aborted && monotonicMs() < endsAt
+  for (let look = 1; look <= MAX_LOOKS && moving.size < damaged.length && hasTime(); look++) {
+    for (const path of damaged) {
+      if (slice.isOver()) await slice.giveBack()
+      if (!hasTime()) break
+      if (!moving.has(path) && (await isAsBefore(before, path, digester))) moving.add(path)
+    }
+    await setTimeout(look)
+  }
+  return moving
+}
+
+async function isAsBefore(
+  { root, note, recorded, isAfterCrash }: TreeBefore,
+  path: string,
+  digester: FileDigester,
+): Promise<boolean> {
+  try {
+    const found = describeItemSync(root, path)
+    const noted = note.states.get(path)
+    if (noted !== undefined) return noted === stateText(found)
+    const item = recorded(path)
+    if (item === undefined || found === undefined) return false
+    return await isAsRecorded(isAfterCrash ? { ...item, stamp: undefined } : item, found, { root, digester })
+  } catch {
+    return false
+  }
+}

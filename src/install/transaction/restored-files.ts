@@ -1,0 +1,108 @@
+import { toDeployError } from '../../core/errors.ts'
+import type { Log } from '../../core/log.ts'
+import { listFirst } from '../../core/quantities.ts'
+import type { Grace } from '../files/grace.ts'
+import { pathExistsSync } from '../files/trees/tree-walk.ts'
+import { findInstalled, readInstalled } from '../host/installed/host-record.ts'
+import { placeOf } from '../host/installed/row-place.ts'
+import { installPath, isSamePlace, type Layout, type Place, placePath } from '../host/layout.ts'
+import { compareInstalled, findRecordedIn } from '../host/trees/drift.ts'
+import { findLater, readDriftNote } from '../host/trees/drift-note.ts'
+import { findMoving } from '../host/trees/moving-files.ts'
+
+/** In one sentence. */
+const MAX_NAMED = 5
+
+/** The files of the old version, once they are back. */
+export interface RestoredFiles {
+  readonly layout: Layout
+  readonly log: Log
+  /** The time that a cancel leaves for each part of the rollback. */
+  readonly grace: Grace
+  /** The places that a tree was moved out of or into, or was about to be. */
+  readonly places: readonly Place[]
+  readonly keepPaths: readonly string[]
+  /** The deployment's staging folder; it contains the note of how the old version's files had been changed before. */
+  readonly stagingFolder: string
+  /** Whether to read all restored files: after a crash, their times prove nothing. */
+  readonly byContent: boolean
+}
+
+/** The comparison of the restored trees with their records. */
+export interface Verification {
+  /** Null if nothing was compared, or if some files are not known to be as they were installed. */
+  readonly verified: boolean | null
+  /** One sentence each. */
+  readonly problems: readonly string[]
+}
+
+const UNKNOWN: Verification = { verified: null, problems: [] }
+
+/**
+ * Compares the restored trees with their records. Recorded files of the old version are damaged if they are missing or
+ * different, became so after the deployment began, and no process wrote them; a tree with other differences is only not
+ * verified. Never throws.
+ */
+export async function verifyRestored(files: RestoredFiles): Promise<Verification> {
+  try {
+    return await verifyPlaces(files)
+  } catch (error) {
+    return notVerified(files, error)
+  }
+}
+
+async function verifyPlaces(files: RestoredFiles): Promise<Verification> {
+  const found = await Promise.all(files.places.map(place => verifyPlace(place, files)))
+  const restored = found.filter(verification => verification !== undefined)
+  const isAll = restored.length > 0 && restored.every(({ verified }) => verified === true)
+  const isDamaged = restored.some(({ verified }) => verified === false)
+  return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) }
+}
+
+/** If only the time for it ran out, nothing is known to be damaged. */
+function notVerified({ grace }: RestoredFiles, error: unknown): Verification {
+  if (grace.comparing.aborted) return UNKNOWN
+  const { message } = toDeployError(error)
+  return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false }
+}
+
+/** Returns undefined if nothing is in the place. */
+async function verifyPlace(place: Place, files: RestoredFiles): Promise<Verification | undefined> {
+  const { layout, log, grace, keepPaths, byContent } = files
+  const root = installPath(layout, place)
+  const note = isInstalledIn(layout, place) ? readDriftNote(files.stagingFolder, place) : undefined
+  const thoroughly = { byContent, signal: grace.comparing }
+  const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly))
+  if (note === undefined || found === undefined) return pathExistsSync(root) ? UNKNOWN : undefined
+  const name = placePath(place)
+  if (note.modified) log.notice(`The files of ${name} are not verified: some had been changed before this deployment.`)
+  const recorded = findRecordedIn(layout, place)
+  const before = { root, note, recorded, isAfterCrash: byContent }
+  const { damaged: missed, written } = await findLater(before, found)
+  const moving = await findMoving(before, missed, grace.comparing)
+  const damaged = missed.filter(path => !moving.has(path))
+  const problems = [
+    ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
+    ...written.map(
+      path => `${name}/${path} was written by another process during the deployment, and was left as it is`,
+    ),
+    ...(moving.size === 0 ? [] : [describeMoving([...moving].map(path => `${name}/${path}`))]),
+  ]
+  const isIntact = !note.modified && written.length + moving.size === 0
+  return { verified: damaged.length > 0 ? false : isIntact || null, problems }
+}
+
+function describeMoving(paths: readonly string[]): string {
+  return `${listFirst(paths, MAX_NAMED)}: missing for a moment, because another process renames that or a directory that contains it`
+}
+
+/** False for a directory to which a version was going to move. */
+export function isInstalledIn(layout: Layout, place: Place): boolean {
+  try {
+    const row = findInstalled(readInstalled(layout), place)
+    return row === undefined || isSamePlace(placeOf(row), place)
+  } catch {
+    // The comparison says what is wrong with that record.
+    return true
+  }
+}
