@@ -1,10 +1,15 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 import { UsageError } from '../errors.ts'
 
+/** Options of npm itself with such a name, which a user's settings may contain. */
+const NPM_OPTIONS: ReadonlySet<string> = new Set(['git', 'name', 'only', 'version'])
+
 /**
- * Parses the arguments strictly. Throws UsageError for an unknown or incomplete option, and for an argument too many.
+ * Parses the arguments strictly. Throws UsageError for an unknown or incomplete option, for one that npm took, and for an
+ * argument too many.
  */
 export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[], options: T, positionals = 0) {
+  requireOptionsFromNpm(Object.keys(options))
   const parsed = parseOrThrow(args, options)
   if (parsed.positionals.length > positionals) {
     throw new UsageError(
@@ -24,6 +29,19 @@ export function requireOption(name: string, value: string | undefined): string {
 export function asksForHelp(args: readonly string[]): boolean {
   const options = args.includes('--') ? args.slice(0, args.indexOf('--')) : args
   return options.includes('--help') || options.includes('-h')
+}
+
+/**
+ * Throws UsageError for an option that npm took: it keeps those before `--` to itself, in variables, and passes on at most
+ * their values.
+ */
+function requireOptionsFromNpm(names: readonly string[]): void {
+  const script = process.env['npm_lifecycle_event']
+  const taken = names.find(name => !NPM_OPTIONS.has(name) && process.env[`npm_config_${name.replaceAll('-', '_')}`])
+  if (script === undefined || taken === undefined) return
+  throw new UsageError(
+    `npm has taken the option --${taken} for itself: type "--" before your options, as in "npm run ${script} -- --${taken}".`,
+  )
 }
 
 function parseOrThrow<T extends ParseArgsOptionsConfig>(args: string[], options: T) {

@@ -22,13 +22,13 @@ describe('each program that npm runs', { concurrency: 2 }, () => {
     const path = /^node (\S+\.ts)$/.exec(command)?.[1] ?? assert.fail(`${name} runs ${command}, which is no program`)
 
     it(`${name} explains itself, and does nothing else`, async () => {
-      const { code, stdout, stderr } = await run(path, '--help')
+      const { code, stdout, stderr } = await run(path, ['--help'])
       assert.deepEqual([code, stderr], [0, ''])
       expectUsage(stdout, `npm run ${name}`)
     })
 
     it(`${name} refuses an unknown option in one sentence`, async () => {
-      const { code, stdout, stderr } = await run(path, '--no-such-option')
+      const { code, stdout, stderr } = await run(path, ['--no-such-option'])
       assert.deepEqual([code, stdout], [2, ''], stderr)
       assert.match(stderr, UNKNOWN_OPTION)
     })
@@ -57,6 +57,30 @@ describe('each command of the hub', () => {
   }
 })
 
+describe('an option before "--", which npm takes for itself', { concurrency: 2 }, () => {
+  for (const [script, path, args] of [
+    ['try', 'scripts/try.ts', ['examples/plugin']],
+    ['try', 'scripts/try.ts', []],
+    ['hub', 'hub/cli.ts', ['publish', 'examples/plugin']],
+  ] as const)
+    it(`is named in one sentence by npm run ${[script, ...args].join(' ')}`, async () => {
+      const npm = { npm_lifecycle_event: script, npm_config_from: 'true' }
+      const { code, stdout, stderr } = await run(path, args, npm)
+      assert.deepEqual([code, stdout], [2, ''], stderr)
+      assert.equal(
+        stderr,
+        `npm has taken the option --from for itself: type "--" before your options, as in "npm run ${script} -- --from".\n`,
+      )
+    })
+
+  it('is none if it is a setting of npm itself, or no npm started the program', async () => {
+    for (const npm of [{ npm_lifecycle_event: 'hub', npm_config_git: '/usr/bin/git' }, { npm_config_from: 'true' }]) {
+      const { stderr } = await run('hub/cli.ts', ['publish', '--data', '/nowhere'], npm)
+      assert.match(stderr, /^Name the signing secret with exactly one of /)
+    }
+  })
+})
+
 function commandsOf({ commands }: CommandGroup): string[][] {
   return Object.entries(commands).flatMap(([name, command]) =>
     'commands' in command ? commandsOf(command).map(rest => [name, ...rest]) : [[name]],
@@ -72,8 +96,14 @@ function expectUsage(text: string, typed: string): void {
   )
 }
 
-function run(path: string, ...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-  const env = { PATH: process.env['PATH'], HOME: process.env['HOME'], NODE_COMPILE_CACHE: COMPILE_CACHE }
+interface Ended {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+function run(path: string, args: readonly string[], npm: Readonly<Record<string, string>> = {}): Promise<Ended> {
+  const env = { PATH: process.env['PATH'], HOME: process.env['HOME'], NODE_COMPILE_CACHE: COMPILE_CACHE, ...npm }
   return new Promise(resolve => {
     execFile(process.execPath, [join(ROOT, path), ...args], { env }, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
