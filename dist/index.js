@@ -24177,6 +24177,8 @@ const last = [];
  * this, up to 64 MB of used chunks pile up, and some of that memory is never given back to the system.
  */
 function weighOnHeap(chunk) {
+    // The collection that the new one may cause would copy the old one, and count it as what has survived.
+    last.length = 0;
     last[0] = Array(Math.ceil(chunk.length / POINTER_BYTES));
 }
 

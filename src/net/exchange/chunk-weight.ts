@@ -9,5 +9,7 @@ const last: unknown[][] = []
  * this, up to 64 MB of used chunks pile up, and some of that memory is never given back to the system.
  */
 export function weighOnHeap(chunk: Uint8Array): void {
+  // The collection that the new one may cause would copy the old one, and count it as what has survived.
+  last.length = 0
   last[0] = Array(Math.ceil(chunk.length / POINTER_BYTES))
 }
