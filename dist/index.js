@@ -22892,9 +22892,9 @@ function reasonOf(error, layout, identity) {
 ;// CONCATENATED MODULE: ./build/core/packed-texts.js
 /** The number of texts in one block. */
 const BLOCK_TEXTS = 1024;
-/** The initial room for each text, enough for most. */
-const BYTES_PER_TEXT = 64;
-/** The most bytes of UTF-8 that one unit of UTF-16 needs. */
+/** The initial room for each text, enough for most names. */
+const BYTES_PER_TEXT = 32;
+/** A unit of UTF-16 has at most so many bytes of UTF-8. */
 const BYTES_PER_UNIT = 3;
 /**
  * Many texts, by number, outside of the JavaScript heap. On the heap, the garbage collector copies each string twice
@@ -34156,7 +34156,7 @@ function spaceFor({ files, directories, symlinks }) {
     const others = directories.length + symlinks.length;
     const sizes = new Float64Array(files.length + others).fill(1);
     let at = 0;
-    for (const { size } of files.entries())
+    for (const size of files.sizes())
         sizes[at++] = size;
     return { sizes, inodes: sizes.length + OWN_INODES };
 }
@@ -34188,8 +34188,8 @@ const SPARE_BYTES = 64;
 /** Room for most batches; a batch that needs more gets a buffer of its own. */
 const MEMBERS_BYTES = 288 * 1024;
 /** Whether an entry can be one of many: without any bytes of its own it could hide behind the next. */
-function canInflateTogether(entry) {
-    return entry.method === 'deflated' && entry.size > 0;
+function canInflateTogether({ method, size }) {
+    return method === 'deflated' && size > 0;
 }
 /**
  * Inflates many small entries by one call. To inflate one costs as much for the setup as for the inflating, and the
@@ -34197,11 +34197,11 @@ function canInflateTogether(entry) {
  * the members of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
  */
 class BatchInflater {
-    window;
+    zip;
     /** Buffers of MEMBERS_BYTES that zlib has used up. */
     #free = [];
-    constructor(window) {
-        this.window = window;
+    constructor(zip) {
+        this.zip = zip;
     }
     /**
      * All bytes of small entries that pass `canInflateTogether`, one behind the other, in memory of their own; or
@@ -34212,12 +34212,11 @@ class BatchInflater {
      */
     async inflate(entries) {
         const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES);
-        const members = this.#buildMembers(buffer, entries);
-        if (countMagic(members) !== entries.length) {
+        const { members, count, size } = this.#buildMembers(buffer, entries);
+        if (countMagic(members) !== count) {
             this.#free.push(buffer);
             return undefined;
         }
-        const size = entries.reduce((sum, entry) => sum + entry.size, 0);
         const inflated = await gunzipWhole(members, size);
         if (inflated?.bytes.length !== size || inflated.used !== members.length)
             return undefined;
@@ -34225,17 +34224,18 @@ class BatchInflater {
         this.#free.push(buffer);
         return inflated.bytes;
     }
-    #buildMembers(buffer, entries) {
+    #buildMembers(buffer, numbers) {
+        const entries = Array.from(numbers, number => this.zip.entries.locatedAt(number));
         const length = entries.reduce((sum, { packedSize }) => sum + packedSize + MEMBER_EXTRA_BYTES, 0);
         const members = length > buffer.length ? Buffer.allocUnsafeSlow(length) : buffer.subarray(0, length);
         let at = 0;
         for (const { dataOffset, packedSize, crc, size } of entries) {
             at += MEMBER_HEADER.copy(members, at);
-            at += this.window.look(dataOffset, packedSize, read_window_WINDOW_BYTES).copy(members, at);
+            at += this.zip.window.look(dataOffset, packedSize, read_window_WINDOW_BYTES).copy(members, at);
             at = members.writeInt32LE(crc, at);
             at = members.writeUInt32LE(size, at);
         }
-        return members;
+        return { members, count: entries.length, size: entries.reduce((sum, { size }) => sum + size, 0) };
     }
 }
 /** Undefined when the bytes are not gzip or unpack to more than `size` bytes. */
@@ -34257,6 +34257,41 @@ function countMagic(bytes) {
     for (let at = bytes.indexOf(MEMBER_MAGIC); at !== -1; at = bytes.indexOf(MEMBER_MAGIC, at + 1))
         count++;
     return count;
+}
+
+;// CONCATENATED MODULE: ./build/core/number-column.js
+/** The initial room for numbers. */
+const INITIAL_LENGTH = 1024;
+/** Many numbers by index, outside of the JavaScript heap: integers of 32 bits, or any. Grows as numbers are added. */
+class NumberColumn {
+    #Kind;
+    #numbers;
+    #length = 0;
+    constructor(kind) {
+        this.#Kind = kind === 'int32' ? Int32Array : Float64Array;
+        this.#numbers = new this.#Kind(INITIAL_LENGTH);
+    }
+    get length() {
+        return this.#length;
+    }
+    add(number) {
+        if (this.#length === this.#numbers.length)
+            this.#grow();
+        this.#numbers[this.#length] = number;
+        this.#length += 1;
+    }
+    /** Replaces the number at an index below `length`. */
+    set(index, number) {
+        this.#numbers[index] = number;
+    }
+    /** Returns the number at an index below `length`. */
+    at(index) {
+        return this.#numbers[index];
+    }
+    #grow() {
+        const { buffer } = this.#numbers;
+        this.#numbers = new this.#Kind(buffer.transfer(buffer.byteLength * 2));
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/archive-limits.js
@@ -34383,8 +34418,8 @@ const DRIVE_LETTER = /^[A-Za-z]:/;
  */
 function decodeEntryText(bytes, encoding) {
     if ((0,external_node_buffer_namespaceObject.isAscii)(bytes))
-        return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
-    const shown = Buffer.from(bytes).toString('utf8');
+        return bytes.toString('latin1');
+    const shown = bytes.toString('utf8');
     if (encoding === 'ascii')
         throw unsafeEntry(shown, 'has a name that is not ASCII without saying that it is UTF-8');
     try {
@@ -34451,10 +34486,7 @@ function isLongerThan(text, maxBytes) {
 
 ;// CONCATENATED MODULE: ./build/core/archive/planned-files.js
 var planned_files_a;
-/**
- * The files of a plan, or some of them. Each becomes an object only while it is used: an archive may have many, and its
- * listing already contains the facts about them.
- */
+/** The files of a plan, or some of them. Each becomes an object only while it is used: an archive may have many. */
 class PlannedFiles {
     #source;
     #places;
@@ -34469,14 +34501,28 @@ class PlannedFiles {
     filter(test) {
         return this.#of(this.#places.filter(place => test(this.#source.at(place))));
     }
-    /** Returns the same files, the smallest number first. */
-    sortedBy(number) {
-        const numberAt = (place) => number(this.#source.entryAt(place));
+    /** Returns the files whose entries pass the test. */
+    filterByEntry(test) {
+        return this.#of(this.#places.filter(place => test(this.#source.entryAt(place))));
+    }
+    /** Returns the same files in the order of a number that their entries have, the smallest first. */
+    sortedBy(numberOf) {
+        const numberAt = (place) => numberOf(this.#source.entryAt(place));
         return this.#of(this.#places.toSorted((a, b) => numberAt(a) - numberAt(b)));
     }
+    /** Returns the files from one position to just before another. */
+    slice(start, end) {
+        return this.#of(this.#places.subarray(start, end));
+    }
+    /** Yields the number of each file's entry. */
     *entries() {
         for (const place of this.#places)
             yield this.#source.entryAt(place);
+    }
+    /** Yields the size of each file in bytes. */
+    *sizes() {
+        for (const place of this.#places)
+            yield this.#source.sizeAt(place);
     }
     *[Symbol.iterator]() {
         for (const place of this.#places)
@@ -34488,76 +34534,297 @@ class PlannedFiles {
 }
 planned_files_a = PlannedFiles;
 
+;// CONCATENATED MODULE: ./build/core/half-sip-hash.js
+const FINAL_ROUNDS = 3;
+/** The bytes of a UTF-16 unit, and of the number before the text. */
+const UNIT_BYTES = 2;
+const NUMBER_BYTES = 4;
+/** The state of the hash that is being computed, shared because to allocate one would cost more than to compute it. */
+const state = new Int32Array(4);
+/**
+ * Returns the HalfSipHash-1-3 of a number of 32 bits and a text in UTF-16, as 32 bits without sign. The Linux kernel uses
+ * this keyed hash for its tables: without the key, nobody can choose texts that collide.
+ */
+function halfSipHash([low, high], number, text) {
+    state[0] = low;
+    state[1] = high;
+    state[2] = 0x6c796765 ^ low;
+    state[3] = 0x74656462 ^ high;
+    absorb(number);
+    const pairs = text.length & ~1;
+    for (let at = 0; at < pairs; at += 2)
+        absorb(text.charCodeAt(at) | (text.charCodeAt(at + 1) << 16));
+    const rest = text.length > pairs ? text.charCodeAt(pairs) : 0;
+    absorb(((NUMBER_BYTES + text.length * UNIT_BYTES) << 24) | rest);
+    state[2] = word(2) ^ 0xff;
+    for (let round = 0; round < FINAL_ROUNDS; round++)
+        mix();
+    return (word(1) ^ word(3)) >>> 0;
+}
+function absorb(message) {
+    state[3] = word(3) ^ message;
+    mix();
+    state[0] = word(0) ^ message;
+}
+function mix() {
+    let v0 = word(0);
+    let v1 = word(1);
+    let v2 = word(2);
+    let v3 = word(3);
+    v0 = (v0 + v1) | 0;
+    v1 = half_sip_hash_rotate(v1, 5) ^ v0;
+    v0 = half_sip_hash_rotate(v0, 16);
+    v2 = (v2 + v3) | 0;
+    v3 = half_sip_hash_rotate(v3, 8) ^ v2;
+    v0 = (v0 + v3) | 0;
+    v3 = half_sip_hash_rotate(v3, 7) ^ v0;
+    v2 = (v2 + v1) | 0;
+    v1 = half_sip_hash_rotate(v1, 13) ^ v2;
+    v2 = half_sip_hash_rotate(v2, 16);
+    state[0] = v0;
+    state[1] = v1;
+    state[2] = v2;
+    state[3] = v3;
+}
+function word(at) {
+    return state[at];
+}
+function half_sip_hash_rotate(bits, by) {
+    return (bits << by) | (bits >>> (32 - by));
+}
+
+;// CONCATENATED MODULE: ./build/core/hash-index.js
+const INITIAL_SLOTS = 1024;
+/** The words of a slot: a hash, and its number plus one. Zero marks an empty slot. */
+const SLOT_WORDS = 2;
+/** The share of slots that may be taken: a search soon reaches an empty one. */
+const MAX_FILLING = 1 / 2;
+/** Many numbers by hashes, outside of the JavaScript heap: a table with open addressing. */
+class HashIndex {
+    #words = new Uint32Array(INITIAL_SLOTS * SLOT_WORDS);
+    #count = 0;
+    /** Adds a number below 2^32 - 1 under a hash of 32 bits. Several numbers may have the same hash. */
+    add(hash, number) {
+        if (this.#count >= this.#slots * MAX_FILLING)
+            this.#grow();
+        this.#put(hash, number);
+        this.#count += 1;
+    }
+    /** Returns the number under a hash for which `isRight` is true, or undefined. */
+    find(hash, isRight) {
+        for (let slot = this.#slotOf(hash);; slot = this.#slotOf(slot + 1)) {
+            const number = this.#numberIn(slot);
+            if (number === -1)
+                return undefined;
+            if (this.#words[slot * SLOT_WORDS] === hash && isRight(number))
+                return number;
+        }
+    }
+    get #slots() {
+        return this.#words.length / SLOT_WORDS;
+    }
+    #slotOf(hash) {
+        return hash % this.#slots;
+    }
+    /** Returns -1 for an empty slot. */
+    #numberIn(slot) {
+        return this.#words[slot * SLOT_WORDS + 1] - 1;
+    }
+    #put(hash, number) {
+        let slot = this.#slotOf(hash);
+        while (this.#numberIn(slot) !== -1)
+            slot = this.#slotOf(slot + 1);
+        this.#words[slot * SLOT_WORDS] = hash;
+        this.#words[slot * SLOT_WORDS + 1] = number + 1;
+    }
+    #grow() {
+        const before = this.#words;
+        this.#words = new Uint32Array(before.length * 2);
+        for (let at = 0; at < before.length; at += SLOT_WORDS) {
+            const number = before[at + 1] - 1;
+            if (number !== -1)
+                this.#put(before[at], number);
+        }
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/core/archive/planned-tree.js
 
 
-const NO_CHILDREN = new Map();
+
+
+
+
+
+
+/** The archive's top: it has no name, and is its own parent. */
+const TOP = 0;
+const TYPES = ['directory', 'file', 'symlink'];
+/** Stands for the entry of a directory that so far is only implied by the paths below it, and for no child. */
+const NONE = -1;
+const WORD = 2 ** 32;
 /**
  * The tree that an extraction is going to create. Refuses entries that could not exist next to each other: two equal
  * names, a file that is also a directory, anything below a file or symlink. Names are equal if they may be one name to
- * the platform.
+ * the platform. Nodes are rows of columns, not objects: a large archive would have the garbage collector copy all of
+ * them, and keep twice the room for new ones.
  */
 class PlannedTree {
-    top;
-    /** All directories, parents before their children. */
+    /** All directories except the top, parents before their children. */
     directories = [];
-    /** The number of files, directories and symlinks, listed and implied. */
-    count = 0;
-    #top;
     #platform;
+    #names = new PackedTexts();
+    #parents = new NumberColumn('int32');
+    #types = new NumberColumn('int32');
+    #entries = new NumberColumn('int32');
+    /** The last child of each directory. The next sibling of the last child is the first one. */
+    #lastChildren = new NumberColumn('int32');
+    #nextSiblings = new NumberColumn('int32');
+    /** Finds a node by its parent and comparison key. */
+    #index = new HashIndex();
+    #key = [(0,external_node_crypto_namespaceObject.randomInt)(WORD), (0,external_node_crypto_namespaceObject.randomInt)(WORD)];
+    /** The directory that was used last: most entries are next to the one before. */
+    #recent = { directory: TOP, path: '' };
     constructor(platform) {
         this.#platform = platform;
-        this.#top = { name: '', path: '', type: 'directory', entry: null, parent: null, depth: 0, children: new Map() };
-        this.top = this.#top;
+        this.#addRow(TOP, '', { type: 'directory', entry: NONE });
     }
-    /** Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive`. */
-    add(path, type, entry) {
-        let parent = this.#top;
-        let start = 0;
-        for (let end = path.indexOf('/'); end !== -1; end = path.indexOf('/', start)) {
-            parent = this.#directory(parent, { path, start, end });
-            start = end + 1;
+    /** The number of files, directories and symlinks, listed and implied, without the top. */
+    get count() {
+        return this.#parents.length - 1;
+    }
+    /** Adds what is listed at a path, and the directories that the path implies. Throws ArchiveError `unsafe_archive`. */
+    add(path, listed) {
+        const nameAt = path.lastIndexOf('/') + 1;
+        const parent = nameAt === 0 ? TOP : this.#enter(path.slice(0, nameAt - 1), path);
+        const name = path.slice(nameAt);
+        const there = this.find(parent, name);
+        return there === undefined ? this.#create(parent, name, listed) : this.#unite(there, path, listed);
+    }
+    /** Returns the child of a directory with a name that is this one, or may be the same to the platform. */
+    find(directory, name) {
+        const key = this.#keyOf(name);
+        const isIt = (node) => this.parentOf(node) === directory && this.#keyOf(this.nameOf(node)) === key;
+        return this.#index.find(halfSipHash(this.#key, directory, key), isIt);
+    }
+    /** Returns the children of a directory in the order in which they were added. */
+    childrenOf(directory) {
+        const children = [];
+        const last = this.#lastChildren.at(directory);
+        if (last === NONE)
+            return children;
+        for (let child = this.#nextSiblings.at(last); child !== last; child = this.#nextSiblings.at(child))
+            children.push(child);
+        return [...children, last];
+    }
+    nameOf(node) {
+        return this.#names.at(node);
+    }
+    parentOf(node) {
+        return this.#parents.at(node);
+    }
+    typeOf(node) {
+        return TYPES[this.#types.at(node)];
+    }
+    /** The number of the entry that lists a file or symlink. */
+    entryOf(node) {
+        return this.#entries.at(node);
+    }
+    /** Returns the path from the archive's top. */
+    pathOf(node) {
+        const directory = this.parentOf(node);
+        if (directory === TOP)
+            return this.nameOf(node);
+        if (this.#recent.directory !== directory)
+            this.#recent = { directory, path: this.pathOf(directory) };
+        return `${this.#recent.path}/${this.nameOf(node)}`;
+    }
+    /** Returns the path from a directory that contains the node. */
+    pathBelow(directory, node) {
+        return directory === TOP ? this.pathOf(node) : this.pathOf(node).slice(this.pathOf(directory).length + 1);
+    }
+    /**
+     * Yields everything below a directory: each directory before its contents, and these by name. This is the order of
+     * the tree digest, without comparing whole paths.
+     */
+    *inOrder(directory) {
+        // Not by recursion: a generator in a generator costs a step for each level and node.
+        const rest = [this.#lastFirst(directory)];
+        for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
+            const node = siblings.pop();
+            if (node === undefined)
+                rest.pop();
+            else {
+                yield node;
+                if (this.typeOf(node) === 'directory')
+                    rest.push(this.#lastFirst(node));
+            }
         }
-        const name = path.slice(start);
-        const key = comparisonKey(name, this.#platform);
-        const there = parent.children.get(key);
-        return there === undefined
-            ? this.#create(parent, key, { name, path, type, entry })
-            : unite(there, { path, type, entry });
     }
-    /** Returns the directory on the way to a path whose name is at these positions; creates it if necessary. */
-    #directory(parent, { path, start, end }) {
-        const name = path.slice(start, end);
-        const key = comparisonKey(name, this.#platform);
-        const there = parent.children.get(key);
+    #lastFirst(directory) {
+        const named = this.childrenOf(directory).map(node => ({ node, name: this.nameOf(node) }));
+        return named.sort((a, b) => comparePaths(b.name, a.name)).map(({ node }) => node);
+    }
+    /** Returns the directory at `path`, which an entry is below; creates it, and those above it, if necessary. */
+    #enter(path, below) {
+        if (this.#recent.path === path)
+            return this.#recent.directory;
+        let directory = TOP;
+        for (const name of path.split('/'))
+            directory = this.#enterChild(directory, name, below);
+        this.#recent = { directory, path };
+        return directory;
+    }
+    #enterChild(parent, name, below) {
+        const there = this.find(parent, name);
         if (there === undefined)
-            return this.#create(parent, key, { name, path: path.slice(0, end), type: 'directory', entry: null });
-        if (there.type !== 'directory')
-            throw unsafeEntry(path, `is below "${there.path}", which is a ${there.type}`);
-        if (there.name === name)
+            return this.#create(parent, name, { type: 'directory', entry: NONE });
+        const type = this.typeOf(there);
+        if (type !== 'directory')
+            throw unsafeEntry(below, `is below "${this.pathOf(there)}", which is a ${type}`);
+        if (this.nameOf(there) === name)
             return there;
-        throw unsafeEntry(path, `is in "${name}", which is the same name as "${there.path}" on this platform`);
+        throw unsafeEntry(below, `is in "${name}", which is the same name as "${this.pathOf(there)}" on this platform`);
     }
-    #create(parent, key, { name, path, type, entry }) {
-        const children = type === 'directory' ? new Map() : NO_CHILDREN;
-        const node = { name, path, type, entry, parent, depth: parent.depth + 1, children };
-        parent.children.set(key, node);
-        this.count += 1;
-        if (node.type === 'directory')
+    #create(parent, name, listed) {
+        const node = this.#addRow(parent, name, listed);
+        this.#index.add(halfSipHash(this.#key, parent, this.#keyOf(name)), node);
+        const last = this.#lastChildren.at(parent);
+        if (last !== NONE) {
+            this.#nextSiblings.set(node, this.#nextSiblings.at(last));
+            this.#nextSiblings.set(last, node);
+        }
+        this.#lastChildren.set(parent, node);
+        if (listed.type === 'directory')
             this.directories.push(node);
         return node;
     }
-}
-/** Completes an implied directory: a directory may be listed once after its children. */
-function unite(there, { path, type, entry }) {
-    if (there.path !== path)
-        throw unsafeEntry(path, `has the same name as "${there.path}" on this platform`);
-    if (there.type !== type)
-        throw unsafeEntry(path, `is listed both as a ${there.type} and as a ${type}`);
-    if (there.entry !== null)
-        throw unsafeEntry(path, 'is listed twice');
-    there.entry = entry;
-    return there;
+    #addRow(parent, name, { type, entry }) {
+        const node = this.#parents.length;
+        this.#names.add(name);
+        this.#parents.add(parent);
+        this.#types.add(TYPES.indexOf(type));
+        this.#entries.add(entry);
+        this.#lastChildren.add(NONE);
+        this.#nextSiblings.add(node);
+        return node;
+    }
+    /** Completes an implied directory: a directory may be listed once after its children. */
+    #unite(there, path, { type, entry }) {
+        const own = this.pathOf(there);
+        if (own !== path)
+            throw unsafeEntry(path, `has the same name as "${own}" on this platform`);
+        const ownType = this.typeOf(there);
+        if (ownType !== type)
+            throw unsafeEntry(path, `is listed both as a ${ownType} and as a ${type}`);
+        if (this.#entries.at(there) !== NONE)
+            throw unsafeEntry(path, 'is listed twice');
+        this.#entries.set(there, entry);
+        return there;
+    }
+    #keyOf(name) {
+        return comparisonKey(name, this.#platform);
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/symlink-policy.js
@@ -34573,18 +34840,10 @@ const symlink_policy_DRIVE_LETTER = /^[A-Za-z]:/;
  * 4.3, rule 5).
  */
 class SymlinkResolver {
-    #root;
-    #platform;
-    #targets = new Map();
+    #links;
     #resolved = new Map();
-    /** No symlink may lead out of `root`. */
-    constructor(root, platform) {
-        this.#root = root;
-        this.#platform = platform;
-    }
-    /** Makes a symlink known. All symlinks must be known before the first is resolved. */
-    add(symlink, target) {
-        this.#targets.set(symlink, target);
+    constructor(links) {
+        this.#links = links;
     }
     /**
      * Vouches for a symlink: its target is relative and stays inside the root at every step. It may pass through other
@@ -34596,7 +34855,7 @@ class SymlinkResolver {
     #resolve(symlink, depth) {
         const known = this.#resolved.get(symlink);
         if (known === 'on the way')
-            throw symlink_policy_refused(symlink, 'that leads in a circle');
+            throw this.#refused(symlink, 'that leads in a circle');
         if (known !== undefined)
             return known;
         this.#resolved.set(symlink, 'on the way');
@@ -34605,18 +34864,19 @@ class SymlinkResolver {
         return resolution;
     }
     #follow(symlink, depth) {
-        const target = this.#targets.get(symlink) ?? '';
+        const { tree, targetOf } = this.#links;
+        const target = targetOf(symlink);
         const problem = targetTextProblem(target);
         if (problem !== undefined)
-            throw symlink_policy_refused(symlink, problem);
-        const parent = symlink.parent ?? this.#root;
+            throw this.#refused(symlink, problem);
+        const parent = tree.parentOf(symlink);
         const way = { at: parent, reach: parent, hops: depth, isDangling: false };
         for (const step of target.split('/')) {
             const stepProblem = this.#stepProblem(way, step);
             if (stepProblem !== undefined)
-                throw symlink_policy_refused(symlink, stepProblem);
+                throw this.#refused(symlink, stepProblem);
             if (way.hops > MAX_HOPS)
-                throw symlink_policy_refused(symlink, `that passes through more than ${MAX_HOPS} symlinks`);
+                throw this.#refused(symlink, `that passes through more than ${MAX_HOPS} symlinks`);
         }
         return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 };
     }
@@ -34624,30 +34884,32 @@ class SymlinkResolver {
     #stepProblem(way, step) {
         if (way.isDangling)
             return this.#danglingProblem(step);
-        if (way.at.type !== 'directory')
+        if (this.#links.tree.typeOf(way.at) !== 'directory')
             return 'that uses a file as a directory';
         if (step === '' || step === '.')
             return undefined;
         return step === '..' ? this.#upProblem(way) : this.#downProblem(way, step);
     }
     #upProblem(way) {
-        const { parent } = way.at;
-        if (way.at === this.#root || parent === null)
+        const { tree, root } = this.#links;
+        if (way.at === root)
             return 'that points out of the archive';
+        const parent = tree.parentOf(way.at);
         if (way.reach === way.at)
             way.reach = parent;
         way.at = parent;
         return undefined;
     }
     #downProblem(way, step) {
-        const next = way.at.children.get(comparisonKey(step, this.#platform));
+        const { tree } = this.#links;
+        const next = tree.find(way.at, step);
         if (next === undefined) {
             way.isDangling = true;
             return this.#danglingProblem(step);
         }
-        if (next.name !== step)
-            return `that spells "${next.path}" in another way`;
-        if (next.type === 'symlink')
+        if (tree.nameOf(next) !== step)
+            return `that spells "${tree.pathOf(next)}" in another way`;
+        if (tree.typeOf(next) === 'symlink')
             this.#passThrough(way, next);
         else
             way.at = next;
@@ -34655,10 +34917,10 @@ class SymlinkResolver {
     }
     #passThrough(way, symlink) {
         if (way.hops >= MAX_HOPS)
-            throw symlink_policy_refused(symlink, `behind more than ${MAX_HOPS - 1} other symlinks`);
+            throw this.#refused(symlink, `behind more than ${MAX_HOPS - 1} other symlinks`);
         const { end, reach, hops } = this.#resolve(symlink, way.hops + 1);
         way.hops += hops;
-        way.reach = commonDirectory(way.reach, reach);
+        way.reach = this.#commonDirectory(way.reach, reach);
         way.isDangling = end === null;
         way.at = end ?? way.at;
     }
@@ -34669,8 +34931,21 @@ class SymlinkResolver {
     #danglingProblem(step) {
         if (step === '..')
             return 'that goes up from something that the archive does not contain';
-        const problem = platformNameProblem(step, this.#platform);
+        const problem = platformNameProblem(step, this.#links.platform);
         return problem === undefined ? undefined : `whose target ${problem}`;
+    }
+    #commonDirectory(a, b) {
+        const { tree } = this.#links;
+        const above = new Set();
+        for (let at = a; !above.has(at); at = tree.parentOf(at))
+            above.add(at);
+        let common = b;
+        while (!above.has(common))
+            common = tree.parentOf(common);
+        return common;
+    }
+    #refused(symlink, problem) {
+        return unsafeEntry(this.#links.tree.pathOf(symlink), `is a symlink ${problem}`);
     }
 }
 function targetTextProblem(target) {
@@ -34685,19 +34960,6 @@ function targetTextProblem(target) {
     if (target.split('/', MAX_PATH_LEVELS + 1).length > MAX_PATH_LEVELS)
         return `with a target of more than ${MAX_PATH_LEVELS} components`;
     return undefined;
-}
-function commonDirectory(a, b) {
-    let [one, other] = [a, b];
-    while (one !== other) {
-        if (one.depth >= other.depth && one.parent !== null)
-            one = one.parent;
-        else if (other.parent !== null)
-            other = other.parent;
-    }
-    return one;
-}
-function symlink_policy_refused(symlink, problem) {
-    return unsafeEntry(symlink.path, `is a symlink ${problem}`);
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/archive-policy.js
@@ -34714,14 +34976,16 @@ const EMPTY_DEFLATE_BYTES = 2;
 /**
  * An archive's listing, checked entry by entry as it is read, so that a small archive cannot cost more than its limits.
  * Checks the number of entries (including the directories that paths imply), their sizes and the bytes of their names.
- * Every path is safe on the platform, and no two are equal. Keeps the entries themselves: a symlink's target may be set
- * until the listing is planned.
+ * Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in which they come.
  */
 class ArchiveListing {
     #rules;
     #tree;
+    #sizes = new NumberColumn('float64');
+    #modes = new NumberColumn('int32');
     #symlinks = [];
-    #count = 0;
+    /** The targets of symlinks, by the numbers of their entries. */
+    #targets = new Map();
     #bytes = 0;
     #nameBytes = 0;
     constructor(rules) {
@@ -34734,20 +34998,29 @@ class ArchiveListing {
      * far exceed a limit.
      */
     add(entry) {
-        this.#count += 1;
-        verifyEntryCount(this.#count, this.#rules);
+        const number = this.#sizes.length;
+        verifyEntryCount(number + 1, this.#rules);
         this.#bytes += entry.size;
         verifyExtractedBytes(this.#bytes, this.#rules);
         verifyTargetSize(entry);
         this.#nameBytes += entry.name.length + targetBytes(entry);
         verifyNameBytes(this.#nameBytes, this.#rules);
         const type = requireExtractable(entry.name, entry.type);
-        const node = this.#tree.add(parsePath(entry, this.#rules.platform), type, entry);
+        const path = parsePath(entry, this.#rules.platform);
+        const node = this.#tree.add(path, { type, entry: number });
+        this.#sizes.add(entry.size);
+        this.#modes.add(fileMode(entry));
         if (type === 'symlink')
             this.#symlinks.push(node);
-        // A single top-level directory does not count, because it may be left out.
+        if (entry.target !== null)
+            this.setTarget(number, entry.target);
+        // A single top-level directory, which is left out, does not count.
         verifyEntryCount(this.#tree.count - 1, this.#rules);
-        return node.path;
+        return path;
+    }
+    /** Sets the target of a symlink, by the number of its entry, where it was not known when the entry was added. */
+    setTarget(entry, target) {
+        this.#targets.set(entry, target);
     }
     /**
      * Plans the extraction of all entries: a single top-level directory is left out if the rules say `flattened`,
@@ -34756,48 +35029,50 @@ class ArchiveListing {
      * file nor a symlink.
      */
     *plan() {
-        verifyNotEmpty(this.#tree);
-        const top = this.#rules.shape === 'flattened' ? singleDirectory(this.#tree.top) : null;
-        const root = top ?? this.#tree.top;
-        verifyEntryCount(this.#tree.count - (top === null ? 0 : 1), this.#rules);
-        for (const node of root.children.values())
-            parseEntryName(pathBelow(root, node), this.#rules.platform);
-        const directories = this.#tree.directories.filter(node => node !== top).map(node => pathBelow(root, node));
+        const tree = this.#tree;
+        verifyNotEmpty(tree);
+        const top = this.#rules.shape === 'flattened' ? singleDirectory(tree) : null;
+        const root = top ?? TOP;
+        verifyEntryCount(tree.count - (top === null ? 0 : 1), this.#rules);
+        for (const node of tree.childrenOf(root))
+            parseEntryName(tree.pathBelow(root, node), this.#rules.platform);
+        const directories = tree.directories.filter(node => node !== top).map(node => tree.pathBelow(root, node));
         yield;
         const files = yield* this.#planFiles(root);
         const symlinks = yield* this.#planSymlinks(root);
         let bytes = 0;
-        for (const { size } of files.entries())
+        for (const size of files.sizes())
             bytes += size;
-        return { files, symlinks, bytes, directories, flattened: top?.name ?? null };
+        return { files, symlinks, bytes, directories, flattened: top === null ? null : tree.nameOf(top) };
     }
-    /** Plans the files, in tree order. */
+    /** In tree order. */
     *#planFiles(root) {
-        const nodes = [];
-        for (const node of nodesInOrder(root)) {
-            if (archive_policy_isFile(node))
-                nodes.push(node);
+        const tree = this.#tree;
+        const nodes = new NumberColumn('int32');
+        for (const node of tree.inOrder(root)) {
+            if (tree.typeOf(node) === 'file')
+                nodes.add(node);
             yield;
         }
-        return new PlannedFiles({
-            length: nodes.length,
-            entryAt: place => nodes[place].entry,
-            at: place => {
-                const node = nodes[place];
-                const { entry } = node;
-                return { path: pathBelow(root, node), mode: fileMode(entry), entry, place };
-            },
-        });
+        const entryAt = (place) => tree.entryOf(nodes.at(place));
+        const sizeAt = (place) => this.#sizes.at(entryAt(place));
+        const at = (place) => {
+            const entry = entryAt(place);
+            const mode = this.#modes.at(entry);
+            return { path: tree.pathBelow(root, nodes.at(place)), mode, size: this.#sizes.at(entry), entry, place };
+        };
+        return new PlannedFiles({ length: nodes.length, at, entryAt, sizeAt });
     }
     *#planSymlinks(root) {
-        const resolver = new SymlinkResolver(root, this.#rules.platform);
-        for (const node of this.#symlinks)
-            resolver.add(node, targetOf(node));
+        const tree = this.#tree;
+        const targetOf = (symlink) => this.#targets.get(tree.entryOf(symlink)) ?? '';
+        const resolver = new SymlinkResolver({ tree, root, platform: this.#rules.platform, targetOf });
+        const pathOf = (node) => tree.pathBelow(root, node);
         const symlinks = [];
         for (const node of this.#symlinks) {
             const { end, reach } = resolver.resolve(node);
-            const file = end?.type === 'file' ? pathBelow(root, end) : null;
-            symlinks.push({ path: pathBelow(root, node), target: targetOf(node), file, reach: pathBelow(root, reach) });
+            const file = end !== null && tree.typeOf(end) === 'file' ? pathOf(end) : null;
+            symlinks.push({ path: pathOf(node), target: targetOf(node), file, reach: pathOf(reach) });
             yield;
         }
         return symlinks;
@@ -34828,44 +35103,14 @@ function containsData(entry) {
 function targetBytes({ type, target, size }) {
     return type === 'symlink' ? (target?.length ?? size) : 0;
 }
-function targetOf({ entry }) {
-    return entry?.target ?? '';
-}
-function archive_policy_isFile(node) {
-    return node.type === 'file' && node.entry !== null;
-}
 function verifyNotEmpty({ count, directories }) {
     if (count > directories.length)
         return;
     throw new ArchiveError('empty_artifact', 'The archive contains no files, so it was refused: the publisher must publish a version with its files.');
 }
-function singleDirectory(top) {
-    const [only = null, another] = top.children.values();
-    return another === undefined && only?.type === 'directory' ? only : null;
-}
-/**
- * Yields each directory before its contents, and these by name: the order of the tree digest, without comparing whole
- * paths.
- */
-function* nodesInOrder(root) {
-    // Not by recursion: a generator in a generator costs a step for each level and node.
-    const rest = [lastFirst(root)];
-    for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
-        const node = siblings.pop();
-        if (node === undefined)
-            rest.pop();
-        else {
-            yield node;
-            if (node.type === 'directory')
-                rest.push(lastFirst(node));
-        }
-    }
-}
-function lastFirst({ children }) {
-    return [...children.values()].sort((a, b) => comparePaths(b.name, a.name));
-}
-function pathBelow(root, node) {
-    return root.depth === 0 ? node.path : node.path.slice(root.path.length + 1);
+function singleDirectory(tree) {
+    const [only, another] = tree.childrenOf(TOP);
+    return only !== undefined && another === undefined && tree.typeOf(only) === 'directory' ? only : null;
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip/zip-end-record.js
@@ -34982,6 +35227,55 @@ function readSafeInteger(bytes, at) {
     return Number(value);
 }
 
+;// CONCATENATED MODULE: ./build/install/archive/zip/zip-entries.js
+
+
+const METHODS = ['stored', 'deflated'];
+/** The entries of a ZIP by their numbers, from 0 in the order of its directory. Each becomes an object only while it is used. */
+class ZipEntries {
+    #names = new PackedTexts();
+    #sizes = new NumberColumn('float64');
+    #packedSizes = new NumberColumn('float64');
+    #methods = new NumberColumn('int32');
+    #crcs = new NumberColumn('int32');
+    #headerOffsets = new NumberColumn('float64');
+    #dataOffsets = new NumberColumn('float64');
+    get length() {
+        return this.#sizes.length;
+    }
+    add({ name, size, packedSize, method, crc, headerOffset }) {
+        this.#names.add(name);
+        this.#sizes.add(size);
+        this.#packedSizes.add(packedSize);
+        this.#methods.add(METHODS.indexOf(method));
+        this.#crcs.add(crc);
+        this.#headerOffsets.add(headerOffset);
+        this.#dataOffsets.add(Number.NaN);
+    }
+    /** Notes the position of an entry's packed bytes. */
+    locate(number, dataOffset) {
+        this.#dataOffsets.set(number, dataOffset);
+    }
+    packingAt(number) {
+        const method = METHODS[this.#methods.at(number)];
+        return { method, size: this.#sizes.at(number), packedSize: this.#packedSizes.at(number) };
+    }
+    at(number) {
+        const [name, crc] = [this.#names.at(number), this.#crcs.at(number)];
+        return { ...this.packingAt(number), name, crc, headerOffset: this.headerOffsetAt(number) };
+    }
+    /** Returns an entry that has been located. */
+    locatedAt(number) {
+        return { ...this.at(number), dataOffset: this.dataOffsetAt(number) };
+    }
+    headerOffsetAt(number) {
+        return this.#headerOffsets.at(number);
+    }
+    dataOffsetAt(number) {
+        return this.#dataOffsets.at(number);
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/install/archive/zip/zip-entry-type.js
 
 const TYPE_MASK = 0o170000;
@@ -35047,27 +35341,28 @@ const FIELD_HEADER_BYTES = 4;
 const zip_extra_fields_SATURATED_32 = 0xffffffff;
 /** The extra fields of a header that change what its entry is. */
 class ZipExtraFields {
-    #name;
+    #rawName;
     #zip64;
     #unicodePath;
     /**
-     * `name` is the entry's, for messages. Throws ArchiveError `invalid_archive` when a field is cut short, or one that
+     * Throws ArchiveError `invalid_archive` when a field is cut short, or one that
      * matters is there twice, `unsafe_archive` for one that gives the entry another type in some tools.
      */
-    constructor(extra, name) {
-        this.#name = name;
-        for (let at = 0; at + FIELD_HEADER_BYTES <= extra.length;) {
-            const id = extra.readUInt16LE(at);
-            const end = at + FIELD_HEADER_BYTES + extra.readUInt16LE(at + 2);
-            if (end > extra.length)
-                throw invalidEntry(name, 'has an extra field that is cut short');
-            const value = extra.subarray(at + FIELD_HEADER_BYTES, end);
+    constructor(header, { start, end: extraEnd, rawName }) {
+        this.#rawName = rawName;
+        for (let at = start; at + FIELD_HEADER_BYTES <= extraEnd;) {
+            const id = header.readUInt16LE(at);
+            const end = at + FIELD_HEADER_BYTES + header.readUInt16LE(at + 2);
+            if (end > extraEnd)
+                throw invalidEntry(this.#showName(), 'has an extra field that is cut short');
+            // A view is made only of a field that counts: nearly every entry has others.
+            const value = () => header.subarray(at + FIELD_HEADER_BYTES, end);
             if (TYPE_IDS.has(id))
-                throw unsafeEntry(name, 'has an extra field that could make it a symlink');
+                throw unsafeEntry(this.#showName(), 'has an extra field that could make it a symlink');
             if (id === ZIP64_ID)
-                this.#zip64 = this.#onlyOnce(this.#zip64, value);
+                this.#zip64 = this.#onlyOnce(this.#zip64, value());
             if (id === UNICODE_PATH_ID)
-                this.#unicodePath = this.#onlyOnce(this.#unicodePath, value);
+                this.#unicodePath = this.#onlyOnce(this.#unicodePath, value());
             at = end;
         }
     }
@@ -35088,10 +35383,10 @@ class ZipExtraFields {
             return;
         const isWhole = path.length >= UNICODE_PATH_PREFIX_BYTES && path[0] === UNICODE_PATH_VERSION;
         if (!isWhole || path.readUInt32LE(1) !== (0,external_node_zlib_namespaceObject.crc32)(rawName)) {
-            throw invalidEntry(this.#name, 'has a Unicode path field of another version or for another name');
+            throw invalidEntry(this.#showName(), 'has a Unicode path field of another version or for another name');
         }
         if (!path.subarray(UNICODE_PATH_PREFIX_BYTES).equals(rawName)) {
-            throw unsafeEntry(this.#name, 'has a second, different name in its Unicode path field');
+            throw unsafeEntry(this.#showName(), 'has a second, different name in its Unicode path field');
         }
     }
     /**
@@ -35099,6 +35394,8 @@ class ZipExtraFields {
      * bits. Throws ArchiveError `invalid_archive` when one is missing or larger than a JavaScript integer can be.
      */
     resolveZip64(fields) {
+        if (!fields.includes(zip_extra_fields_SATURATED_32))
+            return fields;
         let at = 0;
         return fields.map(field => {
             if (field !== zip_extra_fields_SATURATED_32)
@@ -35110,20 +35407,24 @@ class ZipExtraFields {
     }
     #zip64At(at) {
         if (this.#zip64 === undefined || at + 8 > this.#zip64.length)
-            throw invalidEntry(this.#name, 'lacks its zip64 sizes');
+            throw invalidEntry(this.#showName(), 'lacks its zip64 sizes');
         const value = this.#zip64.readBigUInt64LE(at);
         if (value > BigInt(Number.MAX_SAFE_INTEGER))
-            throw invalidEntry(this.#name, 'has a size that is too large to be true');
+            throw invalidEntry(this.#showName(), 'has a size that is too large to be true');
         return Number(value);
+    }
+    #showName() {
+        return this.#rawName.toString('utf8');
     }
     #onlyOnce(before, value) {
         if (before !== undefined)
-            throw invalidEntry(this.#name, 'has the same extra field twice');
+            throw invalidEntry(this.#showName(), 'has the same extra field twice');
         return value;
     }
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip/zip-directory.js
+
 
 
 
@@ -35139,7 +35440,7 @@ const PATCHED = 0x0020;
 const STRONGLY_ENCRYPTED = 0x0040;
 const UTF8_NAME = 0x0800;
 const MASKED = 0x2000;
-const METHODS = new Map([
+const zip_directory_METHODS = new Map([
     [0, 'stored'],
     [8, 'deflated'],
 ]);
@@ -35152,7 +35453,8 @@ const METHODS = new Map([
 async function readZipDirectory({ window, rules, slice }, listing) {
     const location = locateDirectory(window);
     verifyEntryCount(location.count, rules);
-    const entries = [];
+    const entries = new ZipEntries();
+    const symlinks = [];
     const end = location.offset + location.size;
     let at = location.offset;
     while (at < end) {
@@ -35161,15 +35463,17 @@ async function readZipDirectory({ window, rules, slice }, listing) {
         const header = readHeader(window, at, end);
         const entry = parseEntry(header);
         listing.add(entry);
-        entries.push(entry);
-        at += header.bytes;
+        if (entry.type === 'symlink')
+            symlinks.push(entries.length);
+        entries.add(entry);
+        at += header.bytes.length;
         if (slice.isOver())
             await slice.giveBack();
     }
     if (entries.length !== location.count) {
         throw invalidArchive(`its directory contains ${entries.length} headers where it promises ${location.count}`);
     }
-    return { ...location, entries };
+    return { ...location, entries, symlinks };
 }
 /** Whether a header says that its name is UTF-8. */
 function isUtf8Name(flags) {
@@ -35186,7 +35490,7 @@ function verifyFlags(flags, name) {
 }
 /** Throws ArchiveError `invalid_archive` for every method but stored and deflate. */
 function parseMethod(method, name) {
-    const known = METHODS.get(method);
+    const known = zip_directory_METHODS.get(method);
     if (known === undefined)
         throw invalidEntry(name, `is packed by method ${method}, where only stored (0) and deflate (8) are read`);
     return known;
@@ -35194,43 +35498,35 @@ function parseMethod(method, name) {
 function readHeader(window, at, end) {
     if (at + HEADER_BYTES > end)
         throw invalidArchive('its directory is cut short');
-    const fixed = window.look(at, HEADER_BYTES, read_window_WINDOW_BYTES);
-    if (fixed.readUInt32LE(0) !== HEADER_SIGNATURE)
+    const start = window.look(at, HEADER_BYTES, read_window_WINDOW_BYTES);
+    if (start.readUInt32LE(0) !== HEADER_SIGNATURE)
         throw invalidArchive('its directory contains something that is not a header');
-    const extraAt = HEADER_BYTES + fixed.readUInt16LE(28);
-    const commentAt = extraAt + fixed.readUInt16LE(30);
-    const bytes = commentAt + fixed.readUInt16LE(32);
-    if (at + bytes > end)
+    const extraAt = HEADER_BYTES + start.readUInt16LE(28);
+    const commentAt = extraAt + start.readUInt16LE(30);
+    const length = commentAt + start.readUInt16LE(32);
+    if (at + length > end)
         throw invalidArchive('its directory is cut short');
-    const whole = window.look(at, bytes, read_window_WINDOW_BYTES);
-    return {
-        fixed: whole,
-        rawName: whole.subarray(HEADER_BYTES, extraAt),
-        extra: whole.subarray(extraAt, commentAt),
-        bytes,
-    };
+    return { bytes: window.look(at, length, read_window_WINDOW_BYTES), extraAt, commentAt };
 }
-function parseEntry({ fixed, rawName, extra }) {
-    const flags = fixed.readUInt16LE(8);
-    const shown = rawName.toString('utf8');
-    const fields = new ZipExtraFields(extra, shown);
+function parseEntry({ bytes, extraAt, commentAt }) {
+    const flags = bytes.readUInt16LE(8);
+    const rawName = bytes.subarray(HEADER_BYTES, extraAt);
+    const fields = new ZipExtraFields(bytes, { start: extraAt, end: commentAt, rawName });
     fields.verifyUnicodePath(rawName);
     const name = parseName(rawName, isUtf8Name(flags) || fields.hasUnicodePath);
     verifyFlags(flags, name);
-    if (fixed.readUInt16LE(34) !== 0)
+    if (bytes.readUInt16LE(34) !== 0)
         throw invalidEntry(name, 'is on another disk');
-    const packed = [fixed.readUInt32LE(24), fixed.readUInt32LE(20), fixed.readUInt32LE(42)];
+    const packed = [bytes.readUInt32LE(24), bytes.readUInt32LE(20), bytes.readUInt32LE(42)];
     const [size = 0, packedSize = 0, headerOffset = 0] = fields.resolveZip64(packed);
-    const method = parseMethod(fixed.readUInt16LE(10), name);
+    const method = parseMethod(bytes.readUInt16LE(10), name);
     if (method === 'stored' && size !== packedSize)
         throw invalidEntry(name, 'is stored but has two different sizes');
-    const attributes = { system: fixed.readUInt8(5), external: fixed.readUInt32LE(38) };
+    const attributes = { system: bytes.readUInt8(5), external: bytes.readUInt32LE(38) };
     const type = entryType(attributes, name);
     const executable = isOwnerExecutable(attributes);
-    const crc = fixed.readInt32LE(16);
-    // Named here, although it is set later: a property that is added takes memory of its own.
-    const dataOffset = undefined;
-    return { name, type, size, packedSize, headerOffset, dataOffset, method, crc, executable, target: null };
+    const crc = bytes.readInt32LE(16);
+    return { name, type, size, packedSize, headerOffset, method, crc, executable, target: null };
 }
 /** UTF-8 by its flag, or vouched for by a Unicode path; else ASCII. */
 function parseName(rawName, isUtf8) {
@@ -35288,8 +35584,8 @@ const PIECE_BYTES = 256 * 1024;
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
 const zip_entry_data_SPARE_BYTES = 64;
 /** Whether an entry is small enough, packed and unpacked, to be read in one go through a window. */
-function isSmall(entry) {
-    return entry.size <= read_window_WINDOW_BYTES && entry.packedSize <= read_window_WINDOW_BYTES;
+function isSmall({ size, packedSize }) {
+    return size <= read_window_WINDOW_BYTES && packedSize <= read_window_WINDOW_BYTES;
 }
 /**
  * All bytes of a small entry; they may be a view of the window, so use them before its next look. Vouches that they
@@ -35427,18 +35723,18 @@ const zip_local_headers_SATURATED_32 = 0xffffffff;
 /** Bytes: a header and, among small files, the next few; more calls cost more than to read the bytes between them. */
 const READ_AHEAD_BYTES = 64 * 1024;
 /**
- * The directory's entries in the order of their data, each with a local header that agrees with the directory: name,
- * its encoding, method and, without a data descriptor, CRC and sizes; with one, they may be left open. Every byte before
- * the directory belongs to exactly one entry. A reader who goes from local header to local header sees the same entries,
+ * Locates the data of each of the directory's entries. Each has a local header that agrees with the directory: name, its
+ * encoding, method and, without a data descriptor, CRC and sizes; with one, they may be left open. Every byte before the
+ * directory belongs to exactly one entry. A reader who goes from local header to local header sees the same entries,
  * because deflated data shows its own end, and stored data of open size ends at the first descriptor's signature.
  * Throws ArchiveError `invalid_archive` where it is not so.
  */
-async function locateEntries(zip, directory) {
-    const { window, slice } = zip;
+async function locateEntries({ window, slice }, directory) {
+    const { entries } = directory;
     const endless = [];
     let taken = { end: 0, last: null, hasDescriptor: false };
-    const entries = inDataOrder(directory.entries);
-    await slice.forEach(entries, entry => {
+    await slice.forEach(inDataOrder(entries), number => {
+        const entry = entries.at(number);
         if (entry.headerOffset < taken.end)
             throw invalidEntry(entry.name, 'overlaps another entry');
         verifyGap(window, taken, entry.headerOffset);
@@ -35448,21 +35744,18 @@ async function locateEntries(zip, directory) {
         taken = { end: dataOffset + entry.packedSize, last: entry, hasDescriptor: hasDescriptor(header) };
         if (taken.end > directory.offset)
             throw invalidEntry(entry.name, 'reaches into the directory');
-        // Not copied: copies of a large listing would double the memory that it takes.
-        const located = Object.assign(entry, { dataOffset });
+        entries.locate(number, dataOffset);
         if (isEndless(header, entry))
-            endless.push(located);
+            endless.push(number);
     });
     verifyGap(window, taken, directory.offset);
-    for (const entry of endless)
-        await slice.run(verifyFirstSignature(window, entry));
-    // All of them have been located by now.
-    return entries;
+    for (const number of endless)
+        await slice.run(verifyFirstSignature(window, entries.locatedAt(number)));
 }
-/** Most archives list their entries in this order, and then need no second list of them. */
+/** The numbers of all entries. */
 function inDataOrder(entries) {
-    const isBehind = (entry, at) => entry.headerOffset > (entries[at - 1]?.headerOffset ?? -1);
-    return entries.every(isBehind) ? entries : entries.toSorted((a, b) => a.headerOffset - b.headerOffset);
+    const numbers = Uint32Array.from({ length: entries.length }, (_, number) => number);
+    return numbers.sort((a, b) => entries.headerOffsetAt(a) - entries.headerOffsetAt(b));
 }
 /** There is nothing, or exactly the data descriptor that the last entry announces. */
 function verifyGap(window, { end, last, hasDescriptor }, next) {
@@ -35492,7 +35785,7 @@ function verifyLocalHeader(header, entry) {
     verifyFlags(header.flags, entry.name);
     if (parseMethod(header.fixed.readUInt16LE(8), entry.name) !== entry.method)
         throw contradiction(entry, 'method');
-    if (!header.rawName.equals(Buffer.from(entry.name)))
+    if (!isNamed(header.rawName, entry.name))
         throw contradiction(entry, 'name');
     header.fields.verifyUnicodePath(header.rawName);
     if (!(0,external_node_buffer_namespaceObject.isAscii)(header.rawName) && !isUtf8Name(header.flags) && !header.fields.hasUnicodePath)
@@ -35506,8 +35799,12 @@ function zip_local_headers_readHeader(window, { name, headerOffset }) {
     const extraAt = zip_local_headers_HEADER_BYTES + start.readUInt16LE(26);
     const bytes = extraAt + start.readUInt16LE(28);
     const fixed = window.look(headerOffset, bytes, READ_AHEAD_BYTES);
-    const fields = new ZipExtraFields(fixed.subarray(extraAt), name);
-    return { fixed, flags: fixed.readUInt16LE(6), rawName: fixed.subarray(zip_local_headers_HEADER_BYTES, extraAt), fields, bytes };
+    const rawName = fixed.subarray(zip_local_headers_HEADER_BYTES, extraAt);
+    const fields = new ZipExtraFields(fixed, { start: extraAt, end: bytes, rawName });
+    return { fixed, flags: fixed.readUInt16LE(6), rawName, fields, bytes };
+}
+function isNamed(rawName, name) {
+    return (0,external_node_buffer_namespaceObject.isAscii)(rawName) ? rawName.toString('latin1') === name : rawName.equals(Buffer.from(name));
 }
 /** Whether only a data descriptor's signature shows a reader of a stream where the data ends. */
 function isEndless(header, { method }) {
@@ -35548,18 +35845,13 @@ function contradiction(entry, what) {
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`.
  */
 async function planZip(zip) {
+    const { window, slice } = zip;
     const listing = new ArchiveListing(zip.rules);
     const directory = await readZipDirectory(zip, listing);
-    const located = await locateEntries(zip, directory);
-    await readTargets(zip, located);
-    // All of the listing's entries have been located by now.
-    return (await zip.slice.run(listing.plan()));
-}
-async function readTargets({ window, slice }, entries) {
-    await slice.forEach(entries, entry => {
-        if (entry.type === 'symlink')
-            Object.assign(entry, { target: plan_zip_readTarget(window, entry) });
-    });
+    const { entries, symlinks } = directory;
+    await locateEntries(zip, directory);
+    await slice.forEach(symlinks, number => listing.setTarget(number, plan_zip_readTarget(window, entries.locatedAt(number))));
+    return { plan: await slice.run(listing.plan()), entries };
 }
 function plan_zip_readTarget(window, entry) {
     if (!isSmall(entry))
@@ -35583,11 +35875,11 @@ const BATCHES_AHEAD = 2;
  * used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that nothing packed was left
  * over. Throws ArchiveError `invalid_archive`.
  */
-async function* readInBatches(window, files) {
-    const inflater = new BatchInflater(window);
+async function* readInBatches(zip, files) {
+    const inflater = new BatchInflater(zip);
     const inflating = [];
-    for (const batch of cutIntoBatches(files)) {
-        const inflated = inflater.inflate(batch.map(toEntry));
+    for (const batch of cutIntoBatches(zip, files)) {
+        const inflated = inflater.inflate(batch.entries());
         // It is thrown where the batch is used; until then nothing else catches it.
         inflated.catch(() => { });
         inflating.push({ batch, inflated });
@@ -35597,7 +35889,7 @@ async function* readInBatches(window, files) {
     while (inflating.length > 0)
         yield* readBatch(inflater, inflating.shift());
 }
-/** What cannot be vouched for together is tried again in halves, down to the single file. */
+/** A batch that cannot be vouched for together is tried again in halves, down to the single file. */
 async function* readBatch(inflater, next) {
     if (next === undefined)
         return;
@@ -35606,49 +35898,48 @@ async function* readBatch(inflater, next) {
     if (inflated !== undefined)
         yield cutOut(batch, inflated);
     else if (batch.length === 1)
-        yield readAlone(inflater.window, batch);
+        yield readAlone(inflater.zip, batch);
     else {
         const middle = batch.length >>> 1;
-        for (const half of [batch.slice(0, middle), batch.slice(middle)])
-            yield* readBatch(inflater, { batch: half, inflated: inflater.inflate(half.map(toEntry)) });
+        for (const half of [batch.slice(0, middle), batch.slice(middle, batch.length)])
+            yield* readBatch(inflater, { batch: half, inflated: inflater.inflate(half.entries()) });
     }
 }
-function* readAlone(window, batch) {
+function* readAlone({ window, entries }, batch) {
     for (const file of batch)
-        yield { file, bytes: readSmallEntry(window, file.entry) };
+        yield { file, bytes: readSmallEntry(window, entries.locatedAt(file.entry)) };
 }
 function* cutOut(batch, inflated) {
     let at = 0;
     for (const file of batch) {
-        yield { file, bytes: inflated.subarray(at, at + file.entry.size) };
-        at += file.entry.size;
+        yield { file, bytes: inflated.subarray(at, at + file.size) };
+        at += file.size;
     }
     // zlib has closed what made it, so the memory is ours alone: left to the garbage collector, each megabyte of it costs more
     // time than to inflate it.
     ;
     inflated.buffer.transfer(0);
 }
-function* cutIntoBatches(files) {
-    let batch = [];
+function* cutIntoBatches({ entries }, files) {
+    let start = 0;
+    let next = 0;
     let packedBytes = 0;
     let bytes = 0;
-    for (const file of files) {
-        packedBytes += file.entry.packedSize;
-        bytes += file.entry.size;
-        const isFull = packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES || batch.length === MAX_BATCH_FILES;
-        if (batch.length > 0 && isFull) {
-            yield batch;
-            batch = [];
-            packedBytes = file.entry.packedSize;
-            bytes = file.entry.size;
+    for (const entry of files.entries()) {
+        const { size, packedSize } = entries.packingAt(entry);
+        packedBytes += packedSize;
+        bytes += size;
+        const isFull = packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES || next - start === MAX_BATCH_FILES;
+        if (next > start && isFull) {
+            yield files.slice(start, next);
+            start = next;
+            packedBytes = packedSize;
+            bytes = size;
         }
-        batch.push(file);
+        next += 1;
     }
-    if (batch.length > 0)
-        yield batch;
-}
-function toEntry({ entry }) {
-    return entry;
+    if (next > start)
+        yield files.slice(start, next);
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip/extract-zip.js
@@ -35674,26 +35965,30 @@ async function extractZip(artifact, { target, limits, signal }) {
     const writer = new TreeWriter(target, slice);
     const rules = { ...limits, platform: process.platform, shape: 'flattened' };
     const extraction = { window: new ReadWindow(artifact), rules, slice, writer };
-    const plan = await planZip(extraction);
-    return await writer.writeTree(plan, files => writeFiles(extraction, files));
+    const planned = await planZip(extraction);
+    return await writer.writeTree(planned.plan, async () => await writeFiles(extraction, planned));
 }
-async function writeFiles({ window, slice, writer }, planned) {
-    const inDataOrder = planned.sortedBy(entry => entry.dataOffset);
-    const toRead = (how) => inDataOrder.filter(({ entry }) => howToRead(entry) === how);
-    const files = new FileList(planned.length);
-    for await (const batch of readInBatches(window, toRead('batched'))) {
+async function writeFiles({ window, slice, writer }, { plan, entries }) {
+    const inDataOrder = plan.files.sortedBy(entry => entries.dataOffsetAt(entry));
+    const toRead = (how) => inDataOrder.filterByEntry(entry => howToRead(entries.packingAt(entry)) === how);
+    const files = new FileList(plan.files.length);
+    for await (const batch of readInBatches({ window, entries }, toRead('batched'))) {
         await slice.forEach(batch, ({ file, bytes }) => files.set(file.place, writer.writeFile(file, bytes)));
     }
-    await slice.forEach(toRead('single'), file => files.set(file.place, writer.writeFile(file, readSmallEntry(window, file.entry))));
+    await slice.forEach(toRead('single'), file => {
+        const bytes = readSmallEntry(window, entries.locatedAt(file.entry));
+        files.set(file.place, writer.writeFile(file, bytes));
+    });
     for (const file of toRead('large')) {
-        files.set(file.place, await writer.writeFileFrom(file, slice.pace(readLargeEntry(window, file.entry))));
+        const pieces = readLargeEntry(window, entries.locatedAt(file.entry));
+        files.set(file.place, await writer.writeFileFrom(file, slice.pace(pieces)));
     }
     return files;
 }
-function howToRead(entry) {
-    if (!isSmall(entry))
+function howToRead(packing) {
+    if (!isSmall(packing))
         return 'large';
-    return canInflateTogether(entry) ? 'batched' : 'single';
+    return canInflateTogether(packing) ? 'batched' : 'single';
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/artifact-checks.js
@@ -41670,7 +41965,7 @@ function tar_member_announce(announced, { type }, body) {
  * a type that is not extracted, a name that is not UTF-8 and data of anything but a file, `invalid_archive` for two
  * different sizes.
  */
-function tar_member_toEntry(header, { pax = {}, name, linkName }) {
+function toEntry(header, { pax = {}, name, linkName }) {
     const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8');
     if (pax.specialKey !== undefined)
         throw unsafeEntry(storedName, 'is a sparse file or a part of one');
@@ -41721,7 +42016,7 @@ function memberType(type, name) {
 
 /** The bytes of a header; all data is padded to a multiple of this. */
 const TAR_BLOCK_BYTES = 512;
-const TYPES = new Map([
+const tar_header_TYPES = new Map([
     ['\0', 'file'],
     ['0', 'file'],
     ['1', 'hard link'],
@@ -41773,7 +42068,7 @@ function parseTarHeader(block) {
     return {
         name: prefixedName(prefix, tar_header_readText(block, FIELDS.name)),
         linkName: tar_header_readText(block, FIELDS.linkName),
-        type: TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
+        type: tar_header_TYPES.get(latin1Of(block, FIELDS.type)) ?? 'unknown type',
         size: readOctal(block, FIELDS.size),
         executable: (readOctal(block, FIELDS.mode) & tar_header_OWNER_EXECUTE) !== 0,
     };
@@ -41946,7 +42241,7 @@ class TarReader {
             this.#announced = tar_member_announce(this.#announced, header, body);
     }
     #openMember(header) {
-        const entry = tar_member_toEntry(header, this.#announced);
+        const entry = toEntry(header, this.#announced);
         this.#announced = {};
         this.#announcedBytes = 0;
         this.#bytes += entry.size;
@@ -43315,7 +43610,7 @@ const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/;
  */
 async function listTree(git, tree, { rules, slice }) {
     const listing = new ArchiveListing(rules);
-    const symlinks = [];
+    const entries = [];
     const args = ['ls-tree', '-r', '-t', '-z', '-l', '--full-tree', '--end-of-options', tree];
     await git.read({ args }, async (stdout) => {
         let records = 0;
@@ -43327,13 +43622,12 @@ async function listTree(git, tree, { rules, slice }) {
             if (entry.type === 'directory')
                 continue;
             listing.add(entry);
-            if (entry.type === 'symlink')
-                symlinks.push(entry);
+            entries.push(entry);
             if (slice.isOver())
                 await slice.giveBack();
         }
     });
-    return { listing, symlinks };
+    return { listing, entries };
 }
 async function* recordsOf(stdout) {
     let rest = Buffer.alloc(0);
@@ -43382,18 +43676,21 @@ async function readTree(reading, tree) {
     const { git, target, limits, signal } = reading;
     const slice = new TimeSlice(signal);
     const rules = { ...limits, platform: process.platform, shape: 'as packed' };
-    const { listing, symlinks } = await listTree(git, tree, { rules, slice });
-    await readBlobs(reading, symlinks, async (entry, blob) => {
-        Object.assign(entry, { target: decodeEntryText(await blob.whole(), 'utf-8') });
+    const { listing, entries } = await listTree(git, tree, { rules, slice });
+    const symlinks = entries.flatMap((entry, number) => (entry.type === 'symlink' ? [{ ...entry, number }] : []));
+    await readBlobs(reading, symlinks, async ({ number }, blob) => {
+        listing.setTarget(number, decodeEntryText(await blob.whole(), 'utf-8'));
     });
     const plan = await slice.run(listing.plan());
     makeOpenDirectorySync(target);
     const writer = new TreeWriter(target, slice);
-    return await writer.writeTree(plan, async (files) => await read_tree_writeFiles(reading, { writer, slice }, files));
+    return await writer.writeTree(plan, async (files) => {
+        const blobs = Array.from(files, file => ({ ...entries[file.entry], file }));
+        return await read_tree_writeFiles(reading, { writer, slice }, blobs);
+    });
 }
-async function read_tree_writeFiles(reading, { writer, slice }, planned) {
+async function read_tree_writeFiles(reading, { writer, slice }, files) {
     const written = [];
-    const files = Array.from(planned, file => ({ ...file.entry, file }));
     await readBlobs(reading, files, async ({ file, size }, blob) => {
         const isSmall = size <= SMALL_FILE_BYTES;
         written.push(isSmall ? writer.writeFile(file, await blob.whole()) : await writer.writeFileFrom(file, blob.pieces()));
@@ -44252,7 +44549,7 @@ async function findKnown({ tools }, hostConfig, id) {
     const service = serviceOf(hostConfig, id);
     if (service === undefined)
         return { ...known, service: 'none' };
-    if (row !== undefined && isNamed(row))
+    if (row !== undefined && default_steps_isNamed(row))
         return { ...known, service: 'own' };
     if (!default_steps_isAbsent(service, await readServiceState(service, { signal: tools.signal })))
         return { ...known, service: 'own' };
@@ -44267,7 +44564,7 @@ async function findKnown({ tools }, hostConfig, id) {
 function default_steps_isAbsent({ supervisor }, { missing, words }) {
     return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words));
 }
-function isNamed({ unit, container, deployment }) {
+function default_steps_isNamed({ unit, container, deployment }) {
     return (unit ?? container ?? deployment) !== undefined;
 }
 function restoreStep({ shelf, id }) {

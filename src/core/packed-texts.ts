@@ -1,8 +1,8 @@
 /** The number of texts in one block. */
 const BLOCK_TEXTS = 1024
-/** The initial room for each text, enough for most. */
-const BYTES_PER_TEXT = 64
-/** The most bytes of UTF-8 that one unit of UTF-16 needs. */
+/** The initial room for each text, enough for most names. */
+const BYTES_PER_TEXT = 32
+/** A unit of UTF-16 has at most so many bytes of UTF-8. */
 const BYTES_PER_UNIT = 3
 
 /** Texts, one after the other, and the position at which each of them ends. */

@@ -1,5 +1,5 @@
 import { ArchiveError } from '../errors.ts'
-import { comparePaths } from '../trust/tree-digest.ts'
+import { NumberColumn } from '../number-column.ts'
 import { type ArchiveEntry, type ExtractableType, unsafeEntry } from './archive-entry.ts'
 import {
   type ExtractionLimits,
@@ -9,8 +9,8 @@ import {
   verifyTargetSize,
 } from './archive-limits.ts'
 import { parseEntryName } from './entry-names.ts'
-import { PlannedFiles } from './planned-files.ts'
-import { PlannedTree, type TreeNode } from './planned-tree.ts'
+import { type PlannedFile, PlannedFiles } from './planned-files.ts'
+import { PlannedTree, TOP, type TreeNode } from './planned-tree.ts'
 import { SymlinkResolver } from './symlink-policy.ts'
 
 /** Some tools deflate a directory's empty data, to two bytes. */
@@ -28,10 +28,10 @@ export interface PlannedSymlink {
 }
 
 /** Everything that an extraction creates, in this order: directories, parents before children; files; symlinks. */
-export interface ExtractionPlan<Entry> {
+export interface ExtractionPlan {
   readonly directories: readonly string[]
   /** In the order of the tree digest. */
-  readonly files: PlannedFiles<Entry>
+  readonly files: PlannedFiles
   readonly symlinks: readonly PlannedSymlink[]
   /** Bytes of all files. */
   readonly bytes: number
@@ -50,14 +50,16 @@ export interface ExtractionRules extends ExtractionLimits {
 /**
  * An archive's listing, checked entry by entry as it is read, so that a small archive cannot cost more than its limits.
  * Checks the number of entries (including the directories that paths imply), their sizes and the bytes of their names.
- * Every path is safe on the platform, and no two are equal. Keeps the entries themselves: a symlink's target may be set
- * until the listing is planned.
+ * Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in which they come.
  */
-export class ArchiveListing<Entry extends ArchiveEntry> {
+export class ArchiveListing {
   readonly #rules: ExtractionRules
-  readonly #tree: PlannedTree<Entry>
-  readonly #symlinks: TreeNode<Entry>[] = []
-  #count = 0
+  readonly #tree: PlannedTree
+  readonly #sizes = new NumberColumn('float64')
+  readonly #modes = new NumberColumn('int32')
+  readonly #symlinks: TreeNode[] = []
+  /** The targets of symlinks, by the numbers of their entries. */
+  readonly #targets = new Map<number, string>()
   #bytes = 0
   #nameBytes = 0
 
@@ -71,20 +73,29 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
    * `unsafe_archive`, naming the entry and the rule that it breaks, or `archive_too_large` as soon as the entries so
    * far exceed a limit.
    */
-  add(entry: Entry): string {
-    this.#count += 1
-    verifyEntryCount(this.#count, this.#rules)
+  add(entry: ArchiveEntry): string {
+    const number = this.#sizes.length
+    verifyEntryCount(number + 1, this.#rules)
     this.#bytes += entry.size
     verifyExtractedBytes(this.#bytes, this.#rules)
     verifyTargetSize(entry)
     this.#nameBytes += entry.name.length + targetBytes(entry)
     verifyNameBytes(this.#nameBytes, this.#rules)
     const type = requireExtractable(entry.name, entry.type)
-    const node = this.#tree.add(parsePath(entry, this.#rules.platform), type, entry)
+    const path = parsePath(entry, this.#rules.platform)
+    const node = this.#tree.add(path, { type, entry: number })
+    this.#sizes.add(entry.size)
+    this.#modes.add(fileMode(entry))
     if (type === 'symlink') this.#symlinks.push(node)
-    // A single top-level directory does not count, because it may be left out.
+    if (entry.target !== null) this.setTarget(number, entry.target)
+    // A single top-level directory, which is left out, does not count.
     verifyEntryCount(this.#tree.count - 1, this.#rules)
-    return node.path
+    return path
+  }
+
+  /** Sets the target of a symlink, by the number of its entry, where it was not known when the entry was added. */
+  setTarget(entry: number, target: string): void {
+    this.#targets.set(entry, target)
   }
 
   /**
@@ -93,47 +104,50 @@ export class ArchiveListing<Entry extends ArchiveEntry> {
    * Throws ArchiveError `unsafe_archive`, `archive_too_large` above a limit, and `empty_artifact` if there is neither a
    * file nor a symlink.
    */
-  *plan(): Generator<void, ExtractionPlan<Entry>> {
-    verifyNotEmpty(this.#tree)
-    const top = this.#rules.shape === 'flattened' ? singleDirectory(this.#tree.top) : null
-    const root = top ?? this.#tree.top
-    verifyEntryCount(this.#tree.count - (top === null ? 0 : 1), this.#rules)
-    for (const node of root.children.values()) parseEntryName(pathBelow(root, node), this.#rules.platform)
-    const directories = this.#tree.directories.filter(node => node !== top).map(node => pathBelow(root, node))
+  *plan(): Generator<void, ExtractionPlan> {
+    const tree = this.#tree
+    verifyNotEmpty(tree)
+    const top = this.#rules.shape === 'flattened' ? singleDirectory(tree) : null
+    const root = top ?? TOP
+    verifyEntryCount(tree.count - (top === null ? 0 : 1), this.#rules)
+    for (const node of tree.childrenOf(root)) parseEntryName(tree.pathBelow(root, node), this.#rules.platform)
+    const directories = tree.directories.filter(node => node !== top).map(node => tree.pathBelow(root, node))
     yield
     const files = yield* this.#planFiles(root)
     const symlinks = yield* this.#planSymlinks(root)
     let bytes = 0
-    for (const { size } of files.entries()) bytes += size
-    return { files, symlinks, bytes, directories, flattened: top?.name ?? null }
+    for (const size of files.sizes()) bytes += size
+    return { files, symlinks, bytes, directories, flattened: top === null ? null : tree.nameOf(top) }
   }
 
-  /** Plans the files, in tree order. */
-  *#planFiles(root: TreeNode<Entry>): Generator<void, PlannedFiles<Entry>> {
-    const nodes: FileNode<Entry>[] = []
-    for (const node of nodesInOrder(root)) {
-      if (isFile(node)) nodes.push(node)
+  /** In tree order. */
+  *#planFiles(root: TreeNode): Generator<void, PlannedFiles> {
+    const tree = this.#tree
+    const nodes = new NumberColumn('int32')
+    for (const node of tree.inOrder(root)) {
+      if (tree.typeOf(node) === 'file') nodes.add(node)
       yield
     }
-    return new PlannedFiles({
-      length: nodes.length,
-      entryAt: place => (nodes[place] as FileNode<Entry>).entry,
-      at: place => {
-        const node = nodes[place] as FileNode<Entry>
-        const { entry } = node
-        return { path: pathBelow(root, node), mode: fileMode(entry), entry, place }
-      },
-    })
+    const entryAt = (place: number): number => tree.entryOf(nodes.at(place))
+    const sizeAt = (place: number): number => this.#sizes.at(entryAt(place))
+    const at = (place: number): PlannedFile => {
+      const entry = entryAt(place)
+      const mode = this.#modes.at(entry) as PlannedFile['mode']
+      return { path: tree.pathBelow(root, nodes.at(place)), mode, size: this.#sizes.at(entry), entry, place }
+    }
+    return new PlannedFiles({ length: nodes.length, at, entryAt, sizeAt })
   }
 
-  *#planSymlinks(root: TreeNode<Entry>): Generator<void, PlannedSymlink[]> {
-    const resolver = new SymlinkResolver(root, this.#rules.platform)
-    for (const node of this.#symlinks) resolver.add(node, targetOf(node))
+  *#planSymlinks(root: TreeNode): Generator<void, PlannedSymlink[]> {
+    const tree = this.#tree
+    const targetOf = (symlink: TreeNode): string => this.#targets.get(tree.entryOf(symlink)) ?? ''
+    const resolver = new SymlinkResolver({ tree, root, platform: this.#rules.platform, targetOf })
+    const pathOf = (node: TreeNode): string => tree.pathBelow(root, node)
     const symlinks: PlannedSymlink[] = []
     for (const node of this.#symlinks) {
       const { end, reach } = resolver.resolve(node)
-      const file = end?.type === 'file' ? pathBelow(root, end) : null
-      symlinks.push({ path: pathBelow(root, node), target: targetOf(node), file, reach: pathBelow(root, reach) })
+      const file = end !== null && tree.typeOf(end) === 'file' ? pathOf(end) : null
+      symlinks.push({ path: pathOf(node), target: targetOf(node), file, reach: pathOf(reach) })
       yield
     }
     return symlinks
@@ -169,17 +183,7 @@ function targetBytes({ type, target, size }: ArchiveEntry): number {
   return type === 'symlink' ? (target?.length ?? size) : 0
 }
 
-function targetOf({ entry }: TreeNode<ArchiveEntry>): string {
-  return entry?.target ?? ''
-}
-
-type FileNode<Entry> = TreeNode<Entry> & { readonly entry: Entry }
-
-function isFile<Entry>(node: TreeNode<Entry>): node is FileNode<Entry> {
-  return node.type === 'file' && node.entry !== null
-}
-
-function verifyNotEmpty({ count, directories }: PlannedTree<unknown>): void {
+function verifyNotEmpty({ count, directories }: PlannedTree): void {
   if (count > directories.length) return
   throw new ArchiveError(
     'empty_artifact',
@@ -187,32 +191,7 @@ function verifyNotEmpty({ count, directories }: PlannedTree<unknown>): void {
   )
 }
 
-function singleDirectory<Entry>(top: TreeNode<Entry>): TreeNode<Entry> | null {
-  const [only = null, another] = top.children.values()
-  return another === undefined && only?.type === 'directory' ? only : null
-}
-
-/**
- * Yields each directory before its contents, and these by name: the order of the tree digest, without comparing whole
- * paths.
- */
-function* nodesInOrder<Entry>(root: TreeNode<Entry>): Generator<TreeNode<Entry>> {
-  // Not by recursion: a generator in a generator costs a step for each level and node.
-  const rest = [lastFirst(root)]
-  for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
-    const node = siblings.pop()
-    if (node === undefined) rest.pop()
-    else {
-      yield node
-      if (node.type === 'directory') rest.push(lastFirst(node))
-    }
-  }
-}
-
-function lastFirst<Entry>({ children }: TreeNode<Entry>): TreeNode<Entry>[] {
-  return [...children.values()].sort((a, b) => comparePaths(b.name, a.name))
-}
-
-function pathBelow(root: TreeNode, node: TreeNode): string {
-  return root.depth === 0 ? node.path : node.path.slice(root.path.length + 1)
+function singleDirectory(tree: PlannedTree): TreeNode | null {
+  const [only, another] = tree.childrenOf(TOP)
+  return only !== undefined && another === undefined && tree.typeOf(only) === 'directory' ? only : null
 }

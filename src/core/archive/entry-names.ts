@@ -13,9 +13,9 @@ const DRIVE_LETTER = /^[A-Za-z]:/
  * Decodes a name or a symlink's target: as UTF-8 if the archive says so, otherwise as ASCII. Throws ArchiveError
  * `unsafe_archive` for other bytes.
  */
-export function decodeEntryText(bytes: Uint8Array, encoding: 'utf-8' | 'ascii'): string {
-  if (isAscii(bytes)) return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1')
-  const shown = Buffer.from(bytes).toString('utf8')
+export function decodeEntryText(bytes: Buffer, encoding: 'utf-8' | 'ascii'): string {
+  if (isAscii(bytes)) return bytes.toString('latin1')
+  const shown = bytes.toString('utf8')
   if (encoding === 'ascii') throw unsafeEntry(shown, 'has a name that is not ASCII without saying that it is UTF-8')
   try {
     return strictUtf8.decode(bytes)

@@ -1,29 +1,30 @@
 /** A file that an extraction creates. */
-export interface PlannedFile<Entry> {
+export interface PlannedFile {
   /** Relative, with `/` between components, flattened; like every path of a plan. */
   readonly path: string
   readonly mode: 0o644 | 0o755
-  readonly entry: Entry
+  /** Bytes. */
+  readonly size: number
+  /** The number of the entry that lists the file. */
+  readonly entry: number
   /** The file's number in the order of the tree digest. */
   readonly place: number
 }
 
 /** The source of a plan's files, in the order of the tree digest. */
-interface PlannedSource<Entry> {
+interface PlannedSource {
   readonly length: number
-  at(place: number): PlannedFile<Entry>
-  entryAt(place: number): Entry
+  at(place: number): PlannedFile
+  entryAt(place: number): number
+  sizeAt(place: number): number
 }
 
-/**
- * The files of a plan, or some of them. Each becomes an object only while it is used: an archive may have many, and its
- * listing already contains the facts about them.
- */
-export class PlannedFiles<Entry> implements Iterable<PlannedFile<Entry>> {
-  readonly #source: PlannedSource<Entry>
+/** The files of a plan, or some of them. Each becomes an object only while it is used: an archive may have many. */
+export class PlannedFiles implements Iterable<PlannedFile> {
+  readonly #source: PlannedSource
   readonly #places: Uint32Array<ArrayBuffer>
 
-  constructor(source: PlannedSource<Entry>, places = Uint32Array.from({ length: source.length }, (_, place) => place)) {
+  constructor(source: PlannedSource, places = Uint32Array.from({ length: source.length }, (_, place) => place)) {
     this.#source = source
     this.#places = places
   }
@@ -33,25 +34,41 @@ export class PlannedFiles<Entry> implements Iterable<PlannedFile<Entry>> {
   }
 
   /** Returns the files that pass the test. */
-  filter(test: (file: PlannedFile<Entry>) => boolean): PlannedFiles<Entry> {
+  filter(test: (file: PlannedFile) => boolean): PlannedFiles {
     return this.#of(this.#places.filter(place => test(this.#source.at(place))))
   }
 
-  /** Returns the same files, the smallest number first. */
-  sortedBy(number: (entry: Entry) => number): PlannedFiles<Entry> {
-    const numberAt = (place: number): number => number(this.#source.entryAt(place))
+  /** Returns the files whose entries pass the test. */
+  filterByEntry(test: (entry: number) => boolean): PlannedFiles {
+    return this.#of(this.#places.filter(place => test(this.#source.entryAt(place))))
+  }
+
+  /** Returns the same files in the order of a number that their entries have, the smallest first. */
+  sortedBy(numberOf: (entry: number) => number): PlannedFiles {
+    const numberAt = (place: number): number => numberOf(this.#source.entryAt(place))
     return this.#of(this.#places.toSorted((a, b) => numberAt(a) - numberAt(b)))
   }
 
-  *entries(): Generator<Entry, undefined> {
+  /** Returns the files from one position to just before another. */
+  slice(start: number, end: number): PlannedFiles {
+    return this.#of(this.#places.subarray(start, end))
+  }
+
+  /** Yields the number of each file's entry. */
+  *entries(): Generator<number, undefined> {
     for (const place of this.#places) yield this.#source.entryAt(place)
   }
 
-  *[Symbol.iterator](): Generator<PlannedFile<Entry>, undefined> {
+  /** Yields the size of each file in bytes. */
+  *sizes(): Generator<number, undefined> {
+    for (const place of this.#places) yield this.#source.sizeAt(place)
+  }
+
+  *[Symbol.iterator](): Generator<PlannedFile, undefined> {
     for (const place of this.#places) yield this.#source.at(place)
   }
 
-  #of(places: Uint32Array<ArrayBuffer>): PlannedFiles<Entry> {
+  #of(places: Uint32Array<ArrayBuffer>): PlannedFiles {
     return new PlannedFiles(this.#source, places)
   }
 }

@@ -1,102 +1,195 @@
+import { randomInt } from 'node:crypto'
+import { type HashKey, halfSipHash } from '../half-sip-hash.ts'
+import { HashIndex } from '../hash-index.ts'
+import { NumberColumn } from '../number-column.ts'
+import { PackedTexts } from '../packed-texts.ts'
+import { comparePaths } from '../trust/tree-digest.ts'
 import { type ExtractableType, unsafeEntry } from './archive-entry.ts'
 import { comparisonKey } from './platform-names.ts'
 
-/** The directory, file or symlink that an extraction is going to create at one path. */
-export interface TreeNode<Entry = unknown> {
-  readonly name: string
-  /** The path from the archive's top. */
-  readonly path: string
+/** The number of a node in its tree. */
+export type TreeNode = number
+
+/** The archive's top: it has no name, and is its own parent. */
+export const TOP: TreeNode = 0
+
+const TYPES: readonly ExtractableType[] = ['directory', 'file', 'symlink']
+/** Stands for the entry of a directory that so far is only implied by the paths below it, and for no child. */
+const NONE = -1
+const WORD = 2 ** 32
+
+/** The type and the number of an entry that an archive lists. */
+interface Listed {
   readonly type: ExtractableType
-  /** Null for the archive's top, and for a directory that so far is only implied by the paths below it. */
-  readonly entry: Entry | null
-  /** Null for the archive's top. */
-  readonly parent: TreeNode<Entry> | null
-  /** The number of directories above the node. */
-  readonly depth: number
-  /** The children of a directory, by their comparison keys. */
-  readonly children: ReadonlyMap<string, TreeNode<Entry>>
+  readonly entry: number
 }
-
-interface OwnNode<Entry> extends TreeNode<Entry> {
-  readonly children: Map<string, OwnNode<Entry>>
-  entry: Entry | null
-}
-
-const NO_CHILDREN = new Map<string, never>()
 
 /**
  * The tree that an extraction is going to create. Refuses entries that could not exist next to each other: two equal
  * names, a file that is also a directory, anything below a file or symlink. Names are equal if they may be one name to
- * the platform.
+ * the platform. Nodes are rows of columns, not objects: a large archive would have the garbage collector copy all of
+ * them, and keep twice the room for new ones.
  */
-export class PlannedTree<Entry> {
-  readonly top: TreeNode<Entry>
-  /** All directories, parents before their children. */
-  readonly directories: TreeNode<Entry>[] = []
-  /** The number of files, directories and symlinks, listed and implied. */
-  count = 0
-  readonly #top: OwnNode<Entry>
+export class PlannedTree {
+  /** All directories except the top, parents before their children. */
+  readonly directories: TreeNode[] = []
   readonly #platform: NodeJS.Platform
+  readonly #names = new PackedTexts()
+  readonly #parents = new NumberColumn('int32')
+  readonly #types = new NumberColumn('int32')
+  readonly #entries = new NumberColumn('int32')
+  /** The last child of each directory. The next sibling of the last child is the first one. */
+  readonly #lastChildren = new NumberColumn('int32')
+  readonly #nextSiblings = new NumberColumn('int32')
+  /** Finds a node by its parent and comparison key. */
+  readonly #index = new HashIndex()
+  readonly #key: HashKey = [randomInt(WORD), randomInt(WORD)]
+  /** The directory that was used last: most entries are next to the one before. */
+  #recent = { directory: TOP, path: '' }
 
   constructor(platform: NodeJS.Platform) {
     this.#platform = platform
-    this.#top = { name: '', path: '', type: 'directory', entry: null, parent: null, depth: 0, children: new Map() }
-    this.top = this.#top
+    this.#addRow(TOP, '', { type: 'directory', entry: NONE })
   }
 
-  /** Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive`. */
-  add(path: string, type: ExtractableType, entry: Entry): TreeNode<Entry> {
-    let parent = this.#top
-    let start = 0
-    for (let end = path.indexOf('/'); end !== -1; end = path.indexOf('/', start)) {
-      parent = this.#directory(parent, { path, start, end })
-      start = end + 1
+  /** The number of files, directories and symlinks, listed and implied, without the top. */
+  get count(): number {
+    return this.#parents.length - 1
+  }
+
+  /** Adds what is listed at a path, and the directories that the path implies. Throws ArchiveError `unsafe_archive`. */
+  add(path: string, listed: Listed): TreeNode {
+    const nameAt = path.lastIndexOf('/') + 1
+    const parent = nameAt === 0 ? TOP : this.#enter(path.slice(0, nameAt - 1), path)
+    const name = path.slice(nameAt)
+    const there = this.find(parent, name)
+    return there === undefined ? this.#create(parent, name, listed) : this.#unite(there, path, listed)
+  }
+
+  /** Returns the child of a directory with a name that is this one, or may be the same to the platform. */
+  find(directory: TreeNode, name: string): TreeNode | undefined {
+    const key = this.#keyOf(name)
+    const isIt = (node: TreeNode): boolean =>
+      this.parentOf(node) === directory && this.#keyOf(this.nameOf(node)) === key
+    return this.#index.find(halfSipHash(this.#key, directory, key), isIt)
+  }
+
+  /** Returns the children of a directory in the order in which they were added. */
+  childrenOf(directory: TreeNode): readonly TreeNode[] {
+    const children: TreeNode[] = []
+    const last = this.#lastChildren.at(directory)
+    if (last === NONE) return children
+    for (let child = this.#nextSiblings.at(last); child !== last; child = this.#nextSiblings.at(child))
+      children.push(child)
+    return [...children, last]
+  }
+
+  nameOf(node: TreeNode): string {
+    return this.#names.at(node)
+  }
+
+  parentOf(node: TreeNode): TreeNode {
+    return this.#parents.at(node)
+  }
+
+  typeOf(node: TreeNode): ExtractableType {
+    return TYPES[this.#types.at(node)] as ExtractableType
+  }
+
+  /** The number of the entry that lists a file or symlink. */
+  entryOf(node: TreeNode): number {
+    return this.#entries.at(node)
+  }
+
+  /** Returns the path from the archive's top. */
+  pathOf(node: TreeNode): string {
+    const directory = this.parentOf(node)
+    if (directory === TOP) return this.nameOf(node)
+    if (this.#recent.directory !== directory) this.#recent = { directory, path: this.pathOf(directory) }
+    return `${this.#recent.path}/${this.nameOf(node)}`
+  }
+
+  /** Returns the path from a directory that contains the node. */
+  pathBelow(directory: TreeNode, node: TreeNode): string {
+    return directory === TOP ? this.pathOf(node) : this.pathOf(node).slice(this.pathOf(directory).length + 1)
+  }
+
+  /**
+   * Yields everything below a directory: each directory before its contents, and these by name. This is the order of
+   * the tree digest, without comparing whole paths.
+   */
+  *inOrder(directory: TreeNode): Generator<TreeNode> {
+    // Not by recursion: a generator in a generator costs a step for each level and node.
+    const rest = [this.#lastFirst(directory)]
+    for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
+      const node = siblings.pop()
+      if (node === undefined) rest.pop()
+      else {
+        yield node
+        if (this.typeOf(node) === 'directory') rest.push(this.#lastFirst(node))
+      }
     }
-    const name = path.slice(start)
-    const key = comparisonKey(name, this.#platform)
-    const there = parent.children.get(key)
-    return there === undefined
-      ? this.#create(parent, key, { name, path, type, entry })
-      : unite(there, { path, type, entry })
   }
 
-  /** Returns the directory on the way to a path whose name is at these positions; creates it if necessary. */
-  #directory(
-    parent: OwnNode<Entry>,
-    { path, start, end }: { path: string; start: number; end: number },
-  ): OwnNode<Entry> {
-    const name = path.slice(start, end)
-    const key = comparisonKey(name, this.#platform)
-    const there = parent.children.get(key)
-    if (there === undefined)
-      return this.#create(parent, key, { name, path: path.slice(0, end), type: 'directory', entry: null })
-    if (there.type !== 'directory') throw unsafeEntry(path, `is below "${there.path}", which is a ${there.type}`)
-    if (there.name === name) return there
-    throw unsafeEntry(path, `is in "${name}", which is the same name as "${there.path}" on this platform`)
+  #lastFirst(directory: TreeNode): TreeNode[] {
+    const named = this.childrenOf(directory).map(node => ({ node, name: this.nameOf(node) }))
+    return named.sort((a, b) => comparePaths(b.name, a.name)).map(({ node }) => node)
   }
 
-  #create(
-    parent: OwnNode<Entry>,
-    key: string,
-    { name, path, type, entry }: Pick<OwnNode<Entry>, 'name' | 'path' | 'type' | 'entry'>,
-  ): OwnNode<Entry> {
-    const children = type === 'directory' ? new Map<string, OwnNode<Entry>>() : NO_CHILDREN
-    const node = { name, path, type, entry, parent, depth: parent.depth + 1, children }
-    parent.children.set(key, node)
-    this.count += 1
-    if (node.type === 'directory') this.directories.push(node)
+  /** Returns the directory at `path`, which an entry is below; creates it, and those above it, if necessary. */
+  #enter(path: string, below: string): TreeNode {
+    if (this.#recent.path === path) return this.#recent.directory
+    let directory = TOP
+    for (const name of path.split('/')) directory = this.#enterChild(directory, name, below)
+    this.#recent = { directory, path }
+    return directory
+  }
+
+  #enterChild(parent: TreeNode, name: string, below: string): TreeNode {
+    const there = this.find(parent, name)
+    if (there === undefined) return this.#create(parent, name, { type: 'directory', entry: NONE })
+    const type = this.typeOf(there)
+    if (type !== 'directory') throw unsafeEntry(below, `is below "${this.pathOf(there)}", which is a ${type}`)
+    if (this.nameOf(there) === name) return there
+    throw unsafeEntry(below, `is in "${name}", which is the same name as "${this.pathOf(there)}" on this platform`)
+  }
+
+  #create(parent: TreeNode, name: string, listed: Listed): TreeNode {
+    const node = this.#addRow(parent, name, listed)
+    this.#index.add(halfSipHash(this.#key, parent, this.#keyOf(name)), node)
+    const last = this.#lastChildren.at(parent)
+    if (last !== NONE) {
+      this.#nextSiblings.set(node, this.#nextSiblings.at(last))
+      this.#nextSiblings.set(last, node)
+    }
+    this.#lastChildren.set(parent, node)
+    if (listed.type === 'directory') this.directories.push(node)
     return node
   }
-}
 
-/** Completes an implied directory: a directory may be listed once after its children. */
-function unite<Entry>(
-  there: OwnNode<Entry>,
-  { path, type, entry }: Pick<OwnNode<Entry>, 'path' | 'type' | 'entry'>,
-): OwnNode<Entry> {
-  if (there.path !== path) throw unsafeEntry(path, `has the same name as "${there.path}" on this platform`)
-  if (there.type !== type) throw unsafeEntry(path, `is listed both as a ${there.type} and as a ${type}`)
-  if (there.entry !== null) throw unsafeEntry(path, 'is listed twice')
-  there.entry = entry
-  return there
+  #addRow(parent: TreeNode, name: string, { type, entry }: Listed): TreeNode {
+    const node = this.#parents.length
+    this.#names.add(name)
+    this.#parents.add(parent)
+    this.#types.add(TYPES.indexOf(type))
+    this.#entries.add(entry)
+    this.#lastChildren.add(NONE)
+    this.#nextSiblings.add(node)
+    return node
+  }
+
+  /** Completes an implied directory: a directory may be listed once after its children. */
+  #unite(there: TreeNode, path: string, { type, entry }: Listed): TreeNode {
+    const own = this.pathOf(there)
+    if (own !== path) throw unsafeEntry(path, `has the same name as "${own}" on this platform`)
+    const ownType = this.typeOf(there)
+    if (ownType !== type) throw unsafeEntry(path, `is listed both as a ${ownType} and as a ${type}`)
+    if (this.#entries.at(there) !== NONE) throw unsafeEntry(path, 'is listed twice')
+    this.#entries.set(there, entry)
+    return there
+  }
+
+  #keyOf(name: string): string {
+    return comparisonKey(name, this.#platform)
+  }
 }

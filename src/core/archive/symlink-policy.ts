@@ -1,7 +1,7 @@
 import { MAX_PATH_BYTES, MAX_PATH_LEVELS } from '../limits.ts'
 import { unsafeEntry } from './archive-entry.ts'
-import type { TreeNode } from './planned-tree.ts'
-import { comparisonKey, platformNameProblem } from './platform-names.ts'
+import type { PlannedTree, TreeNode } from './planned-tree.ts'
+import { platformNameProblem } from './platform-names.ts'
 
 /** The result of following a symlink of an archive. */
 export interface ResolvedSymlink {
@@ -30,25 +30,25 @@ const MAX_HOPS = 40
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u
 const DRIVE_LETTER = /^[A-Za-z]:/
 
+/** A planned tree, whole, and where its symlinks point. */
+interface PlannedLinks {
+  readonly tree: PlannedTree
+  /** The directory that no way may leave. */
+  readonly root: TreeNode
+  readonly platform: NodeJS.Platform
+  readonly targetOf: (symlink: TreeNode) => string
+}
+
 /**
  * Follows the symlinks of a planned tree in the listing. Follows each symlink once, whatever leads through it (contract
  * 4.3, rule 5).
  */
 export class SymlinkResolver {
-  readonly #root: TreeNode
-  readonly #platform: NodeJS.Platform
-  readonly #targets = new Map<TreeNode, string>()
+  readonly #links: PlannedLinks
   readonly #resolved = new Map<TreeNode, Resolution | 'on the way'>()
 
-  /** No symlink may lead out of `root`. */
-  constructor(root: TreeNode, platform: NodeJS.Platform) {
-    this.#root = root
-    this.#platform = platform
-  }
-
-  /** Makes a symlink known. All symlinks must be known before the first is resolved. */
-  add(symlink: TreeNode, target: string): void {
-    this.#targets.set(symlink, target)
+  constructor(links: PlannedLinks) {
+    this.#links = links
   }
 
   /**
@@ -61,7 +61,7 @@ export class SymlinkResolver {
 
   #resolve(symlink: TreeNode, depth: number): Resolution {
     const known = this.#resolved.get(symlink)
-    if (known === 'on the way') throw refused(symlink, 'that leads in a circle')
+    if (known === 'on the way') throw this.#refused(symlink, 'that leads in a circle')
     if (known !== undefined) return known
     this.#resolved.set(symlink, 'on the way')
     const resolution = this.#follow(symlink, depth)
@@ -70,15 +70,16 @@ export class SymlinkResolver {
   }
 
   #follow(symlink: TreeNode, depth: number): Resolution {
-    const target = this.#targets.get(symlink) ?? ''
+    const { tree, targetOf } = this.#links
+    const target = targetOf(symlink)
     const problem = targetTextProblem(target)
-    if (problem !== undefined) throw refused(symlink, problem)
-    const parent = symlink.parent ?? this.#root
+    if (problem !== undefined) throw this.#refused(symlink, problem)
+    const parent = tree.parentOf(symlink)
     const way: Way = { at: parent, reach: parent, hops: depth, isDangling: false }
     for (const step of target.split('/')) {
       const stepProblem = this.#stepProblem(way, step)
-      if (stepProblem !== undefined) throw refused(symlink, stepProblem)
-      if (way.hops > MAX_HOPS) throw refused(symlink, `that passes through more than ${MAX_HOPS} symlinks`)
+      if (stepProblem !== undefined) throw this.#refused(symlink, stepProblem)
+      if (way.hops > MAX_HOPS) throw this.#refused(symlink, `that passes through more than ${MAX_HOPS} symlinks`)
     }
     return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 }
   }
@@ -86,36 +87,38 @@ export class SymlinkResolver {
   /** Takes one step of the path, or returns why the step is not possible. */
   #stepProblem(way: Way, step: string): string | undefined {
     if (way.isDangling) return this.#danglingProblem(step)
-    if (way.at.type !== 'directory') return 'that uses a file as a directory'
+    if (this.#links.tree.typeOf(way.at) !== 'directory') return 'that uses a file as a directory'
     if (step === '' || step === '.') return undefined
     return step === '..' ? this.#upProblem(way) : this.#downProblem(way, step)
   }
 
   #upProblem(way: Way): string | undefined {
-    const { parent } = way.at
-    if (way.at === this.#root || parent === null) return 'that points out of the archive'
+    const { tree, root } = this.#links
+    if (way.at === root) return 'that points out of the archive'
+    const parent = tree.parentOf(way.at)
     if (way.reach === way.at) way.reach = parent
     way.at = parent
     return undefined
   }
 
   #downProblem(way: Way, step: string): string | undefined {
-    const next = way.at.children.get(comparisonKey(step, this.#platform))
+    const { tree } = this.#links
+    const next = tree.find(way.at, step)
     if (next === undefined) {
       way.isDangling = true
       return this.#danglingProblem(step)
     }
-    if (next.name !== step) return `that spells "${next.path}" in another way`
-    if (next.type === 'symlink') this.#passThrough(way, next)
+    if (tree.nameOf(next) !== step) return `that spells "${tree.pathOf(next)}" in another way`
+    if (tree.typeOf(next) === 'symlink') this.#passThrough(way, next)
     else way.at = next
     return undefined
   }
 
   #passThrough(way: Way, symlink: TreeNode): void {
-    if (way.hops >= MAX_HOPS) throw refused(symlink, `behind more than ${MAX_HOPS - 1} other symlinks`)
+    if (way.hops >= MAX_HOPS) throw this.#refused(symlink, `behind more than ${MAX_HOPS - 1} other symlinks`)
     const { end, reach, hops } = this.#resolve(symlink, way.hops + 1)
     way.hops += hops
-    way.reach = commonDirectory(way.reach, reach)
+    way.reach = this.#commonDirectory(way.reach, reach)
     way.isDangling = end === null
     way.at = end ?? way.at
   }
@@ -126,8 +129,21 @@ export class SymlinkResolver {
    */
   #danglingProblem(step: string): string | undefined {
     if (step === '..') return 'that goes up from something that the archive does not contain'
-    const problem = platformNameProblem(step, this.#platform)
+    const problem = platformNameProblem(step, this.#links.platform)
     return problem === undefined ? undefined : `whose target ${problem}`
+  }
+
+  #commonDirectory(a: TreeNode, b: TreeNode): TreeNode {
+    const { tree } = this.#links
+    const above = new Set<TreeNode>()
+    for (let at = a; !above.has(at); at = tree.parentOf(at)) above.add(at)
+    let common = b
+    while (!above.has(common)) common = tree.parentOf(common)
+    return common
+  }
+
+  #refused(symlink: TreeNode, problem: string): Error {
+    return unsafeEntry(this.#links.tree.pathOf(symlink), `is a symlink ${problem}`)
   }
 }
 
@@ -139,17 +155,4 @@ function targetTextProblem(target: string): string | undefined {
   if (target.split('/', MAX_PATH_LEVELS + 1).length > MAX_PATH_LEVELS)
     return `with a target of more than ${MAX_PATH_LEVELS} components`
   return undefined
-}
-
-function commonDirectory(a: TreeNode, b: TreeNode): TreeNode {
-  let [one, other] = [a, b]
-  while (one !== other) {
-    if (one.depth >= other.depth && one.parent !== null) one = one.parent
-    else if (other.parent !== null) other = other.parent
-  }
-  return one
-}
-
-function refused(symlink: TreeNode, problem: string): Error {
-  return unsafeEntry(symlink.path, `is a symlink ${problem}`)
 }

@@ -1,5 +1,4 @@
 import type { ExtractionPlan } from '../../core/archive/archive-policy.ts'
-import type { TarEntry } from '../../core/archive/tar-member.ts'
 import { hasSpaceForAny, requireSpace } from '../files/space.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 import type { ExtractedFile, ExtractedTree } from '../files/trees/extracted-tree.ts'
@@ -50,11 +49,11 @@ async function requireRoom(extraction: TarExtraction): Promise<void> {
   requireSpace(target, spaceFor(reduced(await listTar(extraction), extraction)))
 }
 
-async function listTar(source: TarSource): Promise<ExtractionPlan<TarEntry>> {
+async function listTar(source: TarSource): Promise<ExtractionPlan> {
   return await readTar(source, () => undefined)
 }
 
-function reduced(plan: ExtractionPlan<TarEntry>, { only }: TarExtractionRequest): ExtractionPlan<TarEntry> {
+function reduced(plan: ExtractionPlan, { only }: TarExtractionRequest): ExtractionPlan {
   if (only === undefined) return plan
   const files = plan.files.filter(({ path }) => only.has(path))
   const paths = Array.from(files, ({ path }) => path)

@@ -4,7 +4,7 @@ import {
   type ExtractionRules,
   fileMode,
 } from '../../core/archive/archive-policy.ts'
-import { isRoot, type TarEntry } from '../../core/archive/tar-member.ts'
+import { isRoot } from '../../core/archive/tar-member.ts'
 import type { TarPart } from '../../core/archive/tar-reader.ts'
 import type { TimeSlice } from '../files/time-slice.ts'
 import { TarParts } from './tar-parts.ts'
@@ -40,8 +40,8 @@ export interface PassingFile {
 export async function readTar(
   { rules, slice, unpack }: TarSource,
   onFile: (file: PassingFile) => Promise<void> | undefined,
-): Promise<ExtractionPlan<TarEntry>> {
-  const listing = new ArchiveListing<TarEntry>(rules)
+): Promise<ExtractionPlan> {
+  const listing = new ArchiveListing(rules)
   const parts = new TarParts(slice.pace(unpack()), rules)
   let failure: { readonly error: unknown } | null = null
   try {

@@ -45,9 +45,9 @@ export class TreeWriter {
    * `writeFiles` writes and returns in the order of the plan, symlinks last.
    * Throws the signal's reason once the slice's signal is aborted.
    */
-  async writeTree<Entry extends { readonly size: number }, Files extends ExtractedFiles>(
-    plan: ExtractionPlan<Entry>,
-    writeFiles: (files: PlannedFiles<Entry>) => Promise<Files>,
+  async writeTree<Files extends ExtractedFiles>(
+    plan: ExtractionPlan,
+    writeFiles: (files: PlannedFiles) => Promise<Files>,
   ): Promise<ExtractedTree<Files>> {
     requireSpace(this.#root, spaceFor(plan))
     const { files, directories, symlinks, bytes, flattened } = plan
@@ -120,11 +120,11 @@ function finishFile(fd: number, mode: number): string {
 }
 
 /** The space that a planned tree takes on a disk: a directory or a symlink takes a block too. */
-export function spaceFor({ files, directories, symlinks }: ExtractionPlan<{ readonly size: number }>): NeededSpace {
+export function spaceFor({ files, directories, symlinks }: ExtractionPlan): NeededSpace {
   const others = directories.length + symlinks.length
   const sizes = new Float64Array(files.length + others).fill(1)
   let at = 0
-  for (const { size } of files.entries()) sizes[at++] = size
+  for (const size of files.sizes()) sizes[at++] = size
   return { sizes, inodes: sizes.length + OWN_INODES }
 }
 

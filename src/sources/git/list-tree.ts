@@ -13,9 +13,10 @@ export interface GitEntry extends ArchiveEntry {
 }
 
 export interface GitListing {
-  readonly listing: ArchiveListing<GitEntry>
-  /** Symlinks whose targets are still to be read. */
-  readonly symlinks: readonly GitEntry[]
+  /** The targets of its symlinks are still to be read. */
+  readonly listing: ArchiveListing
+  /** By the listing's numbers. */
+  readonly entries: readonly GitEntry[]
 }
 
 /** The size of a record: the mode, type, id and size before the path take less than 256 bytes. */
@@ -27,8 +28,8 @@ const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/
  * attributes have no effect. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`.
  */
 export async function listTree(git: HostGit, tree: string, { rules, slice }: Listed): Promise<GitListing> {
-  const listing = new ArchiveListing<GitEntry>(rules)
-  const symlinks: GitEntry[] = []
+  const listing = new ArchiveListing(rules)
+  const entries: GitEntry[] = []
   const args = ['ls-tree', '-r', '-t', '-z', '-l', '--full-tree', '--end-of-options', tree] as const
   await git.read({ args }, async stdout => {
     let records = 0
@@ -39,11 +40,11 @@ export async function listTree(git: HostGit, tree: string, { rules, slice }: Lis
       const entry = parseRecord(record)
       if (entry.type === 'directory') continue
       listing.add(entry)
-      if (entry.type === 'symlink') symlinks.push(entry)
+      entries.push(entry)
       if (slice.isOver()) await slice.giveBack()
     }
   })
-  return { listing, symlinks }
+  return { listing, entries }
 }
 
 interface Listed {

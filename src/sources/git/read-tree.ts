@@ -1,9 +1,8 @@
 import { writeSync } from 'node:fs'
 import { invalidEntry } from '../../core/archive/archive-entry.ts'
 import type { ExtractionLimits } from '../../core/archive/archive-limits.ts'
-import type { ExtractionPlan } from '../../core/archive/archive-policy.ts'
 import { decodeEntryText } from '../../core/archive/entry-names.ts'
-import type { PlannedFiles } from '../../core/archive/planned-files.ts'
+import type { PlannedFile } from '../../core/archive/planned-files.ts'
 import { PieceReader } from '../../install/archive/piece-reader.ts'
 import { TreeWriter } from '../../install/archive/tree-writer.ts'
 import { makeOpenDirectorySync } from '../../install/files/durable-files.ts'
@@ -35,29 +34,36 @@ export async function readTree(reading: TreeReading, tree: string): Promise<Extr
   const { git, target, limits, signal } = reading
   const slice = new TimeSlice(signal)
   const rules = { ...limits, platform: process.platform, shape: 'as packed' as const }
-  const { listing, symlinks } = await listTree(git, tree, { rules, slice })
-  await readBlobs(reading, symlinks, async (entry, blob) => {
-    Object.assign(entry, { target: decodeEntryText(await blob.whole(), 'utf-8') })
+  const { listing, entries } = await listTree(git, tree, { rules, slice })
+  const symlinks = entries.flatMap((entry, number) => (entry.type === 'symlink' ? [{ ...entry, number }] : []))
+  await readBlobs(reading, symlinks, async ({ number }, blob) => {
+    listing.setTarget(number, decodeEntryText(await blob.whole(), 'utf-8'))
   })
-  const plan: ExtractionPlan<GitEntry> = await slice.run(listing.plan())
+  const plan = await slice.run(listing.plan())
   makeOpenDirectorySync(target)
   const writer = new TreeWriter(target, slice)
-  return await writer.writeTree(plan, async files => await writeFiles(reading, { writer, slice }, files))
+  return await writer.writeTree(plan, async files => {
+    const blobs = Array.from(files, file => ({ ...(entries[file.entry] as GitEntry), file }))
+    return await writeFiles(reading, { writer, slice }, blobs)
+  })
 }
 
 async function writeFiles(
   reading: TreeReading,
   { writer, slice }: { writer: TreeWriter; slice: TimeSlice },
-  planned: PlannedFiles<GitEntry>,
+  files: readonly PlannedBlob[],
 ): Promise<ExtractedFile[]> {
   const written: ExtractedFile[] = []
-  const files = Array.from(planned, file => ({ ...file.entry, file }))
   await readBlobs(reading, files, async ({ file, size }, blob) => {
     const isSmall = size <= SMALL_FILE_BYTES
     written.push(isSmall ? writer.writeFile(file, await blob.whole()) : await writer.writeFileFrom(file, blob.pieces()))
     if (slice.isOver()) await slice.giveBack()
   })
   return written
+}
+
+interface PlannedBlob extends GitEntry {
+  readonly file: PlannedFile
 }
 
 interface Blob {

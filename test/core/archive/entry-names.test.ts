@@ -172,7 +172,7 @@ describe('decodeEntryText', () => {
     const property = fc.property(fc.uint8Array({ maxLength: 8 }), bytes => {
       let text: string
       try {
-        text = decodeEntryText(bytes, 'utf-8')
+        text = decodeEntryText(Buffer.from(bytes), 'utf-8')
       } catch {
         return
       }

@@ -9,16 +9,13 @@ import {
 const AS_PACKED = { maxExtractedBytes: 1e9, maxEntries: 1000, platform: 'linux', shape: 'as packed' } as const
 
 /** Plans a whole listing without a pause. */
-export function planListing<Entry extends ArchiveEntry>(
-  entries: readonly Entry[],
-  rules: ExtractionRules,
-): ExtractionPlan<Entry> {
-  const listing = new ArchiveListing<Entry>(rules)
+export function planListing(entries: readonly ArchiveEntry[], rules: ExtractionRules): ExtractionPlan {
+  const listing = new ArchiveListing(rules)
   for (const entry of entries) listing.add(entry)
   return planned(listing)
 }
 
-export function planned<Entry extends ArchiveEntry>(listing: ArchiveListing<Entry>): ExtractionPlan<Entry> {
+export function planned(listing: ArchiveListing): ExtractionPlan {
   const steps = listing.plan()
   let step = steps.next()
   while (step.done !== true) step = steps.next()

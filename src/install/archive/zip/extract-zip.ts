@@ -8,9 +8,9 @@ import { ReadWindow } from '../read-window.ts'
 import { TreeWriter } from '../tree-writer.ts'
 import { canInflateTogether } from './inflate-together.ts'
 import type { OpenZip } from './open-zip.ts'
-import { planZip } from './plan-zip.ts'
+import { type PlannedZip, planZip } from './plan-zip.ts'
+import type { ZipPacking } from './zip-entries.ts'
 import { isSmall, readLargeEntry, readSmallEntry } from './zip-entry-data.ts'
-import type { LocatedZipEntry } from './zip-local-headers.ts'
 import { readInBatches } from './zip-small-files.ts'
 
 /** A ZIP, and the writer of its content. */
@@ -35,33 +35,32 @@ export async function extractZip(
   const writer = new TreeWriter(target, slice)
   const rules = { ...limits, platform: process.platform, shape: 'flattened' as const }
   const extraction = { window: new ReadWindow(artifact), rules, slice, writer }
-  const plan = await planZip(extraction)
-  return await writer.writeTree(plan, files => writeFiles(extraction, files))
+  const planned = await planZip(extraction)
+  return await writer.writeTree(planned.plan, async () => await writeFiles(extraction, planned))
 }
 
-async function writeFiles(
-  { window, slice, writer }: ZipExtraction,
-  planned: PlannedFiles<LocatedZipEntry>,
-): Promise<FileList> {
-  const inDataOrder = planned.sortedBy(entry => entry.dataOffset)
-  const toRead = (how: HowToRead): PlannedFiles<LocatedZipEntry> =>
-    inDataOrder.filter(({ entry }) => howToRead(entry) === how)
-  const files = new FileList(planned.length)
-  for await (const batch of readInBatches(window, toRead('batched'))) {
+async function writeFiles({ window, slice, writer }: ZipExtraction, { plan, entries }: PlannedZip): Promise<FileList> {
+  const inDataOrder = plan.files.sortedBy(entry => entries.dataOffsetAt(entry))
+  const toRead = (how: HowToRead): PlannedFiles =>
+    inDataOrder.filterByEntry(entry => howToRead(entries.packingAt(entry)) === how)
+  const files = new FileList(plan.files.length)
+  for await (const batch of readInBatches({ window, entries }, toRead('batched'))) {
     await slice.forEach(batch, ({ file, bytes }) => files.set(file.place, writer.writeFile(file, bytes)))
   }
-  await slice.forEach(toRead('single'), file =>
-    files.set(file.place, writer.writeFile(file, readSmallEntry(window, file.entry))),
-  )
+  await slice.forEach(toRead('single'), file => {
+    const bytes = readSmallEntry(window, entries.locatedAt(file.entry))
+    files.set(file.place, writer.writeFile(file, bytes))
+  })
   for (const file of toRead('large')) {
-    files.set(file.place, await writer.writeFileFrom(file, slice.pace(readLargeEntry(window, file.entry))))
+    const pieces = readLargeEntry(window, entries.locatedAt(file.entry))
+    files.set(file.place, await writer.writeFileFrom(file, slice.pace(pieces)))
   }
   return files
 }
 
 type HowToRead = 'batched' | 'single' | 'large'
 
-function howToRead(entry: LocatedZipEntry): HowToRead {
-  if (!isSmall(entry)) return 'large'
-  return canInflateTogether(entry) ? 'batched' : 'single'
+function howToRead(packing: ZipPacking): HowToRead {
+  if (!isSmall(packing)) return 'large'
+  return canInflateTogether(packing) ? 'batched' : 'single'
 }

@@ -1,6 +1,7 @@
 import { type Gunzip, gunzip } from 'node:zlib'
-import { type ReadWindow, WINDOW_BYTES } from '../read-window.ts'
-import type { LocatedZipEntry } from './zip-local-headers.ts'
+import { WINDOW_BYTES } from '../read-window.ts'
+import type { LocatedZip } from './open-zip.ts'
+import type { ZipPacking } from './zip-entries.ts'
 
 const MEMBER_MAGIC = Buffer.from([0x1f, 0x8b, 0x08])
 const MEMBER_HEADER = Buffer.concat([MEMBER_MAGIC, Buffer.alloc(7)])
@@ -11,9 +12,17 @@ const SPARE_BYTES = 64
 /** Room for most batches; a batch that needs more gets a buffer of its own. */
 const MEMBERS_BYTES = 288 * 1024
 
+/** Entries, packed as the members of a gzip file. */
+interface Members {
+  readonly members: Buffer
+  readonly count: number
+  /** The bytes that they unpack to. */
+  readonly size: number
+}
+
 /** Whether an entry can be one of many: without any bytes of its own it could hide behind the next. */
-export function canInflateTogether(entry: LocatedZipEntry): boolean {
-  return entry.method === 'deflated' && entry.size > 0
+export function canInflateTogether({ method, size }: ZipPacking): boolean {
+  return method === 'deflated' && size > 0
 }
 
 /**
@@ -22,12 +31,12 @@ export function canInflateTogether(entry: LocatedZipEntry): boolean {
  * the members of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
  */
 export class BatchInflater {
-  readonly window: ReadWindow
+  readonly zip: LocatedZip
   /** Buffers of MEMBERS_BYTES that zlib has used up. */
   readonly #free: Buffer[] = []
 
-  constructor(window: ReadWindow) {
-    this.window = window
+  constructor(zip: LocatedZip) {
+    this.zip = zip
   }
 
   /**
@@ -37,14 +46,13 @@ export class BatchInflater {
    * left over: a member can begin only where the magic is, so each must end before a header of ours; it ends with a
    * trailer that fits it; and as the sizes add up, with its own.
    */
-  async inflate(entries: readonly LocatedZipEntry[]): Promise<Buffer | undefined> {
+  async inflate(entries: Iterable<number>): Promise<Buffer | undefined> {
     const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES)
-    const members = this.#buildMembers(buffer, entries)
-    if (countMagic(members) !== entries.length) {
+    const { members, count, size } = this.#buildMembers(buffer, entries)
+    if (countMagic(members) !== count) {
       this.#free.push(buffer)
       return undefined
     }
-    const size = entries.reduce((sum, entry) => sum + entry.size, 0)
     const inflated = await gunzipWhole(members, size)
     if (inflated?.bytes.length !== size || inflated.used !== members.length) return undefined
     // Only now: after an error the thread pool may still read it.
@@ -52,17 +60,18 @@ export class BatchInflater {
     return inflated.bytes
   }
 
-  #buildMembers(buffer: Buffer, entries: readonly LocatedZipEntry[]): Buffer {
+  #buildMembers(buffer: Buffer, numbers: Iterable<number>): Members {
+    const entries = Array.from(numbers, number => this.zip.entries.locatedAt(number))
     const length = entries.reduce((sum, { packedSize }) => sum + packedSize + MEMBER_EXTRA_BYTES, 0)
     const members = length > buffer.length ? Buffer.allocUnsafeSlow(length) : buffer.subarray(0, length)
     let at = 0
     for (const { dataOffset, packedSize, crc, size } of entries) {
       at += MEMBER_HEADER.copy(members, at)
-      at += this.window.look(dataOffset, packedSize, WINDOW_BYTES).copy(members, at)
+      at += this.zip.window.look(dataOffset, packedSize, WINDOW_BYTES).copy(members, at)
       at = members.writeInt32LE(crc, at)
       at = members.writeUInt32LE(size, at)
     }
-    return members
+    return { members, count: entries.length, size: entries.reduce((sum, { size }) => sum + size, 0) }
   }
 }
 

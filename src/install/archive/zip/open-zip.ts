@@ -1,6 +1,7 @@
 import type { ExtractionRules } from '../../../core/archive/archive-policy.ts'
 import type { TimeSlice } from '../../files/time-slice.ts'
 import type { ReadWindow } from '../read-window.ts'
+import type { ZipEntries } from './zip-entries.ts'
 
 /** A ZIP that is being read. */
 export interface OpenZip {
@@ -9,4 +10,10 @@ export interface OpenZip {
   readonly rules: ExtractionRules
   /** The slice of time that all of the work on it shares. */
   readonly slice: TimeSlice
+}
+
+/** A ZIP whose entries have all been located. */
+export interface LocatedZip {
+  readonly window: ReadWindow
+  readonly entries: ZipEntries
 }

@@ -3,28 +3,31 @@ import { ArchiveListing, type ExtractionPlan } from '../../../core/archive/archi
 import { decodeEntryText } from '../../../core/archive/entry-names.ts'
 import type { ReadWindow } from '../read-window.ts'
 import type { OpenZip } from './open-zip.ts'
-import { readZipDirectory, type ZipEntry } from './zip-directory.ts'
+import { readZipDirectory } from './zip-directory.ts'
+import type { LocatedZipEntry, ZipEntries } from './zip-entries.ts'
 import { isSmall, readSmallEntry } from './zip-entry-data.ts'
-import { type LocatedZipEntry, locateEntries } from './zip-local-headers.ts'
+import { locateEntries } from './zip-local-headers.ts'
+
+/** The plan of a ZIP's extraction, and the entries that it refers to. */
+export interface PlannedZip {
+  readonly plan: ExtractionPlan
+  /** The entries, all located, by the numbers that the plan uses. */
+  readonly entries: ZipEntries
+}
 
 /**
  * Reads a ZIP's whole listing, local headers and symlinks' targets included, and plans its extraction; writes nothing.
  * Limits and names are checked while it is read, before anything is unpacked.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`.
  */
-export async function planZip(zip: OpenZip): Promise<ExtractionPlan<LocatedZipEntry>> {
-  const listing = new ArchiveListing<ZipEntry>(zip.rules)
+export async function planZip(zip: OpenZip): Promise<PlannedZip> {
+  const { window, slice } = zip
+  const listing = new ArchiveListing(zip.rules)
   const directory = await readZipDirectory(zip, listing)
-  const located = await locateEntries(zip, directory)
-  await readTargets(zip, located)
-  // All of the listing's entries have been located by now.
-  return (await zip.slice.run(listing.plan())) as ExtractionPlan<LocatedZipEntry>
-}
-
-async function readTargets({ window, slice }: OpenZip, entries: readonly LocatedZipEntry[]): Promise<void> {
-  await slice.forEach(entries, entry => {
-    if (entry.type === 'symlink') Object.assign(entry, { target: readTarget(window, entry) })
-  })
+  const { entries, symlinks } = directory
+  await locateEntries(zip, directory)
+  await slice.forEach(symlinks, number => listing.setTarget(number, readTarget(window, entries.locatedAt(number))))
+  return { plan: await slice.run(listing.plan()), entries }
 }
 
 function readTarget(window: ReadWindow, entry: LocatedZipEntry): string {

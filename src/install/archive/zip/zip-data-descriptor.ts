@@ -1,6 +1,6 @@
 import { invalidEntry } from '../../../core/archive/archive-entry.ts'
 import { type ReadWindow, WINDOW_BYTES } from '../read-window.ts'
-import type { ZipEntry } from './zip-directory.ts'
+import type { LocatedZipEntry, ZipEntry } from './zip-entries.ts'
 
 const SIGNATURE = 0x08074b50
 const SIGNATURE_BYTES = 4
@@ -36,7 +36,7 @@ function readLongSizes(fields: Buffer): [number, number] {
  */
 export function* verifyFirstSignature(
   window: ReadWindow,
-  { name, dataOffset, packedSize }: ZipEntry & { dataOffset: number },
+  { name, dataOffset, packedSize }: LocatedZipEntry,
 ): Generator<void, void> {
   const dataEnd = dataOffset + packedSize
   const end = dataEnd + SIGNATURE_BYTES

@@ -6,34 +6,23 @@ import { MAX_PATH_BYTES } from '../../../core/limits.ts'
 import { type ReadWindow, WINDOW_BYTES } from '../read-window.ts'
 import type { OpenZip } from './open-zip.ts'
 import { type DirectoryLocation, locateDirectory } from './zip-end-record.ts'
+import { ZipEntries, type ZipEntry, type ZipMethod } from './zip-entries.ts'
 import { entryType, isOwnerExecutable } from './zip-entry-type.ts'
 import { ZipExtraFields } from './zip-extra-fields.ts'
 
-export type ZipMethod = 'stored' | 'deflated'
-
-/** An entry as the central directory lists it. */
-export interface ZipEntry extends ArchiveEntry {
-  readonly packedSize: number
-  readonly method: ZipMethod
-  /** CRC-32 that the unpacked bytes must have; signed, because V8 keeps larger numbers as objects. */
-  readonly crc: number
-  /** Position of its local header. */
-  readonly headerOffset: number
-  /** Position of its packed bytes; undefined until the local header has been read. */
-  readonly dataOffset: number | undefined
-}
-
 export interface ZipDirectory extends DirectoryLocation {
-  /** In the order of the directory. */
-  readonly entries: readonly ZipEntry[]
+  readonly entries: ZipEntries
+  /** The numbers of the symlinks; their targets are still to be read. */
+  readonly symlinks: readonly number[]
 }
 
-/** A central header and its parts of variable length. */
+type ListedEntry = ZipEntry & ArchiveEntry & { readonly packedSize: number }
+
+/** A central header, and where its parts of variable length begin. */
 interface CentralHeader {
-  readonly fixed: Buffer
-  readonly rawName: Buffer
-  readonly extra: Buffer
-  readonly bytes: number
+  readonly bytes: Buffer
+  readonly extraAt: number
+  readonly commentAt: number
 }
 
 const HEADER_SIGNATURE = 0x02014b50
@@ -56,11 +45,12 @@ const METHODS: ReadonlyMap<number, ZipMethod> = new Map([
  */
 export async function readZipDirectory(
   { window, rules, slice }: OpenZip,
-  listing: ArchiveListing<ZipEntry>,
+  listing: ArchiveListing,
 ): Promise<ZipDirectory> {
   const location = locateDirectory(window)
   verifyEntryCount(location.count, rules)
-  const entries: ZipEntry[] = []
+  const entries = new ZipEntries()
+  const symlinks: number[] = []
   const end = location.offset + location.size
   let at = location.offset
   while (at < end) {
@@ -69,14 +59,15 @@ export async function readZipDirectory(
     const header = readHeader(window, at, end)
     const entry = parseEntry(header)
     listing.add(entry)
-    entries.push(entry)
-    at += header.bytes
+    if (entry.type === 'symlink') symlinks.push(entries.length)
+    entries.add(entry)
+    at += header.bytes.length
     if (slice.isOver()) await slice.giveBack()
   }
   if (entries.length !== location.count) {
     throw invalidArchive(`its directory contains ${entries.length} headers where it promises ${location.count}`)
   }
-  return { ...location, entries }
+  return { ...location, entries, symlinks }
 }
 
 /** Whether a header says that its name is UTF-8. */
@@ -101,41 +92,33 @@ export function parseMethod(method: number, name: string): ZipMethod {
 
 function readHeader(window: ReadWindow, at: number, end: number): CentralHeader {
   if (at + HEADER_BYTES > end) throw invalidArchive('its directory is cut short')
-  const fixed = window.look(at, HEADER_BYTES, WINDOW_BYTES)
-  if (fixed.readUInt32LE(0) !== HEADER_SIGNATURE)
+  const start = window.look(at, HEADER_BYTES, WINDOW_BYTES)
+  if (start.readUInt32LE(0) !== HEADER_SIGNATURE)
     throw invalidArchive('its directory contains something that is not a header')
-  const extraAt = HEADER_BYTES + fixed.readUInt16LE(28)
-  const commentAt = extraAt + fixed.readUInt16LE(30)
-  const bytes = commentAt + fixed.readUInt16LE(32)
-  if (at + bytes > end) throw invalidArchive('its directory is cut short')
-  const whole = window.look(at, bytes, WINDOW_BYTES)
-  return {
-    fixed: whole,
-    rawName: whole.subarray(HEADER_BYTES, extraAt),
-    extra: whole.subarray(extraAt, commentAt),
-    bytes,
-  }
+  const extraAt = HEADER_BYTES + start.readUInt16LE(28)
+  const commentAt = extraAt + start.readUInt16LE(30)
+  const length = commentAt + start.readUInt16LE(32)
+  if (at + length > end) throw invalidArchive('its directory is cut short')
+  return { bytes: window.look(at, length, WINDOW_BYTES), extraAt, commentAt }
 }
 
-function parseEntry({ fixed, rawName, extra }: CentralHeader): ZipEntry {
-  const flags = fixed.readUInt16LE(8)
-  const shown = rawName.toString('utf8')
-  const fields = new ZipExtraFields(extra, shown)
+function parseEntry({ bytes, extraAt, commentAt }: CentralHeader): ListedEntry {
+  const flags = bytes.readUInt16LE(8)
+  const rawName = bytes.subarray(HEADER_BYTES, extraAt)
+  const fields = new ZipExtraFields(bytes, { start: extraAt, end: commentAt, rawName })
   fields.verifyUnicodePath(rawName)
   const name = parseName(rawName, isUtf8Name(flags) || fields.hasUnicodePath)
   verifyFlags(flags, name)
-  if (fixed.readUInt16LE(34) !== 0) throw invalidEntry(name, 'is on another disk')
-  const packed = [fixed.readUInt32LE(24), fixed.readUInt32LE(20), fixed.readUInt32LE(42)]
+  if (bytes.readUInt16LE(34) !== 0) throw invalidEntry(name, 'is on another disk')
+  const packed = [bytes.readUInt32LE(24), bytes.readUInt32LE(20), bytes.readUInt32LE(42)]
   const [size = 0, packedSize = 0, headerOffset = 0] = fields.resolveZip64(packed)
-  const method = parseMethod(fixed.readUInt16LE(10), name)
+  const method = parseMethod(bytes.readUInt16LE(10), name)
   if (method === 'stored' && size !== packedSize) throw invalidEntry(name, 'is stored but has two different sizes')
-  const attributes = { system: fixed.readUInt8(5), external: fixed.readUInt32LE(38) }
+  const attributes = { system: bytes.readUInt8(5), external: bytes.readUInt32LE(38) }
   const type = entryType(attributes, name)
   const executable = isOwnerExecutable(attributes)
-  const crc = fixed.readInt32LE(16)
-  // Named here, although it is set later: a property that is added takes memory of its own.
-  const dataOffset = undefined
-  return { name, type, size, packedSize, headerOffset, dataOffset, method, crc, executable, target: null }
+  const crc = bytes.readInt32LE(16)
+  return { name, type, size, packedSize, headerOffset, method, crc, executable, target: null }
 }
 
 /** UTF-8 by its flag, or vouched for by a Unicode path; else ASCII. */

@@ -3,7 +3,7 @@ import { invalidEntry } from '../../../core/archive/archive-entry.ts'
 import { errnoOf } from '../../../core/errors.ts'
 import { type ReadWindow, WINDOW_BYTES } from '../read-window.ts'
 import { unpack } from '../unpack-stream.ts'
-import type { LocatedZipEntry } from './zip-local-headers.ts'
+import type { LocatedZipEntry, ZipPacking } from './zip-entries.ts'
 
 /**
  * Bytes of one piece of a large entry: half of it costs more turns of the event loop, and twice as much does not stay
@@ -14,8 +14,8 @@ const PIECE_BYTES = 256 * 1024
 const SPARE_BYTES = 64
 
 /** Whether an entry is small enough, packed and unpacked, to be read in one go through a window. */
-export function isSmall(entry: LocatedZipEntry): boolean {
-  return entry.size <= WINDOW_BYTES && entry.packedSize <= WINDOW_BYTES
+export function isSmall({ size, packedSize }: ZipPacking): boolean {
+  return size <= WINDOW_BYTES && packedSize <= WINDOW_BYTES
 }
 
 /**

@@ -11,26 +11,34 @@ const UNICODE_PATH_PREFIX_BYTES = 5
 const FIELD_HEADER_BYTES = 4
 const SATURATED_32 = 0xffffffff
 
+/** Where the extra fields of a header are, and the name of its entry, for messages. */
+interface ExtraFieldsAt {
+  readonly start: number
+  readonly end: number
+  readonly rawName: Buffer
+}
+
 /** The extra fields of a header that change what its entry is. */
 export class ZipExtraFields {
-  readonly #name: string
+  readonly #rawName: Buffer
   readonly #zip64: Buffer | undefined
   readonly #unicodePath: Buffer | undefined
 
   /**
-   * `name` is the entry's, for messages. Throws ArchiveError `invalid_archive` when a field is cut short, or one that
+   * Throws ArchiveError `invalid_archive` when a field is cut short, or one that
    * matters is there twice, `unsafe_archive` for one that gives the entry another type in some tools.
    */
-  constructor(extra: Buffer, name: string) {
-    this.#name = name
-    for (let at = 0; at + FIELD_HEADER_BYTES <= extra.length; ) {
-      const id = extra.readUInt16LE(at)
-      const end = at + FIELD_HEADER_BYTES + extra.readUInt16LE(at + 2)
-      if (end > extra.length) throw invalidEntry(name, 'has an extra field that is cut short')
-      const value = extra.subarray(at + FIELD_HEADER_BYTES, end)
-      if (TYPE_IDS.has(id)) throw unsafeEntry(name, 'has an extra field that could make it a symlink')
-      if (id === ZIP64_ID) this.#zip64 = this.#onlyOnce(this.#zip64, value)
-      if (id === UNICODE_PATH_ID) this.#unicodePath = this.#onlyOnce(this.#unicodePath, value)
+  constructor(header: Buffer, { start, end: extraEnd, rawName }: ExtraFieldsAt) {
+    this.#rawName = rawName
+    for (let at = start; at + FIELD_HEADER_BYTES <= extraEnd; ) {
+      const id = header.readUInt16LE(at)
+      const end = at + FIELD_HEADER_BYTES + header.readUInt16LE(at + 2)
+      if (end > extraEnd) throw invalidEntry(this.#showName(), 'has an extra field that is cut short')
+      // A view is made only of a field that counts: nearly every entry has others.
+      const value = (): Buffer => header.subarray(at + FIELD_HEADER_BYTES, end)
+      if (TYPE_IDS.has(id)) throw unsafeEntry(this.#showName(), 'has an extra field that could make it a symlink')
+      if (id === ZIP64_ID) this.#zip64 = this.#onlyOnce(this.#zip64, value())
+      if (id === UNICODE_PATH_ID) this.#unicodePath = this.#onlyOnce(this.#unicodePath, value())
       at = end
     }
   }
@@ -53,10 +61,10 @@ export class ZipExtraFields {
     if (path === undefined) return
     const isWhole = path.length >= UNICODE_PATH_PREFIX_BYTES && path[0] === UNICODE_PATH_VERSION
     if (!isWhole || path.readUInt32LE(1) !== crc32(rawName)) {
-      throw invalidEntry(this.#name, 'has a Unicode path field of another version or for another name')
+      throw invalidEntry(this.#showName(), 'has a Unicode path field of another version or for another name')
     }
     if (!path.subarray(UNICODE_PATH_PREFIX_BYTES).equals(rawName)) {
-      throw unsafeEntry(this.#name, 'has a second, different name in its Unicode path field')
+      throw unsafeEntry(this.#showName(), 'has a second, different name in its Unicode path field')
     }
   }
 
@@ -64,7 +72,8 @@ export class ZipExtraFields {
    * The true values of 32-bit fields, given in the order of the zip64 field: each one that is saturated is there in 64
    * bits. Throws ArchiveError `invalid_archive` when one is missing or larger than a JavaScript integer can be.
    */
-  resolveZip64(fields: readonly number[]): number[] {
+  resolveZip64(fields: readonly number[]): readonly number[] {
+    if (!fields.includes(SATURATED_32)) return fields
     let at = 0
     return fields.map(field => {
       if (field !== SATURATED_32) return field
@@ -76,15 +85,19 @@ export class ZipExtraFields {
 
   #zip64At(at: number): number {
     if (this.#zip64 === undefined || at + 8 > this.#zip64.length)
-      throw invalidEntry(this.#name, 'lacks its zip64 sizes')
+      throw invalidEntry(this.#showName(), 'lacks its zip64 sizes')
     const value = this.#zip64.readBigUInt64LE(at)
     if (value > BigInt(Number.MAX_SAFE_INTEGER))
-      throw invalidEntry(this.#name, 'has a size that is too large to be true')
+      throw invalidEntry(this.#showName(), 'has a size that is too large to be true')
     return Number(value)
   }
 
+  #showName(): string {
+    return this.#rawName.toString('utf8')
+  }
+
   #onlyOnce(before: Buffer | undefined, value: Buffer): Buffer {
-    if (before !== undefined) throw invalidEntry(this.#name, 'has the same extra field twice')
+    if (before !== undefined) throw invalidEntry(this.#showName(), 'has the same extra field twice')
     return value
   }
 }

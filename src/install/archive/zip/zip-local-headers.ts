@@ -3,14 +3,9 @@ import { invalidArchive, invalidEntry } from '../../../core/archive/archive-entr
 import type { ReadWindow } from '../read-window.ts'
 import type { OpenZip } from './open-zip.ts'
 import { isDescriptorOf, MAX_DESCRIPTOR_BYTES, verifyFirstSignature } from './zip-data-descriptor.ts'
-import { isUtf8Name, parseMethod, verifyFlags, type ZipDirectory, type ZipEntry } from './zip-directory.ts'
+import { isUtf8Name, parseMethod, verifyFlags, type ZipDirectory } from './zip-directory.ts'
+import type { ZipEntries, ZipEntry } from './zip-entries.ts'
 import { ZipExtraFields } from './zip-extra-fields.ts'
-
-/** An entry whose local header has been compared with the directory. */
-export interface LocatedZipEntry extends ZipEntry {
-  /** Position of its packed bytes. */
-  readonly dataOffset: number
-}
 
 interface LocalHeader {
   readonly fixed: Buffer
@@ -37,18 +32,18 @@ interface TakenUp {
 }
 
 /**
- * The directory's entries in the order of their data, each with a local header that agrees with the directory: name,
- * its encoding, method and, without a data descriptor, CRC and sizes; with one, they may be left open. Every byte before
- * the directory belongs to exactly one entry. A reader who goes from local header to local header sees the same entries,
+ * Locates the data of each of the directory's entries. Each has a local header that agrees with the directory: name, its
+ * encoding, method and, without a data descriptor, CRC and sizes; with one, they may be left open. Every byte before the
+ * directory belongs to exactly one entry. A reader who goes from local header to local header sees the same entries,
  * because deflated data shows its own end, and stored data of open size ends at the first descriptor's signature.
  * Throws ArchiveError `invalid_archive` where it is not so.
  */
-export async function locateEntries(zip: OpenZip, directory: ZipDirectory): Promise<readonly LocatedZipEntry[]> {
-  const { window, slice } = zip
-  const endless: LocatedZipEntry[] = []
+export async function locateEntries({ window, slice }: OpenZip, directory: ZipDirectory): Promise<void> {
+  const { entries } = directory
+  const endless: number[] = []
   let taken: TakenUp = { end: 0, last: null, hasDescriptor: false }
-  const entries = inDataOrder(directory.entries)
-  await slice.forEach(entries, entry => {
+  await slice.forEach(inDataOrder(entries), number => {
+    const entry = entries.at(number)
     if (entry.headerOffset < taken.end) throw invalidEntry(entry.name, 'overlaps another entry')
     verifyGap(window, taken, entry.headerOffset)
     const header = readHeader(window, entry)
@@ -56,20 +51,17 @@ export async function locateEntries(zip: OpenZip, directory: ZipDirectory): Prom
     const dataOffset = entry.headerOffset + header.bytes
     taken = { end: dataOffset + entry.packedSize, last: entry, hasDescriptor: hasDescriptor(header) }
     if (taken.end > directory.offset) throw invalidEntry(entry.name, 'reaches into the directory')
-    // Not copied: copies of a large listing would double the memory that it takes.
-    const located = Object.assign(entry, { dataOffset })
-    if (isEndless(header, entry)) endless.push(located)
+    entries.locate(number, dataOffset)
+    if (isEndless(header, entry)) endless.push(number)
   })
   verifyGap(window, taken, directory.offset)
-  for (const entry of endless) await slice.run(verifyFirstSignature(window, entry))
-  // All of them have been located by now.
-  return entries as readonly LocatedZipEntry[]
+  for (const number of endless) await slice.run(verifyFirstSignature(window, entries.locatedAt(number)))
 }
 
-/** Most archives list their entries in this order, and then need no second list of them. */
-function inDataOrder(entries: readonly ZipEntry[]): readonly ZipEntry[] {
-  const isBehind = (entry: ZipEntry, at: number): boolean => entry.headerOffset > (entries[at - 1]?.headerOffset ?? -1)
-  return entries.every(isBehind) ? entries : entries.toSorted((a, b) => a.headerOffset - b.headerOffset)
+/** The numbers of all entries. */
+function inDataOrder(entries: ZipEntries): Uint32Array {
+  const numbers = Uint32Array.from({ length: entries.length }, (_, number) => number)
+  return numbers.sort((a, b) => entries.headerOffsetAt(a) - entries.headerOffsetAt(b))
 }
 
 /** There is nothing, or exactly the data descriptor that the last entry announces. */
@@ -100,7 +92,7 @@ function hasDescriptor({ flags }: LocalHeader): boolean {
 function verifyLocalHeader(header: LocalHeader, entry: ZipEntry): void {
   verifyFlags(header.flags, entry.name)
   if (parseMethod(header.fixed.readUInt16LE(8), entry.name) !== entry.method) throw contradiction(entry, 'method')
-  if (!header.rawName.equals(Buffer.from(entry.name))) throw contradiction(entry, 'name')
+  if (!isNamed(header.rawName, entry.name)) throw contradiction(entry, 'name')
   header.fields.verifyUnicodePath(header.rawName)
   if (!isAscii(header.rawName) && !isUtf8Name(header.flags) && !header.fields.hasUnicodePath)
     throw contradiction(entry, 'encoding of its name')
@@ -114,8 +106,13 @@ function readHeader(window: ReadWindow, { name, headerOffset }: ZipEntry): Local
   const extraAt = HEADER_BYTES + start.readUInt16LE(26)
   const bytes = extraAt + start.readUInt16LE(28)
   const fixed = window.look(headerOffset, bytes, READ_AHEAD_BYTES)
-  const fields = new ZipExtraFields(fixed.subarray(extraAt), name)
-  return { fixed, flags: fixed.readUInt16LE(6), rawName: fixed.subarray(HEADER_BYTES, extraAt), fields, bytes }
+  const rawName = fixed.subarray(HEADER_BYTES, extraAt)
+  const fields = new ZipExtraFields(fixed, { start: extraAt, end: bytes, rawName })
+  return { fixed, flags: fixed.readUInt16LE(6), rawName, fields, bytes }
+}
+
+function isNamed(rawName: Buffer, name: string): boolean {
+  return isAscii(rawName) ? rawName.toString('latin1') === name : rawName.equals(Buffer.from(name))
 }
 
 /** Whether only a data descriptor's signature shows a reader of a stream where the data ends. */

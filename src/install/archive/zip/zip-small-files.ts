@@ -1,18 +1,14 @@
-import type { PlannedFile } from '../../../core/archive/planned-files.ts'
-import type { ReadWindow } from '../read-window.ts'
+import type { PlannedFile, PlannedFiles } from '../../../core/archive/planned-files.ts'
 import { BatchInflater } from './inflate-together.ts'
+import type { LocatedZip } from './open-zip.ts'
 import { readSmallEntry } from './zip-entry-data.ts'
-import type { LocatedZipEntry } from './zip-local-headers.ts'
-
-type SmallFile = PlannedFile<LocatedZipEntry>
 
 export interface ReadFile {
-  readonly file: SmallFile
+  readonly file: PlannedFile
   readonly bytes: Buffer
 }
 
-type Batch = readonly SmallFile[]
-type Inflating = { readonly batch: Batch; readonly inflated: Promise<Buffer | undefined> }
+type Inflating = { readonly batch: PlannedFiles; readonly inflated: Promise<Buffer | undefined> }
 
 /** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024
@@ -28,14 +24,11 @@ const BATCHES_AHEAD = 2
  * used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that nothing packed was left
  * over. Throws ArchiveError `invalid_archive`.
  */
-export async function* readInBatches(
-  window: ReadWindow,
-  files: Iterable<SmallFile>,
-): AsyncGenerator<Iterable<ReadFile>> {
-  const inflater = new BatchInflater(window)
+export async function* readInBatches(zip: LocatedZip, files: PlannedFiles): AsyncGenerator<Iterable<ReadFile>> {
+  const inflater = new BatchInflater(zip)
   const inflating: Inflating[] = []
-  for (const batch of cutIntoBatches(files)) {
-    const inflated = inflater.inflate(batch.map(toEntry))
+  for (const batch of cutIntoBatches(zip, files)) {
+    const inflated = inflater.inflate(batch.entries())
     // It is thrown where the batch is used; until then nothing else catches it.
     inflated.catch(() => {})
     inflating.push({ batch, inflated })
@@ -44,54 +37,52 @@ export async function* readInBatches(
   while (inflating.length > 0) yield* readBatch(inflater, inflating.shift())
 }
 
-/** What cannot be vouched for together is tried again in halves, down to the single file. */
+/** A batch that cannot be vouched for together is tried again in halves, down to the single file. */
 async function* readBatch(inflater: BatchInflater, next: Inflating | undefined): AsyncGenerator<Iterable<ReadFile>> {
   if (next === undefined) return
   const { batch } = next
   const inflated = await next.inflated
   if (inflated !== undefined) yield cutOut(batch, inflated)
-  else if (batch.length === 1) yield readAlone(inflater.window, batch)
+  else if (batch.length === 1) yield readAlone(inflater.zip, batch)
   else {
     const middle = batch.length >>> 1
-    for (const half of [batch.slice(0, middle), batch.slice(middle)])
-      yield* readBatch(inflater, { batch: half, inflated: inflater.inflate(half.map(toEntry)) })
+    for (const half of [batch.slice(0, middle), batch.slice(middle, batch.length)])
+      yield* readBatch(inflater, { batch: half, inflated: inflater.inflate(half.entries()) })
   }
 }
 
-function* readAlone(window: ReadWindow, batch: Batch): Generator<ReadFile> {
-  for (const file of batch) yield { file, bytes: readSmallEntry(window, file.entry) }
+function* readAlone({ window, entries }: LocatedZip, batch: PlannedFiles): Generator<ReadFile> {
+  for (const file of batch) yield { file, bytes: readSmallEntry(window, entries.locatedAt(file.entry)) }
 }
 
-function* cutOut(batch: Batch, inflated: Buffer): Generator<ReadFile> {
+function* cutOut(batch: PlannedFiles, inflated: Buffer): Generator<ReadFile> {
   let at = 0
   for (const file of batch) {
-    yield { file, bytes: inflated.subarray(at, at + file.entry.size) }
-    at += file.entry.size
+    yield { file, bytes: inflated.subarray(at, at + file.size) }
+    at += file.size
   }
   // zlib has closed what made it, so the memory is ours alone: left to the garbage collector, each megabyte of it costs more
   // time than to inflate it.
   ;(inflated.buffer as ArrayBuffer).transfer(0)
 }
 
-function* cutIntoBatches(files: Iterable<SmallFile>): Generator<Batch> {
-  let batch: SmallFile[] = []
+function* cutIntoBatches({ entries }: LocatedZip, files: PlannedFiles): Generator<PlannedFiles> {
+  let start = 0
+  let next = 0
   let packedBytes = 0
   let bytes = 0
-  for (const file of files) {
-    packedBytes += file.entry.packedSize
-    bytes += file.entry.size
-    const isFull = packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES || batch.length === MAX_BATCH_FILES
-    if (batch.length > 0 && isFull) {
-      yield batch
-      batch = []
-      packedBytes = file.entry.packedSize
-      bytes = file.entry.size
+  for (const entry of files.entries()) {
+    const { size, packedSize } = entries.packingAt(entry)
+    packedBytes += packedSize
+    bytes += size
+    const isFull = packedBytes > MAX_BATCH_PACKED_BYTES || bytes > MAX_BATCH_BYTES || next - start === MAX_BATCH_FILES
+    if (next > start && isFull) {
+      yield files.slice(start, next)
+      start = next
+      packedBytes = packedSize
+      bytes = size
     }
-    batch.push(file)
+    next += 1
   }
-  if (batch.length > 0) yield batch
-}
-
-function toEntry({ entry }: SmallFile): LocatedZipEntry {
-  return entry
+  if (next > start) yield files.slice(start, next)
 }

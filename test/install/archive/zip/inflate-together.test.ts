@@ -6,7 +6,7 @@ import { describe, it } from 'node:test'
 import { constants, crc32, deflateRawSync } from 'node:zlib'
 import { ReadWindow } from '../../../../src/install/archive/read-window.ts'
 import { BatchInflater, canInflateTogether } from '../../../../src/install/archive/zip/inflate-together.ts'
-import type { LocatedZipEntry } from '../../../../src/install/archive/zip/zip-local-headers.ts'
+import { ZipEntries, type ZipPacking } from '../../../../src/install/archive/zip/zip-entries.ts'
 import { inTemporaryDirectory } from '../verified-artifact.ts'
 
 interface Packed {
@@ -43,18 +43,20 @@ async function inflate(items: readonly Packed[]): Promise<Buffer | undefined> {
     const path = join(directory, 'archive')
     const between = Buffer.from('between')
     writeFileSync(path, Buffer.concat(items.flatMap(({ packed }) => [between, packed])))
-    let at = 0
-    const entries = items.map(({ packed, size, crc }, index): LocatedZipEntry => {
-      const dataOffset = at + between.length
-      at = dataOffset + packed.length
-      const name = `file-${index}`
-      const listed = { name, type: 'file' as const, executable: false, target: null, headerOffset: 0 }
-      return { ...listed, method: 'deflated', size, crc, packedSize: packed.length, dataOffset }
-    })
-    assert.ok(entries.every(canInflateTogether))
+    let end = 0
+    const entries = new ZipEntries()
+    for (const [number, { packed, size, crc }] of items.entries()) {
+      const packing = { method: 'deflated' as const, size, packedSize: packed.length }
+      assert.ok(canInflateTogether(packing))
+      entries.add({ ...packing, name: `file-${number}`, crc: crc | 0, headerOffset: 0 })
+      entries.locate(number, end + between.length)
+      end += between.length + packed.length
+    }
     const fd = openSync(path, 'r')
     try {
-      const bytes = await new BatchInflater(new ReadWindow({ fd, size: at })).inflate(entries)
+      const bytes = await new BatchInflater({ window: new ReadWindow({ fd, size: end }), entries }).inflate(
+        items.keys(),
+      )
       return bytes === undefined ? undefined : Buffer.from(bytes)
     } finally {
       closeSync(fd)
@@ -138,8 +140,8 @@ describe('BatchInflater', () => {
 })
 
 describe('canInflateTogether', () => {
-  const entry = { method: 'deflated', size: 1 } as LocatedZipEntry
-  const cases: [string, LocatedZipEntry, boolean][] = [
+  const entry = { method: 'deflated', size: 1 } as ZipPacking
+  const cases: [string, ZipPacking, boolean][] = [
     ['takes a deflated entry', entry, true],
     ['leaves out a stored one', { ...entry, method: 'stored' }, false],
     ['leaves out an empty one, which could hide behind the next', { ...entry, size: 0 }, false],

@@ -5,12 +5,12 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { deflateRawSync } from 'node:zlib'
-import type { PlannedFile } from '../../../../src/core/archive/planned-files.ts'
+import { PlannedFiles } from '../../../../src/core/archive/planned-files.ts'
 import { ArchiveError } from '../../../../src/core/errors.ts'
 import { DEFAULT_MAX_ENTRIES, DEFAULT_MAX_EXTRACTED_BYTES } from '../../../../src/core/limits.ts'
 import { ReadWindow } from '../../../../src/install/archive/read-window.ts'
 import { extractZip } from '../../../../src/install/archive/zip/extract-zip.ts'
-import type { LocatedZipEntry } from '../../../../src/install/archive/zip/zip-local-headers.ts'
+import { ZipEntries } from '../../../../src/install/archive/zip/zip-entries.ts'
 import { readInBatches } from '../../../../src/install/archive/zip/zip-small-files.ts'
 import { buildZip, file, type ZipItem } from '../../../archives/zip-builder.ts'
 import { inTemporaryDirectory, withVerifiedArtifact } from '../verified-artifact.ts'
@@ -77,10 +77,12 @@ describe('readInBatches', () => {
       const path = join(directory, 'archive')
       writeFileSync(path, NOISE)
       const fd = openSync(path, 'r')
-      const files = Array.from({ length: 12 }, (_, at) => fileAt(at * 200_000))
+      const entries = new ZipEntries()
+      for (let at = 0; at < 12; at++) addEntryAt(entries, at * 200_000)
       truncateSync(path, 700_000)
+      const window = new ReadWindow({ fd, size: NOISE.length })
       const read = async (): Promise<void> => {
-        for await (const _ of readInBatches(new ReadWindow({ fd, size: NOISE.length }), files)) await setImmediate()
+        for await (const _ of readInBatches({ window, entries }, allFiles(entries))) await setImmediate()
       }
       await assert.rejects(read(), { code: 'invalid_archive' })
       closeSync(fd)
@@ -88,9 +90,14 @@ describe('readInBatches', () => {
   })
 })
 
-/** A planned file at this offset. Its stored stream need not be valid: the test only needs it to be read. */
-function fileAt(dataOffset: number): PlannedFile<LocatedZipEntry> {
-  const listed = { name: `f${dataOffset}`, type: 'file' as const, executable: false, target: null, headerOffset: 0 }
-  const entry = { ...listed, method: 'deflated' as const, size: 10, crc: 0, packedSize: 200_000, dataOffset }
-  return { path: entry.name, mode: 0o644, entry, place: dataOffset / 200_000 }
+/** A deflate stream would be valid there or not: what counts is that it is read. */
+function addEntryAt(entries: ZipEntries, dataOffset: number): void {
+  const packing = { method: 'deflated' as const, size: 10, packedSize: 200_000 }
+  entries.add({ ...packing, name: `f${dataOffset}`, crc: 0, headerOffset: 0 })
+  entries.locate(entries.length - 1, dataOffset)
+}
+
+function allFiles({ length }: ZipEntries): PlannedFiles {
+  const at = (place: number) => ({ path: `f${place}`, mode: 0o644 as const, size: 10, entry: place, place })
+  return new PlannedFiles({ length, at, entryAt: place => place, sizeAt: () => 10 })
 }
