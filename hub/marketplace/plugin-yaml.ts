@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
-import { type Document, isMap, isScalar, LineCounter, parseDocument, type Scalar, visit } from 'yaml'
+import { posix } from 'node:path'
+import { type Document, isAlias, isMap, isScalar, LineCounter, parseDocument, type Scalar, visit } from 'yaml'
 import { z } from 'zod'
 import { HubError } from '../errors.ts'
 import { MAX_PLUGIN_YAML_BYTES, requireShallowYaml, requireYamlSize } from '../yaml-document.ts'
@@ -7,9 +8,12 @@ import { MAX_PLUGIN_YAML_BYTES, requireShallowYaml, requireYamlSize } from '../y
 export const PLUGIN_YAML = 'plugin.yaml'
 
 const MAX_ALIASES = 100
+/** The execution modes for which hosts sign the files below the directory of the entry point. */
+const SIGNED_MODES: ReadonlySet<string> = new Set(['trusted', 'ephemeral'])
+const OUTSIDE = 'has an entry_point that is not a path inside the plugin'
 /** Characters that readers of YAML do not accept, or that only some read as the end of a line. */
 const STRANGE =
-  /[^\t\n\r\x20-\x7e\u{a0}-\u{2027}\u{202a}-\u{d7ff}\u{e000}-\u{fefe}\u{ff00}-\u{fffc}\u{10000}-\u{10ffff}]/u
+  /\r(?!\n)|[^\t\n\r\x20-\x7e\u{a0}-\u{2027}\u{202a}-\u{d7ff}\u{e000}-\u{fefe}\u{ff00}-\u{fffc}\u{10000}-\u{10ffff}]/u
 
 /** The fields of a plugin's description that clients read. Other keys are the plugin's own. */
 const names = z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/)).nullish()
@@ -34,17 +38,33 @@ export function readPluginYaml(bytes: Buffer): PluginYaml {
   const document = parse(textOf(bytes))
   const { success, data, error } = pluginSchema.safeParse(plainValueOf(document))
   if (!success) throw refused(`has a value that no host expects at ${error.issues[0]?.path.join('.')}`)
-  return { name: textOrNone(data.name), version: versionOf(document, textOrNone(data.version)) }
+  const { name, version, execution_mode: mode, entry_point: entryPoint } = data
+  if (SIGNED_MODES.has(mode?.toLowerCase() ?? '') && !isInside(entryPoint ?? '')) throw refused(OUTSIDE)
+  return {
+    name: name?.toString(),
+    version: version === null || version === undefined ? undefined : versionOf(document, version),
+  }
 }
 
-function textOrNone(value: string | number | null | undefined): string | undefined {
-  return value === null || value === undefined ? undefined : String(value)
-}
-
-function versionOf(document: Document.Parsed, printed: string | undefined): PluginYaml['version'] {
-  if (printed === undefined) return undefined
+function versionOf(document: Document.Parsed, version: string | number): PluginYaml['version'] {
   const node = document.get('version', true)
-  return [isScalar(node) ? (node.source ?? printed) : printed, printed]
+  const scalar = isAlias(node) ? node.resolve(document) : node
+  const written = isScalar(scalar) ? (scalar.source ?? String(version)) : String(version)
+  return [written, typeof version === 'number' ? asPythonPrints(version, written) : version]
+}
+
+/** Hosts run Python, for which `1.0` and `1e3` are fractions: `1.0` and `1000.0`. */
+function asPythonPrints(value: number, written: string): string {
+  const isFraction = /[.e]/i.test(written) && !/^[-+]?0x/i.test(written)
+  return isFraction && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value)
+}
+
+function isInside(entryPoint: string): boolean {
+  return (
+    !posix.isAbsolute(entryPoint) &&
+    !/[\\\0]/.test(entryPoint) &&
+    !posix.normalize(entryPoint).split('/').includes('..')
+  )
 }
 
 function textOf(bytes: Buffer): string {

@@ -3,6 +3,8 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { requireDeployable } from '../../hub/marketplace/deployable.ts'
+import { parsePluginYaml } from '../../src/core/content/plugin-yaml.ts'
+import { isCovered, needsPluginSig } from '../../src/install/host/plugin-sig.ts'
 import { deploy } from '../../src/marketplace/deploy.ts'
 import { ACCEPTED_ZIPS } from '../archives/accepted-zips.ts'
 import { HOSTILE_ZIPS } from '../archives/hostile-zips.ts'
@@ -56,6 +58,8 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'settings that are no list': [yaml('version: 1.2.0\nenvironment: {required: A}'), /at environment\.required/],
   'a plugin.yaml of two documents': [yaml('version: 1.2.0\n---\nname: b\n'), /has a second document in line/],
   'a plugin.yaml in Latin-1': [yaml(Buffer.from('name: b\xe9\nversion: 1.2.0\n', 'latin1')), /is not UTF-8/],
+  'a plugin.yaml with a lone carriage return': [yaml('version: 1.2.0\nname: a\rb: c\n'), /has a character in line 2/],
+  'a version that hosts print in another way': [yaml('version: 1.0'), /is 1\.0, but --version is 1\.2\.0/],
   'a plugin.yaml with a NUL': [yaml('version: 1.2.0\nname: a\0b\n'), /has a character in line 2/],
   'a plugin.yaml with a merge key': [yaml('a: &a {b: 1}\nversion: 1.2.0\n<<: *a\n'), /a merge key \(<<\) in line 3/],
   'a plugin.yaml with a list as a key': [yaml('version: 1.2.0\n? [a, b]\n: 1\n'), /has a list, a map or an alias/],
@@ -115,6 +119,16 @@ describe('publishing a plugin', () => {
 
   for (const [name, [bytes]] of sampled(Object.entries(MISTAKES), 6))
     it(`refuses what a deployment refuses: ${name}`, async t => assert.notEqual(await verdictOfHost(t, bytes), ''))
+
+  for (const entryPoint of ['../main.py', '/src/main.py', 'src/../../main.py', '"src\\\\main.py"'])
+    it(`refuses the entry point ${entryPoint}, with which no host can sign the plugin`, async () => {
+      const bytes = yaml(`version: 1.2.0\nexecution_mode: Trusted\nentry_point: ${entryPoint}`)
+      await assert.rejects(requireDeployable(bytes, ASKED.plugin), { status: 400, message: /has an entry_point that/ })
+      const { executionMode, ...plugin } = parsePluginYaml(`entry_point: ${entryPoint}\nexecution_mode: Trusted`)
+      assert.equal(needsPluginSig({ ...plugin, executionMode }), true)
+      assert.throws(() => isCovered('src', { ...plugin, executionMode }), { code: 'not_a_plugin' })
+      await requireDeployable(yaml(`version: 1.2.0\nentry_point: ${entryPoint}`), ASKED.plugin)
+    })
 
   it('refuses a setting that no variable can be named after, before a deployment that writes it does', async () => {
     const bytes = yaml('version: 1.2.0\nenvironment: {required: ["A B"]}')

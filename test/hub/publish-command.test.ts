@@ -65,6 +65,30 @@ describe('publishing without naming what plugin.yaml says', () => {
     })
   }
 
+  it('reads a version as hosts do, as it is written and as they print it', () => {
+    const spellings = [
+      '1.0',
+      '1.10',
+      '2',
+      '01',
+      '1e3',
+      '1.5e3',
+      '0x1e',
+      '.5',
+      '1.',
+      '1_000',
+      '"1.0"',
+      "'2'",
+      'v1',
+      '-0',
+    ]
+    for (const spelling of spellings)
+      for (const yaml of [`version: ${spelling}\n`, `a: &v ${spelling}\nversion: *v\n`]) {
+        const { version, versionAsWritten } = parsePluginYaml(yaml)
+        assert.deepEqual(readPluginYaml(Buffer.from(yaml)).version, [versionAsWritten, version], yaml)
+      }
+  })
+
   it('names the version to raise if other files have it', async t => {
     const data = join(newFolder(t), 'data')
     const publishFiles = (files: Readonly<Record<string, string>>, ...given: string[]) =>
