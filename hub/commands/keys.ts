@@ -1,13 +1,12 @@
 import { UsageError } from '../errors.ts'
-import { type ApiKey, createKey, type KeyRequest, keyRequestSchema, listKeys, revokeKey } from '../keys.ts'
+import { type ApiKey, createKey, listKeys, revokeKey } from '../keys.ts'
 import { isListed } from '../marketplace/catalogue.ts'
-import { parseInput } from '../names.ts'
 import type { Store } from '../store.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, SILENT_USAGE, withExistingStore, withStore } from './command.ts'
 import type { CommandGroup } from './command-group.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
 import { listCommand } from './list-command.ts'
-import { parseKind } from './listing-options.ts'
+import { findListing, parseKind } from './listing-options.ts'
 
 const HEADING = ['ID', 'PREFIX', 'NAME', 'OWNER', 'BOUND TO', 'STATE', 'LAST USED']
 
@@ -17,8 +16,8 @@ const create: Command = {
 
   --name N         what the key is for
   --owner O        the owner of the fleet that it reports to (default: its name)
-  --kind K         with --slug: binds the key to one plugin or service
-  --slug S         its name on the marketplace
+  --slug S         binds the key to the plugin or service of this name
+  --kind K         with --slug: plugin or service, if both have it, or none is published yet
 ${DATA_USAGE}
 
 Standard output gets the key and nothing else. The hub cannot show it again.
@@ -26,14 +25,13 @@ ${SILENT_USAGE}`,
   run: async args => {
     const options = { name: { type: 'string' }, owner: { type: 'string' }, kind: { type: 'string' } } as const
     const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options, slug: { type: 'string' } })
-    const { data, kind, ...fields } = values
-    const named = { ...fields, name: requireOption('name', values.name) }
-    const request: KeyRequest = parseInput(
-      keyRequestSchema,
-      kind === undefined ? named : { ...named, kind: parseKind(kind) },
-    )
+    const { data, slug, owner } = values
+    const name = requireOption('name', values.name)
+    const kind = values.kind === undefined ? undefined : parseKind(values.kind)
+    if (kind !== undefined) requireOption('slug', slug)
     const { key, record } = await withStore(data, store => {
-      const issued = createKey(store, request)
+      const listing = slug === undefined ? {} : findListing(store, { kind, slug })
+      const issued = createKey(store, { name, owner, ...listing })
       noteUnpublished(store, issued.record)
       return issued
     })

@@ -1,11 +1,27 @@
-import { UsageError } from '../errors.ts'
-import type { ListingId } from '../marketplace/catalogue.ts'
+import { HubError, UsageError } from '../errors.ts'
+import { isListed, type ListingId } from '../marketplace/catalogue.ts'
 import { type Kind, kindSchema } from '../names.ts'
-import { requireOption } from './command-line.ts'
+import type { Store } from '../store.ts'
 
-/** Parses `--kind` and `--slug`. Throws UsageError if one is missing or the kind is unknown. */
-export function parseListing(values: { kind?: string | undefined; slug?: string | undefined }): ListingId {
-  return { kind: parseKind(requireOption('kind', values.kind)), slug: requireOption('slug', values.slug) }
+/** The options `--kind` and `--slug`. */
+export interface ListingOptions {
+  readonly kind: Kind | undefined
+  readonly slug: string
+}
+
+/**
+ * Finds the plugin or service that the options name; without `--kind`, the one that has this slug. Throws UsageError if
+ * both have it, and HubError 404 if none has it.
+ */
+export function findListing(store: Store, { kind, slug }: ListingOptions): ListingId {
+  if (kind !== undefined) return { kind, slug }
+  const [found, ...others] = kindSchema.options.filter(each => isListed(store, { kind: each, slug }))
+  if (others.length > 0) throw new UsageError(`This hub has a plugin and a service ${slug}: add --kind.`)
+  if (found !== undefined) return { kind: found, slug }
+  throw new HubError(
+    404,
+    `This hub has no plugin or service ${JSON.stringify(slug)}: correct --slug, or publish it first.`,
+  )
 }
 
 export function parseKind(text: string): Kind {

@@ -11,7 +11,7 @@ import type { Store } from '../store.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, withExistingStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
 import { listCommand } from './list-command.ts'
-import { parseListing } from './listing-options.ts'
+import { findListing, parseKind } from './listing-options.ts'
 
 const HEADING = ['KIND', 'SLUG', 'VERSION', 'STATE', 'PUBLISHED', 'SHA-256']
 
@@ -60,17 +60,23 @@ interface VersionChange {
 function changeCommand({ name, summary, change, done, result }: VersionChange): Command {
   return {
     summary,
-    usage: `npm run hub -- ${name} --kind K --slug S --version V [options]
+    usage: `npm run hub -- ${name} --slug S --version V [options]
 
-  --kind K         plugin or service
   --slug S         its name on the marketplace
   --version V      the version
+  --kind K         plugin or service, if both have this name
 ${DATA_USAGE}`,
     run: async args => {
       const options = { kind: { type: 'string' }, slug: { type: 'string' }, version: { type: 'string' } } as const
       const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options })
-      const id = { ...parseListing(values), version: requireOption('version', values.version) }
-      await withExistingStore(values.data, store => change(store, id))
+      const kind = values.kind === undefined ? undefined : parseKind(values.kind)
+      const listing = { kind, slug: requireOption('slug', values.slug) }
+      const version = requireOption('version', values.version)
+      const id = await withExistingStore(values.data, store => {
+        const found = { ...findListing(store, listing), version }
+        change(store, found)
+        return found
+      })
       console.log(`${done} the ${id.kind} ${id.slug} ${id.version}: ${result}.`)
     },
   }

@@ -124,7 +124,7 @@ export function findSame(store: Store, wanted: ProjectVersion): ProjectVersion |
   throw new HubError(
     409,
     same.version === wanted.version
-      ? `Version ${same.version} of the project ${same.project_id} is already published with other bytes (SHA-256 ${same.sha256}): publish a new version.`
+      ? `Version ${same.version} of the project ${same.project_id} is already published with other bytes (SHA-256 ${same.sha256}): publish a new version. Sealing the same files again makes other bytes.`
       : `These bytes are already published as version ${same.version} of the project ${same.project_id}.`,
   )
 }

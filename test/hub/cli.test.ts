@@ -89,6 +89,29 @@ describe('the command line', { concurrency: 3 }, () => {
     }
   })
 
+  it('finds out whether a slug is that of a plugin or of a service, and asks only if it is both', async t => {
+    const data = ['--data', join(newFolder(t), 'data')]
+    const of = (kind: string): string[] => ['--kind', kind, '--slug', 'hello', '--version', '1.0.0']
+    const hold = ['hold', '--slug', 'hello', '--version', '1.0.0', ...data]
+    const newKey = ['keys', 'create', '--name', 'ci', '--slug', 'hello', ...data]
+    await hub('keys', 'create', '--name', 'ci', ...data)
+    for (const args of [hold, newKey]) {
+      const { code, stdout, stderr } = await hub(...args)
+      assert.deepEqual([code, stdout], [1, ''])
+      assert.match(stderr, /^This hub has no plugin or service "hello": correct --slug, or publish it first\.\n$/)
+    }
+    await hub('publish', ...of('service'), ...SECRET, ...data, '--from', newFolder(t, { run: '' }))
+    assert.match((await hub(...hold)).stdout, /^Held back the service hello 1\.0\.0: /)
+    assert.equal((await hub(...newKey)).code, 0)
+    assert.match((await hub('keys', 'list', ...data)).stdout, / service\/hello /)
+    await hub('publish', ...of('plugin'), ...SECRET, ...data, '--from', newFolder(t, { 'plugin.yaml': 'name: a' }))
+    for (const args of [hold, newKey]) {
+      const { code, stdout, stderr } = await hub(...args)
+      assert.deepEqual([code, stdout, stderr], [2, '', 'This hub has a plugin and a service hello: add --kind.\n'])
+    }
+    assert.match((await hub('hold', ...of('plugin'), ...data)).stdout, /^Held back the plugin hello 1\.0\.0: /)
+  })
+
   it('serves, shares its data folder with other commands, and stops on a signal', async t => {
     const data = join(newFolder(t), 'data')
     const server = await serve(t, data)
@@ -175,6 +198,8 @@ describe('the command line', { concurrency: 3 }, () => {
     ['keys', 'bogus'],
     ['keys', 'create'],
     ['keys', 'revoke'],
+    ['keys', 'create', '--name', 'ci', '--kind', 'plugin'],
+    ['yank', '--slug', 'hello'],
     ['yank', '--kind', 'theme', '--slug', 'hello', '--version', '1.0.0'],
     ['publish', ...HELLO, ...SECRET],
     ['publish', ...HELLO, ...SECRET, '--from', '.', '--git', '.'],
