@@ -17534,6 +17534,28 @@ function tryLstatSync(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/host/locks/container-note.js
+
+
+const NOTE = 'Runs in containers use this host, so every run locks its journal while it fetches.\n';
+/**
+ * Notes in the file of the kernel lock, which stays, that processes in containers use the host: they cannot see which
+ * processes of the machine have ended, so these lock their journals from now on. Never throws.
+ */
+function noteContainers(kernelLock) {
+    if (areContainersNoted(kernelLock))
+        return;
+    try {
+        (0,external_node_fs_namespaceObject.writeFileSync)(kernelLock, NOTE, { flag: 'r+' });
+    }
+    catch {
+        // The next run in a container notes it.
+    }
+}
+function areContainersNoted(kernelLock) {
+    return (lstatIfPresentSync(kernelLock)?.size ?? 0) > 0;
+}
+
 ;// CONCATENATED MODULE: external "node:child_process"
 const external_node_child_process_namespaceObject = require("node:child_process");
 ;// CONCATENATED MODULE: external "node:timers"
@@ -18522,6 +18544,7 @@ function parseHolder(text) {
 
 
 
+
 const POLL_MS = 250;
 const REPORT_EVERY_MS = 10_000;
 /** Never removed, and not named after the lock: older versions of this action remove unknown files with that prefix. */
@@ -18539,6 +18562,8 @@ async function acquireLock(request, clock = systemClock) {
     try {
         const holder = await waitForTurn(request, contender, clock);
         removeDeadMarks(request.path, holder);
+        if (isInContainer(holder))
+            noteContainers(kernelLockOf(request.path));
         return { release: () => giveBack(request, contender) };
     }
     catch (error) {
@@ -18568,6 +18593,10 @@ function describeOther(path) {
     if (found?.holder !== undefined)
         return describeHolder(found.holder);
     return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`;
+}
+/** True if a process in a container has had the lock of a project root. */
+function isUsedInContainers(path) {
+    return areContainersNoted(kernelLockOf(path));
 }
 async function waitForTurn(request, contender, clock) {
     const { path, runUrl, deployment, signal } = request;
@@ -29604,6 +29633,7 @@ function statIfPresentSync(path) {
 
 
 
+
 /**
  * Begins a deployment on a prepared host, even while another run has the host: until this run locks it, the journal has
  * a name of its own. Throws file system errors.
@@ -29641,7 +29671,7 @@ async function begun_startJournal({ host, record, keepPaths }) {
     const reportAddress = host.sender?.address ?? null;
     const process = readOwnIdentity();
     const journal = await record.startJournal({ ...host, path }, { reportAddress, keepPaths, process });
-    if (isInContainer(process))
+    if (isInContainer(process) || isUsedInContainers(host.layout.lock))
         await journal.hold();
     return journal;
 }

@@ -18,7 +18,7 @@ function whyNoNamespaces(): string | false {
   return left === false && spawnSync(program, [...args, 'true']).status !== 0 ? 'needs pid namespaces' : left
 }
 
-describe('a run in a container that fetches', { skip: whyNoNamespaces() }, () => {
+describe('a run that fetches, on a host that containers use', { skip: whyNoNamespaces() }, () => {
   let stage: Stage
   before(async () => {
     stage = await openInstalled(pluginFiles('1.0.0'))
@@ -29,7 +29,7 @@ describe('a run in a container that fetches', { skip: whyNoNamespaces() }, () =>
   const begun = () => readdirSync(join(stage.root, '.hub-deploy')).filter(name => name.startsWith('begun-'))
   const outcomes = () => [...readReports(stage.root).values()].map(({ outcome }) => outcome)
 
-  it('is left alone by another one while it lives', async t => {
+  it('is left alone by another one while it lives in a container', async t => {
     const hub = await openSlowHub(t, stage.hub.url)
     const slow = stage.deploy({ version: '2.0.0', 'hub-url': hub.url }, { through: CONTAINER })
     await hub.asked
@@ -40,25 +40,27 @@ describe('a run in a container that fetches', { skip: whyNoNamespaces() }, () =>
     assert.deepEqual(outcomes(), ['success', 'success', 'success'])
   })
 
-  for (const [where, through] of Object.entries({ 'the next container': CONTAINER, 'the machine': [] }))
-    it(`is reported by the next run in ${where} if it was killed`, async t => {
+  const killed = [
+    { where: 'in a container', by: 'the next run in a container', first: CONTAINER, next: CONTAINER },
+    { where: 'in a container', by: 'the next run on the machine', first: CONTAINER, next: [] },
+    { where: 'on the machine', by: 'the next run in a container', first: [], next: CONTAINER },
+  ]
+  for (const [index, run] of killed.entries())
+    it(`is reported by ${run.by} if it was killed ${run.where}`, async t => {
       const known = outcomes().length
       const hub = await openSlowHub(t, stage.hub.url)
       const started = Promise.withResolvers<number>()
       const slow = stage.deploy(
         { version: '2.0.0', 'hub-url': hub.url, 'deployments-url': stage.hub.url },
-        { through: CONTAINER, onStart: started.resolve },
+        { through: run.first, onStart: started.resolve },
       )
       await hub.asked
       process.kill(await started.promise, 'SIGKILL')
       await slow
       assert.equal(begun().length, 1)
-      const { outputs, log } = await stage.deploy({ version: '2.0.0' }, { through })
+      const { outputs, log } = await stage.deploy({ version: '2.0.0' }, { through: run.next })
       assert.deepEqual([outputs['outcome'], begun()], ['success', []], log)
       assert.deepEqual(outcomes().slice(known), ['failed', 'success'])
-      assert.equal(
-        acceptedReports(stage).filter(({ status }) => status === 'failed').length,
-        where === 'the machine' ? 2 : 1,
-      )
+      assert.equal(acceptedReports(stage).filter(({ status }) => status === 'failed').length, index + 1)
     })
 })

@@ -1,5 +1,6 @@
 import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { begunPath } from '../../host/layout.ts'
+import { isUsedInContainers } from '../../host/locks/lock.ts'
 import { isInContainer, readOwnIdentity } from '../../host/locks/process-identity.ts'
 import type { DeploymentEnd } from '../../transaction/end.ts'
 import type { Journal, OwnJournal } from '../../transaction/journal/journal.ts'
@@ -60,6 +61,6 @@ async function startJournal({ host, record, keepPaths }: RunningDeployment): Pro
   const reportAddress = host.sender?.address ?? null
   const process = readOwnIdentity()
   const journal = await record.startJournal({ ...host, path }, { reportAddress, keepPaths, process })
-  if (isInContainer(process)) await journal.hold()
+  if (isInContainer(process) || isUsedInContainers(host.layout.lock)) await journal.hold()
   return journal
 }

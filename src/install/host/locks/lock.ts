@@ -3,9 +3,10 @@ import { dirname, join } from 'node:path'
 import { DeploymentError } from '../../../core/errors.ts'
 import { type Clock, systemClock } from '../../files/clock.ts'
 import { toHostError } from '../../files/system-errors.ts'
+import { areContainersNoted, noteContainers } from './container-note.ts'
 import { ANSWER_TIMEOUT_MS, type KernelLockAttempt, readFreeKernelLock, tryKernelLock } from './kernel-lock.ts'
 import { describeHolder, type Holder, isAbandoned, readLock, release, removeDeadMarks, tryTake } from './lock-file.ts'
-import { readOwnIdentity } from './process-identity.ts'
+import { isInContainer, readOwnIdentity } from './process-identity.ts'
 
 const POLL_MS = 250
 const REPORT_EVERY_MS = 10_000
@@ -42,6 +43,7 @@ export async function acquireLock(request: LockRequest, clock: Clock = systemClo
   try {
     const holder = await waitForTurn(request, contender, clock)
     removeDeadMarks(request.path, holder)
+    if (isInContainer(holder)) noteContainers(kernelLockOf(request.path))
     return { release: () => giveBack(request, contender) }
   } catch (error) {
     giveBack({ ...request, log: () => {} }, contender)
@@ -69,6 +71,11 @@ export function describeOther(path: string): string {
   const found = readLock(path)
   if (found?.holder !== undefined) return describeHolder(found.holder)
   return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`
+}
+
+/** True if a process in a container has had the lock of a project root. */
+export function isUsedInContainers(path: string): boolean {
+  return areContainersNoted(kernelLockOf(path))
 }
 
 interface Contender {

@@ -62,7 +62,7 @@ export function isSeenRunning(other: ProcessIdentity, own: ProcessIdentity): boo
 }
 
 /** True if processes of the machine, and of its other containers, cannot tell whether this one has ended. */
-export function isInContainer({ pid_namespace }: ProcessIdentity): boolean {
+export function isInContainer({ pid_namespace }: Pick<ProcessIdentity, 'pid_namespace'>): boolean {
   return pid_namespace !== null && pid_namespace !== INITIAL_PID_NAMESPACE
 }
 

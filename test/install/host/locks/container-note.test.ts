@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { areContainersNoted, noteContainers } from '../../../../src/install/host/locks/container-note.ts'
+import { tryKernelLock } from '../../../../src/install/host/locks/kernel-lock.ts'
+import { acquireLock, isUsedInContainers } from '../../../../src/install/host/locks/lock.ts'
+import { isInContainer, readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
+import { missingTools } from '../../missing-tools.ts'
+import { temporaryDirectory } from '../../temporary-directory.ts'
+
+describe('noteContainers', () => {
+  it('notes once that containers use a host, and leaves its lock usable', { skip: missingTools('flock') }, async t => {
+    const path = join(temporaryDirectory(t), 'kernel-lock')
+    writeFileSync(path, '')
+    assert.equal(areContainersNoted(path), false)
+    noteContainers(path)
+    const text = readFileSync(path, 'utf8')
+    noteContainers(path)
+    assert.deepEqual([areContainersNoted(path), readFileSync(path, 'utf8')], [true, text])
+    const lock = await tryKernelLock({ path, timeoutMs: 5000 })
+    assert.ok(typeof lock === 'object')
+    lock.release()
+  })
+
+  it('makes no lock where there is none', t => {
+    const path = join(temporaryDirectory(t), 'kernel-lock')
+    noteContainers(path)
+    assert.deepEqual([existsSync(path), areContainersNoted(path)], [false, false])
+  })
+})
+
+describe('acquireLock', () => {
+  it('notes that containers use the host only if this process is in one', async t => {
+    const path = join(temporaryDirectory(t), 'lock')
+    const lock = await acquireLock({ path, timeoutMs: 0, runUrl: null, log: () => {} })
+    lock.release()
+    assert.equal(isUsedInContainers(path), isInContainer(readOwnIdentity()))
+  })
+})
