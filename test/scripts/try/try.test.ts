@@ -2,30 +2,21 @@ import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import {
-  chmodSync,
-  cpSync,
-  existsSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import { stripVTControlCharacters } from 'node:util'
 import { COMPILE_CACHE } from '../../compile-cache.ts'
+import { whyLeftToCi } from '../../extent.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const PLUGIN = join(ROOT, 'examples/plugin')
 const SERVICE = join(ROOT, 'examples/service')
 const PROJECT = join(ROOT, 'examples/project')
 
+const ONLY_IN_CI = whyLeftToCi()
 const CONTAINED = /^The folder of --root, \S+, and that of your (?:plugin|service), \S+, must not contain [^\n]+\.\n$/
 
 describe('npm run try', { concurrency: 2 }, () => {
@@ -35,6 +26,13 @@ describe('npm run try', { concurrency: 2 }, () => {
     folder = mkdtempSync(join(tmpdir(), 'try-test-'))
   })
   after(() => rmSync(folder, { recursive: true, force: true }))
+
+  function makeShop(): readonly [temporary: string, source: string] {
+    const temporary = mkdtempSync(join(folder, 'tmp-'))
+    const source = join(temporary, 'shop')
+    cpSync(PROJECT, source, { recursive: true })
+    return [temporary, source]
+  }
 
   it('deploys a plugin, shows what a runner shows, and serves the page until a signal', async () => {
     const temporary = mkdtempSync(join(folder, 'tmp-'))
@@ -113,19 +111,12 @@ describe('npm run try', { concurrency: 2 }, () => {
     )
   })
 
-  it('deploys a project: first as a whole, then an update, what a version may not do, and a rollback', async () => {
-    const temporary = mkdtempSync(join(folder, 'tmp-'))
-    const [root, source] = [join(temporary, 'stage'), join(temporary, 'shop')]
-    cpSync(PROJECT, source, { recursive: true })
-    const mailer = join(source, 'extensions/mailer/run.sh')
-    const installed = (): string => readFileSync(join(root, 'host/extensions/mailer/run.sh'), 'utf8')
-    const tryAgain = async (...args: string[]): Promise<Started & { code: number | null }> => {
-      const started = start([source, '--root', root, ...args], temporary)
-      return { ...started, code: await started.ended }
-    }
+  it('deploys a project, and rolls back all of it with --break', async () => {
+    const [temporary, source] = makeShop()
+    const root = join(temporary, 'stage')
 
-    const first = await tryAgain()
-    assert.equal(first.code, 0, first.output())
+    const first = start([source, '--root', root], temporary)
+    assert.equal(await first.ended, 0, first.output())
     expectSections(first.output(), [
       'project prj_ShopExample01 1.0.0',
       'Log of the step',
@@ -141,45 +132,37 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(first.output(), /^ {6}- uses: OWNER\/hub-deploy\/project@v1 /m)
     for (const part of ['plugins/cart', 'plugins/till']) assert.ok(existsSync(join(root, 'host', part, 'plugin.sig')))
 
-    const again = await tryAgain()
-    assert.equal(again.code, 0, again.output())
-    assert.match(again.output(), /^\| changed +false$/m)
-
-    chmodSync(mailer, 0o644)
-    const refused = await tryAgain()
-    assert.equal(refused.code, 1)
-    assert.match(refused.errors(), /^This hub has prj_\w+ 1\.0\.0 with other files, [^\n]+ \(--version 1\.0\.1\)\.\n$/)
-
-    writeFileSync(mailer, '#!/bin/sh\nexit 0\n')
-    const broken = await tryAgain('--version', '1.1.0', '--break')
-    assert.equal(broken.code, 1, broken.errors())
+    writeFileSync(join(source, 'extensions/mailer/run.sh'), '#!/bin/sh\nexit 0\n')
+    const broken = start([source, '--root', root, '--version', '1.1.0', '--break'], temporary)
+    assert.equal(await broken.ended, 1, broken.errors())
     assert.match(broken.output(), /^\| outcome +rolled_back$/m)
     assert.match(broken.output(), /^\| failed-step +broken$/m)
     assert.match(
       broken.output(),
       /^The broken step is sealed into 1\.1\.0\. Run it [^\n]+ --version 1\.1\.1, to install it\.$/m,
     )
-    assert.equal(installed(), readFileSync(join(PROJECT, 'extensions/mailer/run.sh'), 'utf8'))
+    const installed = readFileSync(join(root, 'host/extensions/mailer/run.sh'), 'utf8')
+    assert.equal(installed, readFileSync(join(PROJECT, 'extensions/mailer/run.sh'), 'utf8'))
 
-    const update = await tryAgain('--version', '1.1.1')
-    assert.equal(update.code, 0, update.output())
-    assert.match(update.output(), /^\| previous-version +1\.0\.0$/m)
-    assert.equal(installed(), '#!/bin/sh\nexit 0\n')
+    const shown = [first, broken].map(({ output, errors }) => output() + errors()).join('')
+    assert.doesNotMatch(shown, /(?:devkey|deploy)_[\w-]{43}|PRIVATE KEY/)
+    assert.deepEqual(readdirSync(temporary).toSorted(), ['shop', 'stage'])
+  })
 
-    const [plugin, plan] = [start([PLUGIN, '--root', root], temporary), join(source, 'deployment/install.yaml')]
-    assert.equal(await plugin.ended, 0, plugin.output())
+  it('updates a project, which takes parts from the same hub', { skip: ONLY_IN_CI }, async () => {
+    const [temporary, source] = makeShop()
+    const root = join(temporary, 'stage')
+    for (const first of [source, PLUGIN]) {
+      const child = start([first, '--root', root], temporary)
+      assert.equal(await child.ended, 0, child.output())
+    }
+    const plan = join(source, 'deployment/install.yaml')
     const step = '  - {id: greet, action: install_plugin, plugin: greet, source: {marketplace_slug: greeter}}\n'
     writeFileSync(plan, readFileSync(plan, 'utf8') + step)
-    const sourced = await tryAgain('--version', '1.2.0')
-    assert.equal(sourced.code, 0, sourced.output())
+    const update = start([source, '--root', root, '--version', '1.1.0'], temporary)
+    assert.equal(await update.ended, 0, update.output())
+    assert.match(update.output(), /^\| previous-version +1\.0\.0$/m)
     assert.ok(existsSync(join(root, 'host/plugins/greet/src/main.py')))
-
-    const shown = [first, again, refused, broken, update, sourced]
-      .map(({ output, errors }) => output() + errors())
-      .join('')
-    assert.doesNotMatch(shown, /(?:devkey|deploy)_[\w-]{43}|PRIVATE KEY/)
-    assert.equal(statSync(join(root, 'signing-key.pem')).mode & 0o777, 0o600)
-    assert.deepEqual(readdirSync(temporary).toSorted(), ['shop', 'stage'])
   })
 
   it("follows the operator's plan, which may roll back, and masks a setting", async () => {
