@@ -10,17 +10,17 @@ import { type Interruption, watchSignals } from './try/interruption.ts'
 import { nextCommand, type RepeatedOptions } from './try/next-command.ts'
 import { type FileOptions, type OperatorFile, pathFromCaller, readOperatorFiles } from './try/operator-files.ts'
 import { showFiles, showPublished, showResult, showWorkflow } from './try/show.ts'
+import { readSources, type Sources } from './try/sources.ts'
 import { openTryStage, type TryStage } from './try/stage.ts'
-import { readUnit, type Unit } from './try/unit.ts'
 
 interface Values extends FileOptions, RepeatedOptions {
   readonly keep: boolean
   readonly verbose: boolean
 }
 
-/** One unit on one stage, with the options of the command line. */
+/** The sources on a stage, with the options of the command line. */
 interface Trial {
-  readonly unit: Unit
+  readonly sources: Sources
   readonly stage: TryStage
   readonly files: readonly OperatorFile[]
   readonly values: Values
@@ -75,23 +75,23 @@ of this machine, or in that of --root. Nothing outside it changes.`,
 Then everything is removed, except with --root. The exit code is 0 if it was deployed, 1 if not, 2 for a wrong
 command line.`,
   async run(values, argument) {
-    const unit = readUnit(chooseFolder(values.from, argument), values)
-    const files = readOperatorFiles(unit, values)
+    const sources = readSources(chooseFolder(values.from, argument), values)
+    const files = readOperatorFiles(sources, values)
     const root = values.root === undefined ? undefined : pathFromCaller(values.root)
-    if (root !== undefined) requireApart(unit, root)
+    if (root !== undefined) requireApart(sources, root)
     const interruption = watchSignals()
     const stage = await openTryStage(root)
     try {
-      await tryUnit({ unit, stage, files, values, interruption })
+      await trySources({ sources, stage, files, values, interruption })
     } finally {
       await stage.close()
     }
   },
 })
 
-async function tryUnit(trial: Trial): Promise<void> {
-  const { unit, stage, files, values, interruption } = trial
-  showPublished(unit, await stage.publish(unit, values.break), values.root && stage.folder)
+async function trySources(trial: Trial): Promise<void> {
+  const { sources, stage, files, values, interruption } = trial
+  showPublished(sources, await stage.publish(sources, values.break), values.root && stage.folder)
   showFiles(files, values)
   if (interruption.hasCome) {
     process.exitCode = 1
@@ -101,15 +101,15 @@ async function tryUnit(trial: Trial): Promise<void> {
   process.exitCode = result.exitCode === 0 ? 0 : 1
   showResult(result, stage)
   if (interruption.hasCome) return print('', `A signal came, so this ends here: ${fate(trial)}.`)
-  if (result.exitCode === 0) showWorkflow(unit, files, values.setting)
+  if (result.exitCode === 0) showWorkflow(sources, files, values.setting)
   await showNext(trial, result)
 }
 
-async function deploy({ unit, stage, files, values, interruption }: Trial): Promise<ActionResult> {
+async function deploy({ sources, stage, files, values, interruption }: Trial): Promise<ActionResult> {
   printHeading('Log of the step')
   const view = createLogView({ isOpen: values.verbose })
   const lines = createLineSplitter(each => printBlock(each.flatMap(line => view(line) ?? [])))
-  const result = await stage.deploy(unit, {
+  const result = await stage.deploy(sources, {
     files,
     settings: values.setting,
     onStart: pid => interruption.alsoStops(pid),
@@ -125,8 +125,8 @@ async function deploy({ unit, stage, files, values, interruption }: Trial): Prom
 async function showNext(trial: Trial, result: ActionResult): Promise<void> {
   const { stage, values, interruption } = trial
   printHeading('What next')
-  print(adviceAfter(result, trial.unit, values))
-  if (result.exitCode === 0) print(`  ${nextCommand(trial.unit, values)}`)
+  print(adviceAfter(result, trial.sources, values))
+  if (result.exitCode === 0) print(`  ${nextCommand(trial.sources, values)}`)
   if (!process.stdin.isTTY && !values.keep) return print(`Now ${fate(trial)}.`)
   print(`The fleet page is at ${styled('bold', `${stage.hubUrl}/`)}`)
   print(`It stays until you press Ctrl-C. Then ${fate(trial)}.`)

@@ -1,5 +1,5 @@
 import type { ActionResult } from '../../local/runner.ts'
-import { howToRaise, type Unit } from './unit.ts'
+import { howToRaise, type Sources } from './sources.ts'
 
 interface Chosen {
   readonly break: boolean
@@ -7,18 +7,18 @@ interface Chosen {
 }
 
 /** The advice after a step with this result. */
-export function adviceAfter({ exitCode, outputs }: ActionResult, unit: Unit, chosen: Chosen): string {
-  if (chosen.break && outputs['outcome'] === 'rolled_back') return adviceAfterBreak(unit, chosen)
+export function adviceAfter({ exitCode, outputs }: ActionResult, sources: Sources, chosen: Chosen): string {
+  if (chosen.break && outputs['outcome'] === 'rolled_back') return adviceAfterBreak(sources, chosen)
   if (exitCode !== 0) return 'Correct what the error names, and run it again.'
   if (chosen.root === undefined)
     return 'Add --root DIR to keep hub and host: then you can see an update and a rollback.'
-  const raise = `Change a file, raise the version (${howToRaise(unit)}) and run it again`
+  const raise = `Change a file, raise the version (${howToRaise(sources)}) and run it again`
   if (chosen.break) return `Nothing had to change, so the broken step was skipped. ${raise}, to see a rollback.`
   return `${raise}, to see an update; with --break, to see a rollback.`
 }
 
 /** A project contains its plan, and a published version never changes. */
-function adviceAfterBreak(unit: Unit, { root }: Chosen): string {
-  if (unit.kind !== 'project' || root === undefined) return 'Run it without --break, to install it.'
-  return `The broken step is sealed into ${unit.version}. Run it without --break, with ${howToRaise(unit)}, to install it.`
+function adviceAfterBreak(sources: Sources, { root }: Chosen): string {
+  if (sources.kind !== 'project' || root === undefined) return 'Run it without --break, to install it.'
+  return `The broken step is sealed into ${sources.version}. Run it without --break, with ${howToRaise(sources)}, to install it.`
 }

@@ -1,13 +1,13 @@
 import { existsSync, realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve, sep } from 'node:path'
 import { UsageError } from '../../hub/errors.ts'
-import type { Unit } from './unit.ts'
+import type { Sources } from './sources.ts'
 
 /**
- * Throws UsageError if the folder of a unit contains that of --root, whose secrets would be published with it, or the
- * other way round. Symlinks are resolved first.
+ * Throws UsageError if the folder of the sources contains that of --root, whose secrets would be published with it, or
+ * the other way round. Symlinks are resolved first.
  */
-export function requireApart({ kind, folder }: Unit, named: string): void {
+export function requireApart({ kind, folder }: Sources, named: string): void {
   const [from, root] = [realPathOf(folder), realPathOf(named)]
   if (!isWithin(from, root) && !isWithin(root, from)) return
   throw new UsageError(

@@ -1,5 +1,5 @@
 import { FIRST_VERSION } from './part.ts'
-import { howToRaise, type Unit } from './unit.ts'
+import { howToRaise, type Sources } from './sources.ts'
 
 /** The options of the command line that the next one repeats. */
 export interface RepeatedOptions {
@@ -13,12 +13,12 @@ export interface RepeatedOptions {
 }
 
 /**
- * The command that deploys the next version of the unit; if nothing was kept, the same version, to keep it. The values
+ * The command that deploys the next version of the sources; if nothing was kept, the same version, to keep it. The values
  * of settings may be secret, so only their names appear.
  */
-export function nextCommand(unit: Unit, given: RepeatedOptions): string {
+export function nextCommand(sources: Sources, given: RepeatedOptions): string {
   const repeated = Object.entries({
-    from: given.from ?? unit.folder,
+    from: given.from ?? sources.folder,
     kind: given.kind,
     slug: given.slug,
     plan: given.plan,
@@ -29,15 +29,15 @@ export function nextCommand(unit: Unit, given: RepeatedOptions): string {
     'npm run try --',
     ...repeated.flatMap(([name, value]) => (value === undefined ? [] : [`--${name} ${quoted(value)}`])),
     ...given.setting.map(setting => `--setting ${quoted(`${setting.split('=', 1)[0]}=…`)}`),
-    ...versionOption(unit, given),
+    ...versionOption(sources, given),
   ].join(' ')
 }
 
 /** A plugin's version is in its plugin.yaml. */
-function versionOption(unit: Unit, { root }: RepeatedOptions): string[] {
-  if (unit.kind === 'plugin') return []
-  if (root !== undefined) return [howToRaise(unit)]
-  return unit.version === FIRST_VERSION ? [] : [`--version ${unit.version}`]
+function versionOption(sources: Sources, { root }: RepeatedOptions): string[] {
+  if (sources.kind === 'plugin') return []
+  if (root !== undefined) return [howToRaise(sources)]
+  return sources.version === FIRST_VERSION ? [] : [`--version ${sources.version}`]
 }
 
 /** Quotes a text so that a shell reads it back unchanged. */

@@ -5,7 +5,7 @@ import { PLAN_PATH } from '../../hub/project/source-tree.ts'
 import { buildDefaultPlan } from '../../src/core/plan/default-plan.ts'
 import { pluginToBreak } from './broken-project.ts'
 import type { Part } from './part.ts'
-import type { Unit } from './unit.ts'
+import type { Sources } from './sources.ts'
 
 /** A file in the repository of the workflow. The action needs none. */
 export interface OperatorFile {
@@ -25,13 +25,13 @@ export interface FileOptions {
 }
 
 /** Throws UsageError for options that exclude each other, and HubError for a file that cannot be read. */
-export function readOperatorFiles(unit: Unit, options: FileOptions): OperatorFile[] {
+export function readOperatorFiles(sources: Sources, options: FileOptions): OperatorFile[] {
   const { plan, 'host-config': hostConfig } = options
-  if (unit.kind === 'project' && plan !== undefined)
+  if (sources.kind === 'project' && plan !== undefined)
     throw new UsageError(`The option --plan does not apply to a project, whose plan is its ${PLAN_PATH}: remove it.`)
   if (options.break && (plan ?? hostConfig) !== undefined)
     throw new UsageError('The option --break has a plan and a host config of its own: remove --plan and --host-config.')
-  if (options.break) return failingFiles(unit)
+  if (options.break) return failingFiles(sources)
   return [
     ...(plan === undefined ? [] : [readCopy('plan', plan, planOf)]),
     ...(hostConfig === undefined ? [] : [readCopy('host-config', hostConfig, hostConfigOf)]),
@@ -57,10 +57,10 @@ function readCopy(option: string, given: string, fileOf: (text: string) => Opera
  * Creates the files that make a step fail once all is in place, by a command of the host config. In a project, that
  * step is part of the copy that is sealed.
  */
-function failingFiles(unit: Unit): OperatorFile[] {
-  if (unit.kind === 'project') return [failingHostConfig(pluginToBreak(unit.folder))]
-  const step = `- {id: broken, action: provision, plugin: "${unit.slug}", depends_on: [files]}\n`
-  return [planOf(`${defaultPlanFile(unit).text}${step}`), failingHostConfig(unit.slug)]
+function failingFiles(sources: Sources): OperatorFile[] {
+  if (sources.kind === 'project') return [failingHostConfig(pluginToBreak(sources.folder))]
+  const step = `- {id: broken, action: provision, plugin: "${sources.slug}", depends_on: [files]}\n`
+  return [planOf(`${defaultPlanFile(sources).text}${step}`), failingHostConfig(sources.slug)]
 }
 
 function failingHostConfig(id: string): OperatorFile {

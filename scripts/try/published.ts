@@ -1,5 +1,5 @@
 import { HubError } from '../../hub/errors.ts'
-import { howToRaise, type Unit } from './unit.ts'
+import { howToRaise, type Sources } from './sources.ts'
 
 /** A published version. */
 export interface Published {
@@ -9,7 +9,7 @@ export interface Published {
 }
 
 /** Builds a HubError 409 that says where to raise the version. */
-export function alreadyPublished({ kind, slug, version }: Pick<Unit, 'kind' | 'slug' | 'version'>): HubError {
+export function alreadyPublished({ kind, slug, version }: Pick<Sources, 'kind' | 'slug' | 'version'>): HubError {
   const sentence = `This hub has ${slug} ${version} with other files, and a version never changes`
   return new HubError(409, `${sentence}: raise it (${howToRaise({ kind, version })}).`)
 }

@@ -9,8 +9,8 @@ import { markdownLines } from '../terminal/markdown.ts'
 import { print, printBlock, printHeading, tableLines } from '../terminal/screen.ts'
 import { defaultPlanFile, type FileOptions, type OperatorFile } from './operator-files.ts'
 import type { Published } from './published.ts'
+import type { Sources } from './sources.ts'
 import type { TryStage } from './stage.ts'
-import type { Unit } from './unit.ts'
 import { workflowLines } from './workflow.ts'
 
 const MAX_FILES = 20
@@ -18,8 +18,8 @@ const MAX_FILES = 20
 const PARTS = ['plugins', 'extensions']
 
 /** `root` is the folder of --root. */
-export function showPublished(unit: Unit, { size, sha256, leftOut }: Published, root: string | undefined): void {
-  const { kind, slug, version, folder } = unit
+export function showPublished(sources: Sources, { size, sha256, leftOut }: Published, root: string | undefined): void {
+  const { kind, slug, version, folder } = sources
   printHeading(`${kind} ${slug} ${version}`)
   const hub = root === undefined ? 'A temporary hub' : `The hub in ${root}`
   const done = kind === 'project' ? 'sealed and published' : 'signed and published'
@@ -53,13 +53,13 @@ export function showResult({ summary, outputs }: ActionResult, { root }: TryStag
 }
 
 /** `given` are lines `NAME=value` that the action has accepted. Their values are not shown. */
-export function showWorkflow(unit: Unit, files: readonly OperatorFile[], given: readonly string[]): void {
+export function showWorkflow(sources: Sources, files: readonly OperatorFile[], given: readonly string[]): void {
   const { settings } = parseSettings(given.join('\n'))
   printHeading('The same on a real host: .github/workflows/deploy.yml')
-  print(...workflowLines(unit, files, [...settings.keys()]))
+  print(...workflowLines(sources, files, [...settings.keys()]))
   for (const file of files) showFile(file.path, file)
-  if (files.length > 0 || unit.kind === 'project') return
-  const plan = defaultPlanFile(unit)
+  if (files.length > 0 || sources.kind === 'project') return
+  const plan = defaultPlanFile(sources)
   showFile(`Optional: ${plan.path}, to add steps (install-plan: ${plan.path})`, plan)
 }
 

@@ -11,7 +11,7 @@ import type { OperatorFile } from './operator-files.ts'
 import type { Part } from './part.ts'
 import { projectAccess, releaseProject } from './project-release.ts'
 import { alreadyPublished, type Published } from './published.ts'
-import type { Unit } from './unit.ts'
+import type { Sources } from './sources.ts'
 
 const SECRETS_FILE = 'secrets.json'
 const SECRET_BYTES = 24
@@ -23,19 +23,19 @@ const NO_WORKFLOW = Object.fromEntries(
 const secretsSchema = z.object({ apiKey: z.string(), signingSecret: z.string(), pluginSecretKey: z.string() })
 type Secrets = Readonly<z.infer<typeof secretsSchema>>
 
-/** A hub and a host for one unit. */
+/** A hub and a host. */
 export interface TryStage {
   readonly hubUrl: string
   /** The folder with everything, and the host's project root in it. */
   readonly folder: string
   readonly root: string
   /**
-   * Signs and publishes the unit's folder. With `isBroken`, a project, which contains its plan, gets a step that fails.
+   * Signs and publishes the sources. With `isBroken`, a project, which contains its plan, gets a step that fails.
    * Throws as `publishFolder` and `releaseProject` do.
    */
-  publish(unit: Unit, isBroken: boolean): Promise<Published>
-  /** Deploys the unit's version with the deploy or the project action from `dist/`. */
-  deploy(unit: Unit, choices: DeployChoices): Promise<ActionResult>
+  publish(sources: Sources, isBroken: boolean): Promise<Published>
+  /** Deploys the version of the sources with the deploy or the project action from `dist/`. */
+  deploy(sources: Sources, choices: DeployChoices): Promise<ActionResult>
   /** Stops the hub. Removes the folder unless the caller named it. */
   close(): Promise<void>
 }
@@ -59,27 +59,27 @@ export async function openTryStage(named: string | undefined): Promise<TryStage>
     hubUrl: hub.url,
     folder,
     root,
-    async publish(unit, isBroken) {
-      if (unit.kind !== 'project') return await publishPart(stage, secrets, unit)
-      if (!isBroken) return await releaseProject(stage, unit, unit.folder)
+    async publish(sources, isBroken) {
+      if (sources.kind !== 'project') return await publishPart(stage, secrets, sources)
+      if (!isBroken) return await releaseProject(stage, sources, sources.folder)
       const copy = join(dirname(workspace.path), 'broken')
-      copyWithBrokenStep(unit.folder, copy)
-      return await releaseProject(stage, unit, copy)
+      copyWithBrokenStep(sources.folder, copy)
+      return await releaseProject(stage, sources, copy)
     },
-    async deploy(unit, { files, settings, onStart, onLog }) {
+    async deploy(sources, { files, settings, onStart, onLog }) {
       mkdirSync(join(workspace.path, 'deploy'))
       for (const { path, text } of files) writeFileSync(join(workspace.path, path), text)
       const inputs = {
         'hub-url': hub.url,
-        ...(unit.kind === 'project'
-          ? { ...projectAccess(stage, unit), ...sourceAccess(hub.url, secrets) }
-          : partAccess(secrets, unit)),
-        'plugin-secret-key': unit.kind === 'service' ? '' : secrets.pluginSecretKey,
+        ...(sources.kind === 'project'
+          ? { ...projectAccess(stage, sources), ...sourceAccess(hub.url, secrets) }
+          : partAccess(secrets, sources)),
+        'plugin-secret-key': sources.kind === 'service' ? '' : secrets.pluginSecretKey,
         'project-root': root,
         settings: settings.join('\n'),
         ...Object.fromEntries(files.map(({ input, path }) => [input, path])),
       }
-      const action = unit.kind === 'project' ? 'project' : '.'
+      const action = sources.kind === 'project' ? 'project' : '.'
       return await runAction({ action, workspace, inputs, env: NO_WORKFLOW, onStart, onLog })
     },
     async close() {

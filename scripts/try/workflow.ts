@@ -2,15 +2,19 @@ import { stringify } from 'yaml'
 import type { OperatorFile } from './operator-files.ts'
 import type { Part } from './part.ts'
 import type { Project } from './project.ts'
-import type { Unit } from './unit.ts'
+import type { Sources } from './sources.ts'
 
 /**
- * The lines of a workflow that deploys the unit on a real host: the README's workflow, for this unit. Each setting
+ * The lines of a workflow that deploys the sources on a real host: the README's workflow, for these sources. Each setting
  * takes its value from a secret of the same name.
  */
-export function workflowLines(unit: Unit, files: readonly OperatorFile[], settings: readonly string[] = []): string[] {
-  const { kind, slug } = unit
-  const inputs = inputsOf(unit, files)
+export function workflowLines(
+  sources: Sources,
+  files: readonly OperatorFile[],
+  settings: readonly string[] = [],
+): string[] {
+  const { kind, slug } = sources
+  const inputs = inputsOf(sources, files)
   const needsFiles = files.length > 0
   return [
     `name: Deploy ${slug}`,
@@ -41,11 +45,11 @@ export function workflowLines(unit: Unit, files: readonly OperatorFile[], settin
 
 const CHECKOUT = ['      - uses: actions/checkout@v4', '        with:', '          persist-credentials: false']
 
-function inputsOf(unit: Unit, files: readonly OperatorFile[]): Record<string, string> {
+function inputsOf(sources: Sources, files: readonly OperatorFile[]): Record<string, string> {
   return {
     'hub-url': 'https://hub.example.com # your hub',
-    ...(unit.kind === 'project' ? projectInputs(unit) : partInputs(unit)),
-    ...(unit.isSigned ? { 'plugin-secret-key': secret('PLUGIN_SECRET_KEY') } : {}),
+    ...(sources.kind === 'project' ? projectInputs(sources) : partInputs(sources)),
+    ...(sources.isSigned ? { 'plugin-secret-key': secret('PLUGIN_SECRET_KEY') } : {}),
     'project-root': '/srv/app # on the host',
     ...Object.fromEntries(files.map(({ input, path }) => [input, path])),
   }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { openLocalStage } from '../../../local/stage.ts'
 import { projectAccess, releaseProject } from '../../../scripts/try/project-release.ts'
-import { readUnit } from '../../../scripts/try/unit.ts'
+import { readSources } from '../../../scripts/try/sources.ts'
 import { temporaryDirectory } from '../../install/temporary-directory.ts'
 
 const EXAMPLE = join(import.meta.dirname, '../../../examples/project')
@@ -43,7 +43,7 @@ async function openShop(t: TestContext) {
   cpSync(EXAMPLE, source, { recursive: true })
   const stage = await openLocalStage('try-release')
   t.after(() => stage.close())
-  const project = readUnit(source, {})
+  const project = readSources(source, {})
   if (project.kind !== 'project') assert.fail(project.kind)
   return {
     stage,

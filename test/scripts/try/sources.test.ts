@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { HubError, UsageError } from '../../../hub/errors.ts'
-import { type GivenUnit, readUnit } from '../../../scripts/try/unit.ts'
+import { type GivenSources, readSources } from '../../../scripts/try/sources.ts'
 import { ArtifactError } from '../../../src/core/errors.ts'
 import { temporaryDirectory, writeTree } from '../../install/temporary-directory.ts'
 
@@ -13,23 +13,23 @@ describe('what is in a folder', () => {
   it('is a plugin with the name and version of its plugin.yaml', () => {
     const folder = join(EXAMPLES, 'plugin')
     const expected = { folder, kind: 'plugin', slug: 'greeter', version: '1.0.0', isSigned: true }
-    assert.deepEqual(readUnit(folder, {}), expected)
-    assert.deepEqual(readUnit(folder, { slug: 'hello', version: '1.0.0' }), { ...expected, slug: 'hello' })
+    assert.deepEqual(readSources(folder, {}), expected)
+    assert.deepEqual(readSources(folder, { slug: 'hello', version: '1.0.0' }), { ...expected, slug: 'hello' })
   })
 
   it('is a service if it has no plugin.yaml and a program at its top', () => {
     const folder = join(EXAMPLES, 'service')
     const expected = { folder, kind: 'service', slug: 'service', version: '1.0.0', isSigned: false }
-    assert.deepEqual(readUnit(folder, {}), expected)
+    assert.deepEqual(readSources(folder, {}), expected)
     const given = { slug: 'clock', version: '2.0.0' }
-    assert.deepEqual(readUnit(folder, given), { ...expected, ...given })
+    assert.deepEqual(readSources(folder, given), { ...expected, ...given })
   })
 
   it('has a slug, whatever its name', t => {
     const folder = join(temporaryDirectory(t), 'My Plugin!')
     const slugFor = (name: string): string => {
       writeTree(folder, { 'plugin.yaml': `${name}version: "1"\n` })
-      return readUnit(folder, {}).slug
+      return readSources(folder, {}).slug
     }
     assert.equal(slugFor(''), 'my-plugin')
     assert.equal(slugFor('name: ".. Ünïcode_Plugin v2"\n'), 'n-code_plugin-v2')
@@ -57,7 +57,7 @@ describe('what is in a folder', () => {
     it(`is refused in one sentence if it ${what}`, t => {
       const folder = temporaryDirectory(t)
       writeTree(folder, files)
-      assert.throws(() => readUnit(folder, {}), expectSentence(ArtifactError, message))
+      assert.throws(() => readSources(folder, {}), expectSentence(ArtifactError, message))
     })
   }
 
@@ -68,7 +68,7 @@ describe('what is in a folder', () => {
     mkdirSync(join(folder, 'c/plugin.yaml'), { recursive: true })
     for (const name of ['b', 'c'])
       assert.throws(
-        () => readUnit(join(folder, name), {}),
+        () => readSources(join(folder, name), {}),
         expectSentence(ArtifactError, /must be a file in this folder/),
       )
   })
@@ -76,45 +76,49 @@ describe('what is in a folder', () => {
   it('is a project if it has its plan, which says its id', t => {
     const folder = join(EXAMPLES, 'project')
     const expected = { folder, kind: 'project', slug: 'prj_ShopExample01', version: '1.0.0', isSigned: true }
-    assert.deepEqual(readUnit(folder, {}), expected)
-    assert.deepEqual(readUnit(folder, { kind: 'project', version: '1.1.0-rc.1' }), {
+    assert.deepEqual(readSources(folder, {}), expected)
+    assert.deepEqual(readSources(folder, { kind: 'project', version: '1.1.0-rc.1' }), {
       ...expected,
       version: '1.1.0-rc.1',
     })
     const unsigned = temporaryDirectory(t)
     const plan = 'project_id: shop\nsteps: []\n'
     writeTree(unsigned, { 'deployment/install.yaml': plan, 'plugins/a/plugin.yaml': '[', 'plugins/b': '' })
-    assert.equal(readUnit(unsigned, {}).isSigned, false)
+    assert.equal(readSources(unsigned, {}).isSigned, false)
   })
 
   it('is a plugin if it has a plugin.yaml, also next to a plan of a project', t => {
     const folder = temporaryDirectory(t)
     writeTree(folder, { 'plugin.yaml': 'name: a\nversion: 1.10\n', 'deployment/install.yaml': '' })
-    const { kind, version } = readUnit(folder, {})
+    const { kind, version } = readSources(folder, {})
     assert.deepEqual([kind, version], ['plugin', '1.10'])
-    assert.throws(() => readUnit(folder, { kind: 'service' }), expectSentence(UsageError, /has a plugin\.yaml, so it/))
+    assert.throws(
+      () => readSources(folder, { kind: 'service' }),
+      expectSentence(UsageError, /has a plugin\.yaml, so it/),
+    )
   })
 
   it('is refused as a project whose plan is missing or cannot be used, or with options for a plugin', t => {
     const folder = temporaryDirectory(t)
     const plan = 'deployment/install.yaml'
-    const rows: readonly (readonly [string | undefined, GivenUnit, typeof UsageError | typeof HubError, RegExp])[] = [
-      [undefined, { kind: 'project' }, UsageError, /has no file deployment\/install\.yaml: add this plan if/],
-      ['steps: [\n', {}, HubError, /^deployment\/install\.yaml, line 2, column 1: invalid YAML/],
-      ['steps: []\n', {}, HubError, /^deployment\/install\.yaml: project_id: is missing/],
-      ['project_id: a/b\nsteps: []\n', {}, HubError, /^deployment\/install\.yaml: project_id: must be 1 to 128 of/],
-      ['project_id: shop\nsteps: []\n', { slug: 'shop' }, UsageError, /--slug does not apply to a project/],
+    const rows: readonly (readonly [string | undefined, GivenSources, typeof UsageError | typeof HubError, RegExp])[] =
       [
-        'project_id: shop\nsteps: []\n',
-        { version: '1' },
-        UsageError,
-        /--version must be a semantic version, .*, not 1/,
-      ],
-    ]
+        [undefined, { kind: 'project' }, UsageError, /has no file deployment\/install\.yaml: add this plan if/],
+        ['steps: [\n', {}, HubError, /^deployment\/install\.yaml, line 2, column 1: invalid YAML/],
+        ['steps: []\n', {}, HubError, /^deployment\/install\.yaml: project_id: is missing/],
+        ['project_id: a/b\nsteps: []\n', {}, HubError, /^deployment\/install\.yaml: project_id: must be 1 to 128 of/],
+        ['project_id: shop\nsteps: []\n', { slug: 'shop' }, UsageError, /--slug does not apply to a project/],
+        [
+          'project_id: shop\nsteps: []\n',
+          { version: '1' },
+          UsageError,
+          /--version must be a semantic version, .*, not 1/,
+        ],
+      ]
     for (const [text, given, type, message] of rows) {
       if (text !== undefined) writeTree(folder, { [plan]: text })
       assert.throws(
-        () => readUnit(folder, given),
+        () => readSources(folder, given),
         error => error instanceof type && message.test(error.message) && !error.message.includes('\n'),
       )
     }
@@ -128,10 +132,13 @@ describe('what is in a folder', () => {
       [{ kind: 'app' }, /--kind must be plugin, service or project/],
       [{ slug: '../up' }, /--slug must be/],
     ] as const)
-      assert.throws(() => readUnit(folder, given), expectSentence(UsageError, message))
+      assert.throws(() => readSources(folder, given), expectSentence(UsageError, message))
     const changed = { version: '2.0.0' }
-    assert.throws(() => readUnit(join(EXAMPLES, 'plugin'), changed), expectSentence(UsageError, /says version 1\.0\.0/))
-    assert.throws(() => readUnit(join(folder, 'none'), {}), expectSentence(UsageError, /There is no folder/))
+    assert.throws(
+      () => readSources(join(EXAMPLES, 'plugin'), changed),
+      expectSentence(UsageError, /says version 1\.0\.0/),
+    )
+    assert.throws(() => readSources(join(folder, 'none'), {}), expectSentence(UsageError, /There is no folder/))
   })
 })
 

@@ -10,31 +10,31 @@ const KINDS = ['plugin', 'service', 'project'] as const
 const NEAR_MISSES = ['plugin.yml', 'plugin.json', 'Plugin.yaml', 'plugin.yaml.txt']
 
 /** A folder with the sources of one deployment. */
-export type Unit = Part | Project
+export type Sources = Part | Project
 
-/** The options of the command line about the unit. The folder gives the rest. */
-export type GivenUnit = { readonly [Name in 'kind' | 'slug' | 'version']?: string | undefined }
+/** The options of the command line about the sources. The folder gives the rest. */
+export type GivenSources = { readonly [Name in 'kind' | 'slug' | 'version']?: string | undefined }
 
 /**
  * Finds out what the folder contains: a plugin if it has a `plugin.yaml`, a project if it has its plan, or a service if
  * it has a program at its top. Throws UsageError if there is no folder, and ArtifactError, which says what to add, if
  * the folder is none of these. Throws as readPart and readProject do.
  */
-export function readUnit(folder: string, given: GivenUnit): Unit {
+export function readSources(folder: string, given: GivenSources): Sources {
   if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory())
     throw new UsageError(`There is no folder ${folder}: name that of your plugin, service or project.`)
   const kind = given.kind === undefined ? detectKind(folder) : parseKind(given.kind)
   return kind === 'project' ? readProject(folder, given) : readPart(folder, { ...given, kind })
 }
 
-/** The way to raise the version of the unit, in words. */
-export function howToRaise({ kind, version }: Pick<Unit, 'kind' | 'version'>): string {
+/** The way to raise the version of the sources, in words. */
+export function howToRaise({ kind, version }: Pick<Sources, 'kind' | 'version'>): string {
   if (kind === 'plugin') return 'in plugin.yaml'
   const next = version.replace(/\d+$/, digits => String(Number(digits) + 1))
   return `--version ${next === version ? 'NEXT' : next}`
 }
 
-function parseKind(text: string): Unit['kind'] {
+function parseKind(text: string): Sources['kind'] {
   const kind = KINDS.find(each => each === text)
   if (kind !== undefined) return kind
   throw new UsageError(`The option --kind must be plugin, service or project, not ${JSON.stringify(text)}.`)
