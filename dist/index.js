@@ -39234,10 +39234,12 @@ const FLOWS = {
     rollback: ROLLBACK_TRANSITIONS,
 };
 
-;// CONCATENATED MODULE: ./build/actions/has-installed.js
-/** True if a run installed something and ended without an error. */
-function hasInstalled({ report, error }) {
-    return report.outcome === 'success' && report.changed && error === undefined;
+;// CONCATENATED MODULE: ./build/actions/installation.js
+/** Returns what a run installed, if it ended without an error; undefined if it installed nothing. */
+function installationOf({ report, error }) {
+    if (report.outcome !== 'success' || !report.changed || error !== undefined)
+        return undefined;
+    return report.previous_version === null ? 'first install' : 'update';
 }
 
 ;// CONCATENATED MODULE: ./build/actions/deploy.js
@@ -39277,8 +39279,9 @@ async function deploy_deploy(onInstalled = () => { }) {
         const run = request.checkOnly ? checkInstalled : deploy;
         const ended = refused ?? (await run(request, step.tools));
         step.finish(ended);
-        if (hasInstalled(ended))
-            onInstalled();
+        const installation = installationOf(ended);
+        if (installation !== undefined)
+            onInstalled(installation);
     }
     catch (error) {
         failStep(step, error);
@@ -44080,8 +44083,9 @@ async function project(onInstalled = () => { }) {
         const request = inputs.request;
         const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)));
         step.finish(ended);
-        if (hasInstalled(ended))
-            onInstalled();
+        const installation = installationOf(ended);
+        if (installation !== undefined)
+            onInstalled(installation);
     }
     catch (error) {
         failStep(step, error);

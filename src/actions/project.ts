@@ -18,7 +18,7 @@ import { runPostStep } from '../runner/post-step.ts'
 import type { SourceInputs } from '../sources/source-request.ts'
 import { SourceSupplier } from '../sources/supplier.ts'
 import { FLOWS } from './flows.ts'
-import { hasInstalled } from './has-installed.ts'
+import { type Installation, installationOf } from './installation.ts'
 
 export interface ProjectInputs extends StepInputs<IncompleteProjectRequest> {
   readonly sources: SourceInputs
@@ -28,7 +28,7 @@ export interface ProjectInputs extends StepInputs<IncompleteProjectRequest> {
  * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
  * Calls `onInstalled` at the end of a run that installed something.
  */
-export async function project(onInstalled: () => void = () => {}): Promise<void> {
+export async function project(onInstalled: (installation: Installation) => void = () => {}): Promise<void> {
   let step: ActionStep | undefined
   try {
     const inputs = readProjectInputs(readWorkspace())
@@ -38,7 +38,8 @@ export async function project(onInstalled: () => void = () => {}): Promise<void>
     const request = inputs.request as ProjectRequest
     const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)))
     step.finish(ended)
-    if (hasInstalled(ended)) onInstalled()
+    const installation = installationOf(ended)
+    if (installation !== undefined) onInstalled(installation)
   } catch (error) {
     failStep(step, error)
   } finally {
