@@ -20847,17 +20847,22 @@ const stepEntrySchema = object({
 
 
 
+/**
+ * The first record of each journal. It has a schema of its own: a run that looks for dead runs reads the first record of
+ * its own journal, too, and needs none of the others.
+ */
+const beginSchema = schemas_lazy(() => object({
+    record: literal('begin'),
+    facts: deploymentFactsSchema,
+    /** The address that receives its report; see ReportSender. */
+    report_address: nullable(schemas_string()),
+    keep_paths: array(schemas_string()),
+    /** Older versions of this action do not write it. */
+    process: exactOptional(processIdentitySchema),
+}));
 /** The records of `journal.jsonl`, one in each line, oldest first. */
 const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
-    object({
-        record: literal('begin'),
-        facts: deploymentFactsSchema,
-        /** The address that receives its report; see ReportSender. */
-        report_address: nullable(schemas_string()),
-        keep_paths: array(schemas_string()),
-        /** Older versions of this action do not write it. */
-        process: exactOptional(processIdentitySchema),
-    }),
+    beginSchema.def.getter(),
     /** The run keeps this file locked until it ends: a process that can lock it knows that the run has ended. */
     object({ record: literal('held') }),
     /** The run has the host, whose record of what is installed is this until the commit. */
@@ -21026,8 +21031,7 @@ function readJournal(path) {
 /** Returns how the journal begins, whatever follows; undefined if that is not known. Never throws. */
 function readBegin(path) {
     try {
-        const begin = recordSchema.safeParse(readText(path)?.records[0]).data;
-        return begin?.record === 'begin' ? begin : undefined;
+        return beginSchema.safeParse(readText(path)?.records[0]).data;
     }
     catch {
         return undefined;

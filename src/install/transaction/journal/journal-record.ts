@@ -10,18 +10,26 @@ import { deploymentEndSchema } from '../end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from '../facts.ts'
 import { type AnnouncedChange, isUndoneBy, numberedIn } from './announcement.ts'
 
+/**
+ * The first record of each journal. It has a schema of its own: a run that looks for dead runs reads the first record of
+ * its own journal, too, and needs none of the others.
+ */
+export const beginSchema = z.lazy(() =>
+  z.object({
+    record: z.literal('begin'),
+    facts: deploymentFactsSchema,
+    /** The address that receives its report; see ReportSender. */
+    report_address: z.nullable(z.string()),
+    keep_paths: z.array(z.string()),
+    /** Older versions of this action do not write it. */
+    process: z.exactOptional(processIdentitySchema),
+  }),
+)
+
 /** The records of `journal.jsonl`, one in each line, oldest first. */
 export const recordSchema = z.lazy(() =>
   z.discriminatedUnion('record', [
-    z.object({
-      record: z.literal('begin'),
-      facts: deploymentFactsSchema,
-      /** The address that receives its report; see ReportSender. */
-      report_address: z.nullable(z.string()),
-      keep_paths: z.array(z.string()),
-      /** Older versions of this action do not write it. */
-      process: z.exactOptional(processIdentitySchema),
-    }),
+    beginSchema.def.getter(),
     /** The run keeps this file locked until it ends: a process that can lock it knows that the run has ended. */
     z.object({ record: z.literal('held') }),
     /** The run has the host, whose record of what is installed is this until the commit. */
@@ -71,7 +79,7 @@ export const recordSchema = z.lazy(() =>
   ]),
 )
 export type JournalRecord = z.infer<typeof recordSchema>
-export type BeginRecord = Extract<JournalRecord, { record: 'begin' }>
+export type BeginRecord = z.infer<typeof beginSchema>
 export type CommitRecord = Extract<JournalRecord, { record: 'commit' }>
 
 /**

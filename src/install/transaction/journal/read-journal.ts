@@ -3,7 +3,7 @@ import { z } from 'zod/mini'
 import { errnoOf } from '../../../core/errors.ts'
 import { type AnnouncedChange, numberedIn } from './announcement.ts'
 import { JournalDamage, type JournalText, parseJournalText } from './journal-line.ts'
-import { type BeginRecord, DURABLE, type JournalRecord, recordSchema } from './journal-record.ts'
+import { type BeginRecord, beginSchema, DURABLE, type JournalRecord, recordSchema } from './journal-record.ts'
 import { verifySequence } from './journal-sequence.ts'
 
 /**
@@ -26,8 +26,7 @@ export function readJournal(path: string): JournalRecord[] | undefined {
 /** Returns how the journal begins, whatever follows; undefined if that is not known. Never throws. */
 export function readBegin(path: string): BeginRecord | undefined {
   try {
-    const begin = recordSchema.safeParse(readText(path)?.records[0]).data
-    return begin?.record === 'begin' ? begin : undefined
+    return beginSchema.safeParse(readText(path)?.records[0]).data
   } catch {
     return undefined
   }
