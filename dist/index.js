@@ -31013,7 +31013,6 @@ const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
 async function recover(host) {
     const { layout, log } = host;
     await removeStrayTemporaries(layout, log);
-    await retryDiscarded(layout, log);
     let recovered;
     try {
         recovered = await recoverJournal(host);
@@ -31034,6 +31033,7 @@ async function recoverJournal(host) {
     const records = readRecords(layout);
     const [begin] = records;
     if (begin?.record !== 'begin') {
+        await retryDiscarded(layout, log);
         await cleanStaging(layout, log);
         return undefined;
     }
@@ -31118,6 +31118,8 @@ async function recoverRun(host, run) {
         host.grace.cancelled.throwIfAborted();
     if (unwritten !== undefined)
         throw unwritten;
+    // Only now is the record what the journal says.
+    await retryDiscarded(host.layout, host.log);
     await endJournal(host, begin.facts.deployment_id);
     logRecovered(host, closed.report, known);
     return closed;

@@ -46,7 +46,6 @@ const BEGUN_REPORTS_TIMEOUT_MS = 10_000
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
-  await retryDiscarded(layout, log)
   let recovered: ClosedDeployment | undefined
   try {
     recovered = await recoverJournal(host)
@@ -66,6 +65,7 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
   const records = readRecords(layout)
   const [begin] = records
   if (begin?.record !== 'begin') {
+    await retryDiscarded(layout, log)
     await cleanStaging(layout, log)
     return undefined
   }
@@ -141,6 +141,8 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   if (isUnfinished) host.grace.cancelled.throwIfAborted()
   if (unwritten !== undefined) throw unwritten
+  // Only now is the record what the journal says.
+  await retryDiscarded(host.layout, host.log)
   await endJournal(host, begin.facts.deployment_id)
   logRecovered(host, closed.report, known)
   return closed

@@ -16,7 +16,8 @@ import { describe, it } from 'node:test'
 import { DeployError } from '../../../../src/core/errors.ts'
 import { isInDoubt } from '../../../../src/install/deployment/recovery/dead-run.ts'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
-import { readInstalled } from '../../../../src/install/host/installed/host-record.ts'
+import { readHostRecord, readInstalled, recordInstalled } from '../../../../src/install/host/installed/host-record.ts'
+import { fileOf } from '../../../../src/install/host/installed/record-file.ts'
 import { readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
 import { applyChanges, undoChange } from '../../../../src/install/transaction/changes/change.ts'
 import { formatLine } from '../../../../src/install/transaction/journal/journal-line.ts'
@@ -176,6 +177,21 @@ describe('recover', () => {
     assert.deepEqual(readdirSync(join(scene.layout.snapshots, 'plugins/greeter')), ['1-1.0.0'])
     assertSettled(scene)
     assertReported(scene, { outcome: 'success', changed: true, error: null, state: 'succeeded' })
+  })
+
+  it('removes no snapshot that only a record names which another process has written', async t => {
+    const scene = await makeScene(t)
+    const { root, installed } = scene.layout
+    const before = scene.plugins()
+    await recordInstalled(scene.layout, { rows: [rowOf({ version: '1.0.0' })], removed: [] })
+    const file = fileOf(readHostRecord(scene.layout))
+    for (const change of UPDATE) await applyChanges(root, [change])
+    scene.writeJournal([...begun(scene.sender), { record: 'host', file }, ...announced(UPDATE)])
+    writeFileSync(installed, JSON.stringify({ schema: 1, installed: [], discard: [SNAPSHOT] }))
+    await recover(scene.host)
+    assert.deepEqual(scene.plugins(), before)
+    assert.deepEqual(readInstalled(scene.layout), file.installed)
+    assertReported(scene, { outcome: 'rolled_back' })
   })
 
   it('finishes a committed deployment whose cleanup was half done', async t => {
