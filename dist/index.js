@@ -30313,7 +30313,7 @@ async function restoreRecord({ layout, log }, known, committed) {
     }
     const what = aside === undefined ? 'removed' : 'changed';
     const where = aside === undefined ? '' : ` What was there is now ${aside}.`;
-    log.warning(`Another process has ${what} ${layout.installed} while a deployment had this host, so it was written again as that had found it.${where} Find out which process writes there.`);
+    log.warning(`Another process has ${what} ${layout.installed} while a deployment had this host, so it was written again.${where} Find out which process writes there.`);
 }
 /** Does the same for a run that has committed nothing. Never throws: returns why the record could not be written. */
 async function tryToRestoreRecord(host, known) {
@@ -31620,14 +31620,11 @@ async function cleanUp({ tools }, session, installation) {
     }
 }
 /** Rolls back the changes of the steps. */
-async function undo(deployment, { transaction, stagingFolder, restoreRecord }, cause) {
+async function undo(deployment, { transaction, stagingFolder }, cause) {
     const { layout, tools, keepPaths } = deployment;
     tools.log.did('failed');
     if (transaction.changed || transaction.services.length > 0)
         tools.log.group('rolling back', 'at once');
-    const unwritten = await restoreRecord();
-    if (unwritten !== undefined)
-        tools.log.warning(`${unwritten.message} The next run writes it.`);
     const { rollback, unchecked, isUnfinished, ...undone } = await rollBack({
         layout,
         log: tools.log,
@@ -31645,7 +31642,7 @@ async function undo(deployment, { transaction, stagingFolder, restoreRecord }, c
     // Undoing the transaction does not restore a tree that no transaction has moved.
     const outcome = cause.code === 'inconsistent' ? cause.code : undone.outcome;
     const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored };
-    return { end, error: cause, settled: isRestored && !isUnfinished && unwritten === undefined, unchecked, isUnfinished };
+    return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
 }
 /**
  * Returns why a run fails: the cancel rather than its consequences. Call it before the undo: a cancel during the undo
@@ -31919,12 +31916,14 @@ async function openSession(deployment, begun) {
             idle: findIdleSteps(deployment, order),
             results: new Map(),
         }),
-        restoreRecord: async () => await tryToRestoreRecord(host, found),
         finish: async (installation) => await finishCommitted(host, installation, found),
         makeRoom: async () => await session_orWarn(log, async () => await emptyStaging(host, id)),
         async settle() {
             begun.abandon();
-            await session_orWarn(log, async () => await endJournal(host, id));
+            await session_orWarn(log, async () => {
+                await restoreRecord(host, readHostRecord(layout));
+                await endJournal(host, id);
+            });
         },
     };
 }

@@ -56,14 +56,12 @@ async function cleanUp(
 /** Rolls back the changes of the steps. */
 export async function undo(
   deployment: RunningDeployment,
-  { transaction, stagingFolder, restoreRecord }: HostSession,
+  { transaction, stagingFolder }: HostSession,
   cause: DeployError,
 ): Promise<SettledEnding> {
   const { layout, tools, keepPaths } = deployment
   tools.log.did('failed')
   if (transaction.changed || transaction.services.length > 0) tools.log.group('rolling back', 'at once')
-  const unwritten = await restoreRecord()
-  if (unwritten !== undefined) tools.log.warning(`${unwritten.message} The next run writes it.`)
   const { rollback, unchecked, isUnfinished, ...undone } = await rollBack({
     layout,
     log: tools.log,
@@ -81,7 +79,7 @@ export async function undo(
   // Undoing the transaction does not restore a tree that no transaction has moved.
   const outcome = cause.code === 'inconsistent' ? cause.code : undone.outcome
   const end = { ...failedEnd(deployment, cause), outcome, rollback, changed: !isRestored }
-  return { end, error: cause, settled: isRestored && !isUnfinished && unwritten === undefined, unchecked, isUnfinished }
+  return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished }
 }
 
 /**

@@ -1,10 +1,10 @@
 import { mkdirSync } from 'node:fs'
-import { type DeployError, toDeployError } from '../../../core/errors.ts'
+import { toDeployError } from '../../../core/errors.ts'
 import type { Log } from '../../../core/log.ts'
 import { finishCommitted } from '../../host/cleanup.ts'
 import { type Installation, readHostRecord } from '../../host/installed/host-record.ts'
 import { fileOf } from '../../host/installed/record-file.ts'
-import { tryToRestoreRecord } from '../../host/installed/restore-record.ts'
+import { restoreRecord } from '../../host/installed/restore-record.ts'
 import { stagingPath } from '../../host/layout.ts'
 import { findIdleSteps } from '../../steps/idle-steps.ts'
 import type { InstallOrder, StepContext } from '../../steps/step-context.ts'
@@ -20,8 +20,6 @@ export interface HostSession extends Omit<BegunDeployment, 'claimHost'> {
   readonly transaction: Transaction
   /** The context that the plan's steps work with. */
   stepContext(order: InstallOrder): StepContext
-  /** Nothing was committed: makes the record of the host what it was. Resolves to why it could not, if so. */
-  restoreRecord(): Promise<DeployError | undefined>
   /**
    * Records what a commit installed. Resolves to whether everything was recorded and cleaned up. The next run repeats
    * whatever fails or throws here, and the outcome does not change.
@@ -57,12 +55,14 @@ export async function openSession(deployment: RunningDeployment, begun: BegunDep
       idle: findIdleSteps(deployment, order),
       results: new Map(),
     }),
-    restoreRecord: async () => await tryToRestoreRecord(host, found),
     finish: async installation => await finishCommitted(host, installation, found),
     makeRoom: async () => await orWarn(log, async () => await emptyStaging(host, id)),
     async settle() {
       begun.abandon()
-      await orWarn(log, async () => await endJournal(host, id))
+      await orWarn(log, async () => {
+        await restoreRecord(host, readHostRecord(layout))
+        await endJournal(host, id)
+      })
     },
   }
 }

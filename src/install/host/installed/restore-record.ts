@@ -39,7 +39,7 @@ export async function restoreRecord(
   const what = aside === undefined ? 'removed' : 'changed'
   const where = aside === undefined ? '' : ` What was there is now ${aside}.`
   log.warning(
-    `Another process has ${what} ${layout.installed} while a deployment had this host, so it was written again as that had found it.${where} Find out which process writes there.`,
+    `Another process has ${what} ${layout.installed} while a deployment had this host, so it was written again.${where} Find out which process writes there.`,
   )
 }
 
