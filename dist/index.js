@@ -34718,8 +34718,10 @@ class PlannedTree {
     /** Finds a node by its parent and comparison key. */
     #index = new HashIndex();
     #key = [(0,external_node_crypto_namespaceObject.randomInt)(WORD), (0,external_node_crypto_namespaceObject.randomInt)(WORD)];
-    /** The directory that was used last: most entries are next to the one before. */
-    #recent = { directory: TOP, path: '' };
+    /** The directory that was entered last: most entries are next to the one before. */
+    #entered = { directory: TOP, path: '' };
+    /** The paths of directories, once they are needed. All paths below a directory share the text. */
+    #paths = new Map([[TOP, '']]);
     constructor(platform) {
         this.#platform = platform;
         this.#addRow(TOP, '', { type: 'directory', entry: NONE });
@@ -34767,12 +34769,14 @@ class PlannedTree {
     }
     /** Returns the path from the archive's top. */
     pathOf(node) {
-        const directory = this.parentOf(node);
-        if (directory === TOP)
-            return this.nameOf(node);
-        if (this.#recent.directory !== directory)
-            this.#recent = { directory, path: this.pathOf(directory) };
-        return `${this.#recent.path}/${this.nameOf(node)}`;
+        const known = this.#paths.get(node);
+        if (known !== undefined)
+            return known;
+        const parent = this.parentOf(node);
+        const path = parent === TOP ? this.nameOf(node) : `${this.pathOf(parent)}/${this.nameOf(node)}`;
+        if (this.typeOf(node) === 'directory')
+            this.#paths.set(node, path);
+        return path;
     }
     /** Returns the path from a directory that contains the node. */
     pathBelow(directory, node) {
@@ -34802,12 +34806,12 @@ class PlannedTree {
     }
     /** Returns the directory at `path`, which an entry is below; creates it, and those above it, if necessary. */
     #enter(path, below) {
-        if (this.#recent.path === path)
-            return this.#recent.directory;
+        if (this.#entered.path === path)
+            return this.#entered.directory;
         let directory = TOP;
         for (const name of path.split('/'))
             directory = this.#enterChild(directory, name, below);
-        this.#recent = { directory, path };
+        this.#entered = { directory, path };
         return directory;
     }
     #enterChild(parent, name, below) {
@@ -34969,15 +34973,16 @@ class SymlinkResolver {
         const problem = platformNameProblem(step, this.#links.platform);
         return problem === undefined ? undefined : `whose target ${problem}`;
     }
+    /** A parent has a lower number than its children, so the higher number is never the one that contains the other. */
     #commonDirectory(a, b) {
-        const { tree } = this.#links;
-        const above = new Set();
-        for (let at = a; !above.has(at); at = tree.parentOf(at))
-            above.add(at);
-        let common = b;
-        while (!above.has(common))
-            common = tree.parentOf(common);
-        return common;
+        let [one, other] = [a, b];
+        while (one !== other) {
+            if (one > other)
+                one = this.#links.tree.parentOf(one);
+            else
+                other = this.#links.tree.parentOf(other);
+        }
+        return one;
     }
     #refused(symlink, problem) {
         return unsafeEntry(this.#links.tree.pathOf(symlink), `is a symlink ${problem}`);

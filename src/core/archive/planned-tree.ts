@@ -44,8 +44,10 @@ export class PlannedTree {
   /** Finds a node by its parent and comparison key. */
   readonly #index = new HashIndex()
   readonly #key: HashKey = [randomInt(WORD), randomInt(WORD)]
-  /** The directory that was used last: most entries are next to the one before. */
-  #recent = { directory: TOP, path: '' }
+  /** The directory that was entered last: most entries are next to the one before. */
+  #entered = { directory: TOP, path: '' }
+  /** The paths of directories, once they are needed. All paths below a directory share the text. */
+  readonly #paths = new Map<TreeNode, string>([[TOP, '']])
 
   constructor(platform: NodeJS.Platform) {
     this.#platform = platform
@@ -103,10 +105,12 @@ export class PlannedTree {
 
   /** Returns the path from the archive's top. */
   pathOf(node: TreeNode): string {
-    const directory = this.parentOf(node)
-    if (directory === TOP) return this.nameOf(node)
-    if (this.#recent.directory !== directory) this.#recent = { directory, path: this.pathOf(directory) }
-    return `${this.#recent.path}/${this.nameOf(node)}`
+    const known = this.#paths.get(node)
+    if (known !== undefined) return known
+    const parent = this.parentOf(node)
+    const path = parent === TOP ? this.nameOf(node) : `${this.pathOf(parent)}/${this.nameOf(node)}`
+    if (this.typeOf(node) === 'directory') this.#paths.set(node, path)
+    return path
   }
 
   /** Returns the path from a directory that contains the node. */
@@ -138,10 +142,10 @@ export class PlannedTree {
 
   /** Returns the directory at `path`, which an entry is below; creates it, and those above it, if necessary. */
   #enter(path: string, below: string): TreeNode {
-    if (this.#recent.path === path) return this.#recent.directory
+    if (this.#entered.path === path) return this.#entered.directory
     let directory = TOP
     for (const name of path.split('/')) directory = this.#enterChild(directory, name, below)
-    this.#recent = { directory, path }
+    this.#entered = { directory, path }
     return directory
   }
 

@@ -133,13 +133,14 @@ export class SymlinkResolver {
     return problem === undefined ? undefined : `whose target ${problem}`
   }
 
+  /** A parent has a lower number than its children, so the higher number is never the one that contains the other. */
   #commonDirectory(a: TreeNode, b: TreeNode): TreeNode {
-    const { tree } = this.#links
-    const above = new Set<TreeNode>()
-    for (let at = a; !above.has(at); at = tree.parentOf(at)) above.add(at)
-    let common = b
-    while (!above.has(common)) common = tree.parentOf(common)
-    return common
+    let [one, other] = [a, b]
+    while (one !== other) {
+      if (one > other) one = this.#links.tree.parentOf(one)
+      else other = this.#links.tree.parentOf(other)
+    }
+    return one
   }
 
   #refused(symlink: TreeNode, problem: string): Error {

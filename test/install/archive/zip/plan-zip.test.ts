@@ -4,34 +4,59 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { promisify } from 'node:util'
-import { buildZip, file } from '../../../archives/zip-builder.ts'
+import { buildZip, directory, file, symlink, type ZipItem } from '../../../archives/zip-builder.ts'
 import { inTemporaryDirectory } from '../verified-artifact.ts'
 
 const run = promisify(execFile)
 
 /** An object for each file would take a hundred and more. */
 const MAX_HEAP_BYTES_PER_FILE = 50
+/** A path of 60 levels takes 4,000 and more where each path has its own copy of the levels above it. */
+const MAX_HEAP_BYTES_PER_DEEP_PATH = 600
 
-/** A ZIP of so many files, in a folder. */
-function writeZip(directory: string, files: number): string {
-  const path = join(directory, `${files}.zip`)
-  writeFileSync(
-    path,
-    buildZip(Array.from({ length: files }, (_, at) => file(`top/folder-${at % 100}/file-number-${at}`))),
-  )
-  return path
+const DEEP = Array.from({ length: 60 }, (_, level) => `level-${level}`).join('/')
+
+const files = (count: number): ZipItem[] =>
+  Array.from({ length: count }, (_, at) => file(`top/folder-${at % 100}/file-number-${at}`))
+
+const symlinksIntoTheDeep = (count: number): ZipItem[] => [
+  file(`${DEEP}/x`),
+  symlink('d/short', `../${DEEP}`),
+  ...Array.from({ length: count }, (_, at) => symlink(`d/l${at}`, 'short/x')),
+]
+
+/** Each one is below another directory than the one before. */
+const deepDirectories = (count: number): ZipItem[] => [
+  file('a'),
+  ...Array.from({ length: count }, (_, at) => directory(`${at % 2}/${DEEP}/${at}/`)),
+]
+
+/** Returns the heap that a planned ZIP of 10,000 such items takes for each of them. */
+async function heapBytesPerItem(items: (count: number) => ZipItem[]): Promise<number> {
+  return await inTemporaryDirectory(async folder => {
+    const paths = [500, 10_000].map(count => {
+      const path = join(folder, `${count}.zip`)
+      writeFileSync(path, buildZip(items(count)))
+      return path
+    })
+    const child = join(import.meta.dirname, 'planned-zip-heap.ts')
+    const { stdout } = await run(process.execPath, ['--expose-gc', child, ...paths])
+    const planned: { paths: number; bytes: number } = JSON.parse(stdout)
+    assert.ok(planned.paths >= 10_000)
+    return planned.bytes / planned.paths
+  })
 }
 
 describe('planZip', () => {
   it('leaves next to nothing on the heap for each file, however many there are', async () => {
-    await inTemporaryDirectory(async directory => {
-      const [small, large] = [writeZip(directory, 500), writeZip(directory, 10_000)]
-      const child = join(import.meta.dirname, 'planned-zip-heap.ts')
-      const { stdout } = await run(process.execPath, ['--expose-gc', child, small, large])
-      const planned: { files: number; bytes: number } = JSON.parse(stdout)
-      assert.equal(planned.files, 10_000)
-      const perFile = planned.bytes / planned.files
-      assert.ok(perFile < MAX_HEAP_BYTES_PER_FILE, `${perFile} bytes for each file`)
-    })
+    const bytes = await heapBytesPerItem(files)
+    assert.ok(bytes < MAX_HEAP_BYTES_PER_FILE, `${bytes} bytes for each file`)
   })
+
+  for (const [subject, items] of Object.entries({ symlinksIntoTheDeep, deepDirectories })) {
+    it(`has the levels above a path in memory only once: ${subject}`, async () => {
+      const bytes = await heapBytesPerItem(items)
+      assert.ok(bytes < MAX_HEAP_BYTES_PER_DEEP_PATH, `${bytes} bytes for each path`)
+    })
+  }
 })

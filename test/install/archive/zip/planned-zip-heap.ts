@@ -23,4 +23,5 @@ await plan(small)
 const before = heapBytes()
 const planned = await plan(large)
 const bytes = heapBytes() - before
-process.stdout.write(JSON.stringify({ files: planned.plan.files.length, bytes }))
+const { files, directories, symlinks } = planned.plan
+process.stdout.write(JSON.stringify({ paths: files.length + directories.length + symlinks.length, bytes }))
