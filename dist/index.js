@@ -35888,8 +35888,10 @@ async function planZip(zip) {
     const { window, slice } = zip;
     const listing = new ArchiveListing(zip.rules);
     const directory = await readZipDirectory(zip, listing);
-    const { entries, symlinks } = directory;
+    const { entries } = directory;
     await locateEntries(zip, directory);
+    // In the order of their data: in another order, each of them could cost a whole window.
+    const symlinks = directory.symlinks.toSorted((a, b) => entries.dataOffsetAt(a) - entries.dataOffsetAt(b));
     await slice.forEach(symlinks, number => listing.setTarget(number, plan_zip_readTarget(window, entries.locatedAt(number))));
     return { plan: await slice.run(listing.plan()), entries };
 }

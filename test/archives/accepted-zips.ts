@@ -36,6 +36,9 @@ export const ACCEPTED_ZIPS: readonly AcceptedZip[] = [
   accepted('a directory by DOS attributes', [A, { ...directory('d/'), mode: 0, dosAttributes: 0x10 }], { directories: ['d'] }),
   accepted('a directory by its name only', [A, { ...directory('d/'), mode: 0 }], { directories: ['d'] }),
   accepted('a directory listed after its files', [A, file('d/x'), directory('d/')], { directories: ['d'] }),
+  accepted('a directory in another order than the data', [A, file('d/x'), symlink('l', 'a'), B], { symlinks: { l: 'a' }, directories: ['d'] }, {
+    reversedDirectory: true,
+  }),
   accepted('implied directories', [A, file('d/e/x')], { directories: ['d', 'd/e'] }),
   accepted('a single top-level directory', [directory('top/'), file('top/a', 'x'), file('top/d/b', 'y')], {
     flattened: 'top',

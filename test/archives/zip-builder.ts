@@ -44,6 +44,8 @@ export interface ZipShape {
   inDirectory?: Buffer
   /** Bytes between the directory and its end record. */
   beforeEnd?: Buffer
+  /** Lists the last item first. */
+  reversedDirectory?: true
   comment?: Buffer
   trailing?: Buffer
   end?: { disk?: number; directoryDisk?: number; countHere?: number; count?: number; size?: number; offset?: number }
@@ -84,6 +86,7 @@ export function buildZip(items: readonly ZipItem[], shape: ZipShape = {}): Buffe
     offset += local.length
   }
   const body = Buffer.concat([before, ...locals, shape.beforeDirectory ?? Buffer.alloc(0)])
+  if (shape.reversedDirectory) headers.reverse()
   const directory = Buffer.concat([...headers, shape.inDirectory ?? Buffer.alloc(0)])
   const facts = { count: items.length, size: directory.length, offset: body.length }
   const end = buildEnd(facts, shape, body.length + directory.length + (shape.beforeEnd?.length ?? 0))

@@ -24,8 +24,10 @@ export async function planZip(zip: OpenZip): Promise<PlannedZip> {
   const { window, slice } = zip
   const listing = new ArchiveListing(zip.rules)
   const directory = await readZipDirectory(zip, listing)
-  const { entries, symlinks } = directory
+  const { entries } = directory
   await locateEntries(zip, directory)
+  // In the order of their data: in another order, each of them could cost a whole window.
+  const symlinks = directory.symlinks.toSorted((a, b) => entries.dataOffsetAt(a) - entries.dataOffsetAt(b))
   await slice.forEach(symlinks, number => listing.setTarget(number, readTarget(window, entries.locatedAt(number))))
   return { plan: await slice.run(listing.plan()), entries }
 }

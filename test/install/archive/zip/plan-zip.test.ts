@@ -4,10 +4,15 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { promisify } from 'node:util'
+import { ReadWindow } from '../../../../src/install/archive/read-window.ts'
+import { planZip } from '../../../../src/install/archive/zip/plan-zip.ts'
+import { TimeSlice } from '../../../../src/install/files/time-slice.ts'
 import { buildZip, directory, file, symlink, type ZipItem } from '../../../archives/zip-builder.ts'
-import { inTemporaryDirectory } from '../verified-artifact.ts'
+import { inTemporaryDirectory, withVerifiedArtifact } from '../verified-artifact.ts'
 
 const run = promisify(execFile)
+
+const RULES = { maxExtractedBytes: 1e9, maxEntries: 1000, platform: 'linux', shape: 'flattened' } as const
 
 /** An object for each file would take a hundred and more. */
 const MAX_HEAP_BYTES_PER_FILE = 50
@@ -59,4 +64,16 @@ describe('planZip', () => {
       assert.ok(bytes < MAX_HEAP_BYTES_PER_DEEP_PATH, `${bytes} bytes for each path`)
     })
   }
+
+  // Otherwise a ZIP with many symlinks would have the same megabyte read for each of them.
+  it('reads symlinks in the order of their data, whatever the order of the directory', async () => {
+    const damaged = (name: string): ZipItem => ({ ...symlink(name, 'a'), both: { crc: 1 } })
+    const bytes = buildZip([file('a'), damaged('first'), damaged('second')], { reversedDirectory: true })
+    await inTemporaryDirectory(async folder => {
+      await withVerifiedArtifact(bytes, folder, async artifact => {
+        const zip = { window: new ReadWindow(artifact), rules: RULES, slice: new TimeSlice() }
+        await assert.rejects(planZip(zip), { code: 'invalid_archive', message: /"first" does not have the CRC/ })
+      })
+    })
+  })
 })
