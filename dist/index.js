@@ -34467,8 +34467,8 @@ function decodeEntryText(bytes, encoding) {
 /**
  * Returns the relative path of an entry's name, without a final `/`. Joined to a folder, the path is always below that
  * folder (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` for an empty name or component, `.` and `..`, a
- * leading `/`, a drive letter, backslashes, NUL and control characters, more than 255 bytes a component, 4,096 bytes or
- * 64 levels, and names that the platform reserves.
+ * leading `/`, a drive letter, backslashes, lone surrogates, NUL and control characters, more than 255 bytes a
+ * component, 4,096 bytes or 64 levels, and names that the platform reserves.
  */
 function parseEntryName(name, platform) {
     const path = name.endsWith('/') ? name.slice(0, -1) : name;
@@ -34487,6 +34487,8 @@ function pathProblem(path, components) {
         return 'has a path that starts with a drive letter';
     if (path.includes('\\'))
         return 'has a backslash in its path';
+    if (!path.isWellFormed())
+        return 'has a path that is not valid Unicode';
     if (CONTROL_CHARACTER.test(path))
         return 'has a control character in its path';
     if (isLongerThan(path, MAX_PATH_BYTES))

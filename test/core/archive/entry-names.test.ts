@@ -93,6 +93,8 @@ describe('parseEntryName', () => {
     'a\tb',
     '\u007f',
     '\u0080',
+    '\ud800',
+    'a/\udfff',
   ]
   for (const name of REFUSED) {
     it(`refuses ${JSON.stringify(name)}`, () => assert.throws(() => parseEntryName(name, 'linux'), isUnsafe))
