@@ -17306,9 +17306,9 @@ function rankAt(path, at) {
 
 
 /**
- * Every file, symlink and special file below `root` (directories are implied), with paths relative to it, ordered by
- * path components. `skip` names paths to leave out. Follows no symlink. Where nothing is at `root`, the list is
- * empty.
+ * Returns every file, symlink and special file below `root` (directories are implied), with paths relative to `root`,
+ * ordered by path components. Leaves out the paths in `skip`. Follows no symlink. Returns an empty list if nothing is
+ * at `root`.
  */
 async function walkTree(root, skip = new Set()) {
     const found = [];
@@ -17326,11 +17326,11 @@ async function walkTree(root, skip = new Set()) {
     }
     return found.sort((a, b) => comparePaths(a.path, b.path));
 }
-/** Whether anything is at the path, a dangling symlink included. */
+/** True if anything is at the path, including a dangling symlink. */
 function pathExistsSync(path) {
     return lstatIfPresentSync(path) !== undefined;
 }
-/** lstat, or undefined when nothing is there. */
+/** Returns the result of lstat, or undefined if nothing is at the path. */
 function lstatIfPresentSync(path) {
     try {
         return (0,external_node_fs_namespaceObject.lstatSync)(path);
@@ -17341,7 +17341,7 @@ function lstatIfPresentSync(path) {
         throw error;
     }
 }
-/** Whether a system error says that nothing is at the path. */
+/** True if a system error says that nothing is at the path. */
 function isAbsent(error) {
     return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
 }
@@ -17355,7 +17355,7 @@ async function listDirectory(path) {
         throw error;
     }
 }
-/** Nothing, when another process has just removed it. */
+/** Returns an empty list if another process has just removed the item. */
 async function tree_walk_describe(root, path) {
     try {
         const stat = await external_node_fs_namespaceObject.promises.lstat((0,external_node_path_namespaceObject.join)(root, path));
@@ -18055,18 +18055,18 @@ class TimeSlice {
 
 
 
-/** How often directories that another process still fills are emptied again before they are left to a later run. */
+/** The number of attempts to empty directories that another process still fills. A later run removes the rest. */
 const MAX_REFILLS = 100;
-/** Directories that are open at once; deeper ones are first moved up. An archive has at most 64 levels. */
+/** The limit for open directories. Deeper ones are first moved up. An archive has at most 64 levels. */
 const MAX_OPEN = 70;
 /** Enough for a tree of 700,000 levels. */
 const MAX_MOVED_UP = 10_000;
 /**
- * Removes what is at the path, with everything in it; where nothing is, there is nothing to do. The directory that
- * contains it must be ours alone. Everything below is removed by descriptor: whatever a process inside renames,
- * replaces or links meanwhile, nothing outside of the tree is touched. Enters no mount point, bind mounts included.
- * Works in slices, between which signals are handled. Removes everything that it can, then throws what the operating
- * system said of the first that stays, or DeploymentError `unsafe_host` for a mount point.
+ * Removes the file, symlink or directory at the path, with everything in it; does nothing if there is none. The
+ * directory that contains it must be ours alone. Removes everything below by descriptor: whatever a process inside
+ * renames, replaces or links meanwhile, nothing outside of the tree is touched. Enters no mount point, not even a bind
+ * mount. Works in slices, between which signals are handled. Removes everything that it can, then throws the system's
+ * error about the first item that stays, or DeploymentError `unsafe_host` for a mount point.
  */
 async function removeTree(path) {
     const stat = lstatIfPresentSync(path);
@@ -18082,7 +18082,7 @@ async function removeTree(path) {
         parent.close();
     }
 }
-/** Removes a file or a symlink if it can; returns whether it did. Never throws. */
+/** Removes a file or a symlink. Returns true if that succeeded; never throws. */
 function tryUnlinkSync(path) {
     try {
         (0,external_node_fs_namespaceObject.unlinkSync)(path);
@@ -18092,7 +18092,7 @@ function tryUnlinkSync(path) {
         return false;
     }
 }
-/** The removal of one tree that is in the directory `top`. */
+/** The removal of one tree from the directory `top`. */
 class TreeRemoval {
     #top;
     #slice = new TimeSlice();
@@ -18124,7 +18124,7 @@ class TreeRemoval {
             directory.close();
         }
     }
-    /** Undefined when the directory is none any more, or must not be entered. */
+    /** Returns undefined if the directory no longer is one, or must not be entered. */
     #open(inner) {
         const { parent, name } = inner;
         try {
@@ -18162,7 +18162,7 @@ class TreeRemoval {
             this.#note(error, outer);
         }
     }
-    /** Removes the emptied directory; returns whether it has to be emptied again, because another process works in it. */
+    /** Removes the emptied directory. Returns true if it must be emptied again, because another process works in it. */
     #isRefilled(inner) {
         try {
             (0,external_node_fs_namespaceObject.rmdirSync)(inner.parent.entry(inner.name));
@@ -18177,7 +18177,7 @@ class TreeRemoval {
             return false;
         }
     }
-    /** What has become a directory meanwhile is found when its parent turns out not to be empty. */
+    /** Ignores an item that has become a directory: its parent turns out not to be empty, and is emptied again. */
     #unlink(inner) {
         try {
             (0,external_node_fs_namespaceObject.unlinkSync)(inner.parent.entry(inner.name));
@@ -18204,7 +18204,7 @@ class TreeRemoval {
         this.#firstError ??= error instanceof DeploymentError ? error : namedAfter(pathOf(inner), error);
     }
 }
-/** A file in a directory without write access stays, even if its owner removes it. */
+/** Without write access to a directory, not even the owner can remove its files. */
 function makeWritable({ stats, entry }) {
     if (stats.uid === process.getuid?.() && (stats.mode & 0o700) !== 0o700)
         (0,external_node_fs_namespaceObject.chmodSync)(entry(), 0o700);
@@ -18218,7 +18218,7 @@ function isNoDirectory(error) {
 function mountedAt(path) {
     return new DeploymentError('unsafe_host', `${path} is a mount point, which is never emptied: unmount it, and mount it elsewhere.`);
 }
-/** A system error says by which descriptor it was reached; the operator knows the path. */
+/** Names the path, which the operator knows, in place of the descriptor by which it was reached. */
 function namedAfter(path, error) {
     if (!(error instanceof Error && 'path' in error))
         return error;
@@ -22552,26 +22552,29 @@ class FileDigester {
 
 
 
-/** The character that Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
+/**
+ * The character that Node reads in place of bytes that are not UTF-8. No path leads to a file with such bytes in its
+ * name.
+ */
 const UNREADABLE = '\ufffd';
-/** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
+/** True if a system error says that this process cannot see what is at a path, which others may have arranged. */
 function isBarred(error) {
     return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '');
 }
-/** See `FoundItem`. */
+/** Returns the stamp of a `FoundItem`. */
 function stampOf({ ino, mtimeNs, ctimeNs }) {
-    // A template would keep its parts as well, in three times the memory.
+    // A template would also keep its parts, in three times the memory.
     return [ino, mtimeNs, ctimeNs].join('\t');
 }
 /**
- * The item at a path; undefined if there is none. The times of a directory, which change with its entries, do not
- * count.
+ * Returns the item at a path, or undefined if there is none. The times of a directory, which change with its entries,
+ * do not count.
  */
 function describeItemSync(root, path) {
     const at = `${root}/${path}`;
     try {
         const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
-        // The methods of the class do this with large integers, which takes as long as all the rest.
+        // The methods of the class use large integers, which takes as long as all the rest.
         const mode = Number(stat.mode);
         switch (mode & external_node_fs_namespaceObject.constants.S_IFMT) {
             case external_node_fs_namespaceObject.constants.S_IFREG:
@@ -22597,18 +22600,18 @@ function describeItemSync(root, path) {
 
 
 
-/** What a directory with some thousand entries takes at least: a larger one is not read at once. */
+/** Directories up to this size, with a few thousand entries at most, are read at once. */
 const MAX_BYTES_AT_ONCE = 64 * 1024;
-/** How many entries of a large directory are listed between two pauses. */
+/** The number of entries that are listed between two pauses. */
 const LISTED_AT_ONCE = 2000;
-/** How many names are in memory before the first item; a service may have made millions. */
+/** The number of names in memory before the first item; a service may have made millions. */
 const MAX_LISTED_AHEAD = 30_000;
-/** Of every directory without any: an empty map of its own would take more memory than its names. */
+/** Shared by directories without subdirectories: an empty map of their own would take more memory than their names. */
 const NO_DIRECTORIES = new Map();
 /**
- * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
- * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink, not even at
- * `root`: where that is no directory, there is none. An undefined item is a pause.
+ * Yields every file, symlink and special file below `root` in the order of a tree digest, except those that `isLeftOut`
+ * names. Directories are implied; one that cannot be listed counts as a special file. Follows no symlink: yields
+ * nothing unless `root` itself is a directory. An undefined item is a pause.
  */
 function* scanTree(root, { isLeftOut, onDirectory, onStamp }) {
     if (!lstatIfPresentSync(root)?.isDirectory())
@@ -22645,8 +22648,8 @@ function tree_scan_visit(listing) {
     return { listing, names: listing.count === 0 ? [] : listing.names.split('/'), next: 0 };
 }
 /**
- * Lists the directories below one that is listed. The first process that reads a directory has the file system note the
- * time in its journal, which waits while the file system is synced: so all are read soon, and once.
+ * Lists the directories below a listed one. The first process that reads a directory makes the file system note the
+ * time in its journal, which waits while the file system is synced: so all directories are read early, and once.
  */
 function* listAhead(root, top, isLeftOut) {
     let room = MAX_LISTED_AHEAD - top.count;
@@ -22667,7 +22670,10 @@ function* listAhead(root, top, isLeftOut) {
         }
     }
 }
-/** The entries of a directory now: an earlier listing counts only while the stamp is the same, and is then dropped. */
+/**
+ * Returns the current entries of a directory. An earlier listing counts only if the stamp is the same, and is then
+ * dropped.
+ */
 function* enter(root, above, name) {
     const at = `${root}/${above.prefix}${name}`;
     const listed = above.directories.get(name);
@@ -22676,7 +22682,7 @@ function* enter(root, above, name) {
         return listed;
     return yield* tree_scan_listDirectory(at, `${above.prefix}${name}/`);
 }
-/** Undefined where nothing can be seen. */
+/** Returns undefined if nothing can be seen at the path. */
 function stampAt(at) {
     try {
         return stampOf((0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true }));
@@ -22685,14 +22691,14 @@ function stampAt(at) {
         return undefined;
     }
 }
-/** Undefined where no directory is, or none that can be listed. */
+/** Returns undefined if there is no directory, or none that can be listed. */
 function* tree_scan_listDirectory(at, prefix) {
     const names = [];
     let directories = NO_DIRECTORIES;
     let [stamp, hasSurrogates] = ['', false];
     try {
         const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
-        // It may have become a symlink, which is not followed.
+        // The directory may have become a symlink, which is not followed.
         if (!stat.isDirectory())
             return undefined;
         stamp = stampOf(stat);
@@ -22718,7 +22724,7 @@ function* tree_scan_listDirectory(at, prefix) {
     names.sort(hasSurrogates ? comparePaths : undefined);
     return { prefix, stamp, names: names.join('/'), count: names.length, directories };
 }
-/** Takes twice as long for each entry. */
+/** Takes twice as long for each entry as `readdirSync`. */
 function* readLarge(at) {
     const directory = (0,external_node_fs_namespaceObject.opendirSync)(at);
     try {
@@ -22927,11 +22933,11 @@ function reasonOf(error, layout, identity) {
 const BLOCK_TEXTS = 1024;
 /** The initial room for each text, enough for most names. */
 const BYTES_PER_TEXT = 32;
-/** A unit of UTF-16 has at most so many bytes of UTF-8. */
+/** The most bytes of UTF-8 that one unit of UTF-16 can take. */
 const BYTES_PER_UNIT = 3;
 /**
- * Many texts, by number, outside of the JavaScript heap. On the heap, the garbage collector copies each string twice
- * before it leaves it alone, and then gives new objects twice the room. A lone surrogate becomes U+FFFD, as in every
+ * Many texts, by number, outside of the JavaScript heap. On the heap, the garbage collector would copy each string
+ * twice before leaving it alone, and then give new objects twice the room. A lone surrogate becomes U+FFFD, as in every
  * path that is passed to the system.
  */
 class PackedTexts {
@@ -22960,7 +22966,7 @@ class PackedTexts {
 function newBlock() {
     return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) };
 }
-/** Frees the memory that was too small at once. */
+/** Makes sure that a block has room for so many bytes. Frees the memory that was too small at once. */
 function reserve(block, bytes) {
     const { buffer, length } = block.bytes;
     if (bytes > length)
@@ -33438,7 +33444,7 @@ function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/trees/extracted-tree.js
-/** Tests whether a path is one of theirs. Collects them only when it is called: most plans name no file. */
+/** Returns a test for the paths of these files. Collects the paths on the first call: most plans name no file. */
 function pathTest(files) {
     let paths;
     return path => {
@@ -33446,7 +33452,7 @@ function pathTest(files) {
         return paths.has(path);
     };
 }
-/** All of their paths. */
+/** Returns the paths of all files. */
 function pathsOf(files) {
     const paths = new Set();
     for (const { path } of files)
@@ -33965,8 +33971,8 @@ function verifyPinnedDigest(artifact, pinnedSha256) {
 ;// CONCATENATED MODULE: ./build/install/files/trees/file-list.js
 
 /**
- * As many extracted files as it is made for, in the order of their places, each of which is set once, in any order. A file
- * is an object only while it is used.
+ * A fixed number of extracted files, in the order of their places. Each place is set once, in any order. A file is an
+ * object only while it is used.
  */
 class FileList {
     length;
@@ -34029,8 +34035,8 @@ function entrySentence(name, problem) {
 
 
 /**
- * Fills `buffer` from `position` of the file, wherever its descriptor's own position is.
- * Throws ArchiveError `invalid_archive` when the file ends before.
+ * Fills `buffer` with the bytes of the file from `position`, whatever the descriptor's own position is. Throws
+ * ArchiveError `invalid_archive` if the file ends first.
  */
 function readExactly(fd, buffer, position) {
     for (let at = 0; at < buffer.length;) {
@@ -34040,7 +34046,10 @@ function readExactly(fd, buffer, position) {
         at += count;
     }
 }
-/** The same in the thread pool, from the file's beginning: for so many bytes that they take their time. */
+/**
+ * Fills `buffer` from the beginning of the file, in the thread pool, because many bytes take a while. Throws as
+ * `readExactly` does.
+ */
 async function readWhole(fd, buffer) {
     for (let at = 0; at < buffer.length;) {
         const { bytesRead } = await readAt(fd, buffer, at, buffer.length - at, at);
@@ -34054,9 +34063,9 @@ const readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs
 ;// CONCATENATED MODULE: ./build/install/archive/read-window.js
 
 
-/** The most bytes that one look may request. */
+/** The largest number of bytes that one look may request. */
 const read_window_WINDOW_BYTES = 1024 * 1024;
-/** A file seen through one reused buffer, wherever its descriptor's own position is. */
+/** A file seen through one reused buffer, whatever its descriptor's own position is. */
 class ReadWindow {
     fileSize;
     #fd;
@@ -34068,9 +34077,8 @@ class ReadWindow {
         this.fileSize = file.size;
     }
     /**
-     * A view of `length` bytes (at most WINDOW_BYTES) that is valid until the next look. When they have to be read,
-     * `ahead` bytes are read at once for the looks to come. Throws ArchiveError `invalid_archive` when the file ends
-     * before.
+     * Returns a view of `length` bytes (at most WINDOW_BYTES) that is valid until the next look. If they have to be read,
+     * reads `ahead` bytes at once for the looks to come. Throws ArchiveError `invalid_archive` if the file ends first.
      */
     look(position, length, ahead = length) {
         if (position < 0 || position + length > this.fileSize)
@@ -34080,7 +34088,7 @@ class ReadWindow {
         const from = position - this.#start;
         return this.#buffer.subarray(from, from + length);
     }
-    /** Fills a buffer of the caller's own. Throws ArchiveError `invalid_archive` when the file ends before. */
+    /** Fills the caller's own buffer. Throws ArchiveError `invalid_archive` if the file ends first. */
     read(position, buffer) {
         readExactly(this.#fd, buffer, position);
     }
@@ -34101,12 +34109,12 @@ class ReadWindow {
 
 
 const PERMISSION_BITS = 4095n;
-/** O_EXCL fails on whatever is there, a symlink included. */
+/** O_EXCL fails if anything is at the path, even a symlink. */
 const NEW_FILE = external_node_fs_namespaceObject.constants.O_WRONLY | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL;
 /**
- * Creates new files, directories and symlinks below a folder, never through or over what is there, with the given mode
- * whatever the umask. Every method throws DeploymentError `disk_full` or `host_not_writable` for what the host refuses,
- * and ArchiveError `unsafe_archive` where this file system treats two paths as one, or finds a path too long.
+ * Creates new files, directories and symlinks below a folder, with the given modes whatever the umask. Never writes
+ * through or over anything that exists. Every method throws DeploymentError `disk_full` or `host_not_writable` if the
+ * host refuses, and ArchiveError `unsafe_archive` if this file system treats two paths as one or finds a path too long.
  */
 class TreeWriter {
     #root;
@@ -34116,9 +34124,9 @@ class TreeWriter {
         this.#slice = slice;
     }
     /**
-     * Creates what a plan lists, if there is room for all of it, in bytes and inodes: directories first, then what
-     * `writeFiles` writes and returns in the order of the plan, symlinks last.
-     * Throws the signal's reason once the slice's signal is aborted.
+     * Creates everything in a plan, if there is room for it in bytes and inodes: directories first, symlinks last. In
+     * between, `writeFiles` writes the files and returns them in the order of the plan. Throws the signal's reason once
+     * the slice's signal is aborted.
      */
     async writeTree(plan, writeFiles) {
         requireSpace(this.#root, spaceFor(plan));
@@ -34128,7 +34136,7 @@ class TreeWriter {
         await this.#slice.forEach(symlinks, symlink => this.makeSymlink(symlink));
         return { files: written, symlinks, directories, bytes, flattened };
     }
-    /** Makes a directory, mode 0755. */
+    /** Creates a directory with mode 0755. */
     makeDirectory(path) {
         asHostError(path, () => {
             (0,external_node_fs_namespaceObject.mkdirSync)(this.#at(path), 0o755);
@@ -34138,7 +34146,7 @@ class TreeWriter {
     makeSymlink({ path, target }) {
         asHostError(path, () => (0,external_node_fs_namespaceObject.symlinkSync)(target, this.#at(path)));
     }
-    /** Writes a file whole; `sha256` is that of its bytes, where it is known. */
+    /** Writes a whole file. `sha256` is the digest of its bytes, if the caller knows it. */
     writeFile({ path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
         const stamp = asHostError(path, () => {
             const fd = this.#openNew(path, mode);
@@ -34152,7 +34160,7 @@ class TreeWriter {
         });
         return { path, size: bytes.length, mode, sha256, stamp };
     }
-    /** Writes a file piece by piece; an error from the pieces themselves passes unchanged. */
+    /** Writes a file piece by piece. An error from the pieces themselves passes unchanged. */
     async writeFileFrom({ path, mode }, pieces) {
         const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
         let [size, stamp] = [0, ''];
@@ -34177,16 +34185,16 @@ class TreeWriter {
         return `${this.#root}/${path}`;
     }
 }
-/** Gives a file that is written its mode, and returns its stamp. */
+/** Sets the mode of a written file and returns the file's stamp. */
 function finishFile(fd, mode) {
     const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-    // The umask, or a default ACL, may have removed bits; to check costs an eighth of a change.
+    // The umask or a default ACL may have removed bits. Checking takes an eighth of the time of a change.
     if ((stat.mode & PERMISSION_BITS) === BigInt(mode))
         return stampOf(stat);
     (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
     return stampOf((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }));
 }
-/** The space that a planned tree takes on a disk: a directory or a symlink takes a block too. */
+/** Returns the space that a planned tree takes on a disk. A directory or a symlink takes a block too. */
 function spaceFor({ files, directories, symlinks }) {
     const others = directories.length + symlinks.length;
     const sizes = new Float64Array(files.length + others).fill(1);
@@ -34222,28 +34230,28 @@ const MEMBER_EXTRA_BYTES = MEMBER_HEADER.length + MEMBER_TRAILER_BYTES;
 const SPARE_BYTES = 64;
 /** Room for most batches; a batch that needs more gets a buffer of its own. */
 const MEMBERS_BYTES = 288 * 1024;
-/** Whether an entry can be one of many: without any bytes of its own it could hide behind the next. */
+/** True if an entry can be inflated with others. An empty one could hide behind the next. */
 function canInflateTogether({ method, size }) {
     return method === 'deflated' && size > 0;
 }
 /**
- * Inflates many small entries by one call. To inflate one costs as much for the setup as for the inflating, and the
- * thread pool works on many while this thread writes those before: their packed bytes, one behind the other, become
- * the members of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
+ * Inflates many small entries by one call. The setup for one entry costs as much as inflating it, and the thread pool
+ * can work on many entries while this thread writes those before. The packed bytes of the entries, one after the other,
+ * become the members of a gzip file (RFC 1952), each with a trailer of the CRC and the size that the directory gives.
  */
 class BatchInflater {
     zip;
-    /** Buffers of MEMBERS_BYTES that zlib has used up. */
+    /** Buffers of MEMBERS_BYTES that zlib no longer reads. */
     #free = [];
     constructor(zip) {
         this.zip = zip;
     }
     /**
-     * All bytes of small entries that pass `canInflateTogether`, one behind the other, in memory of their own; or
-     * undefined where they cannot be vouched for together, which says nothing about any single one: try fewer, and
-     * `readSmallEntry` for one. Vouches that each entry has its declared size and CRC, and that none of its packed bytes was
-     * left over: a member can begin only where the magic is, so each must end before a header of ours; it ends with a
-     * trailer that fits it; and as the sizes add up, with its own.
+     * Returns all bytes of small entries that pass `canInflateTogether`, one after the other, in memory of their own;
+     * undefined if they cannot be vouched for together. That says nothing about any single entry: try fewer, and
+     * `readSmallEntry` for one. Vouches that each entry has its declared size and CRC, and that none of its packed bytes
+     * were left over: a member can begin only at the magic, so each must end before one of our headers; it ends with a
+     * trailer that matches it; and because the sizes add up, that trailer is its own.
      */
     async inflate(entries) {
         const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES);
@@ -34255,7 +34263,7 @@ class BatchInflater {
         const inflated = await gunzipWhole(members, size);
         if (inflated?.bytes.length !== size || inflated.used !== members.length)
             return undefined;
-        // Only now: after an error the thread pool may still read it.
+        // Only now: after an error, the thread pool may still read the buffer.
         this.#free.push(buffer);
         return inflated.bytes;
     }
@@ -34273,15 +34281,15 @@ class BatchInflater {
         return { members, count: entries.length, size: entries.reduce((sum, { size }) => sum + size, 0) };
     }
 }
-/** Undefined when the bytes are not gzip or unpack to more than `size` bytes. */
+/** Resolves to undefined if the bytes are not gzip or unpack to more than `size` bytes. */
 function gunzipWhole(members, size) {
-    // Never from the pool that small buffers share: the answer's memory is freed as a whole.
+    // Too large for the pool that small buffers share, because the memory of the answer is freed as a whole.
     const options = { info: true, maxOutputLength: size, chunkSize: Math.max(size + SPARE_BYTES, Buffer.poolSize) };
     return new Promise(resolve => {
         (0,external_node_zlib_namespaceObject.gunzip)(members, options, (error, answer) => {
             if (error !== null)
                 return resolve(undefined);
-            // With `info` the answer is not the Buffer that the declared type says.
+            // With `info`, the answer is not the Buffer that the type declares.
             const { buffer, engine } = answer;
             resolve({ bytes: buffer, used: engine.bytesWritten });
         });
@@ -34297,7 +34305,9 @@ function countMagic(bytes) {
 ;// CONCATENATED MODULE: ./build/core/number-column.js
 /** The initial room for numbers. */
 const INITIAL_LENGTH = 1024;
-/** Many numbers by index, outside of the JavaScript heap: integers of 32 bits, or any. Grows as numbers are added. */
+/**
+ * Many numbers by index, outside of the JavaScript heap: 32-bit integers, or any numbers. Grows as numbers are added.
+ */
 class NumberColumn {
     #Kind;
     #numbers;
@@ -34576,11 +34586,11 @@ const FINAL_ROUNDS = 3;
 /** The bytes of a UTF-16 unit, and of the number before the text. */
 const UNIT_BYTES = 2;
 const NUMBER_BYTES = 4;
-/** The state of the hash that is being computed, shared because to allocate one would cost more than to compute it. */
+/** The state of the current hash. Shared, because allocating a state would take longer than computing the hash. */
 const state = new Int32Array(4);
 /**
- * Returns the HalfSipHash-1-3 of a number of 32 bits and a text in UTF-16, as 32 bits without sign. The Linux kernel uses
- * this keyed hash for its tables: without the key, nobody can choose texts that collide.
+ * Returns the HalfSipHash-1-3 of a 32-bit number and a text in UTF-16, as an unsigned 32-bit number. The Linux kernel
+ * uses this keyed hash for its tables: without the key, nobody can choose texts that collide.
  */
 function halfSipHash([low, high], number, text) {
     state[0] = low;
@@ -34632,11 +34642,11 @@ function half_sip_hash_rotate(bits, by) {
 
 ;// CONCATENATED MODULE: ./build/core/hash-index.js
 const INITIAL_SLOTS = 1024;
-/** The words of a slot: a hash, and its number plus one. Zero marks an empty slot. */
+/** The words of a slot: a hash, and a number plus one. In an empty slot, both are zero. */
 const SLOT_WORDS = 2;
-/** The share of slots that may be taken: a search soon reaches an empty one. */
+/** The share of slots that may be taken, so that a search soon reaches an empty one. */
 const MAX_FILLING = 1 / 2;
-/** Many numbers by hashes, outside of the JavaScript heap: a table with open addressing. */
+/** Many numbers by their hashes, outside of the JavaScript heap: a table with open addressing. */
 class HashIndex {
     #words = new Uint32Array(INITIAL_SLOTS * SLOT_WORDS);
     #count = 0;
@@ -34694,17 +34704,17 @@ class HashIndex {
 
 
 
-/** The archive's top: it has no name, and is its own parent. */
+/** The archive's top, which has no name and is its own parent. */
 const TOP = 0;
 const TYPES = ['directory', 'file', 'symlink'];
-/** Stands for the entry of a directory that so far is only implied by the paths below it, and for no child. */
+/** Stands for no child, and for the entry of a directory that so far is only implied by the paths below it. */
 const NONE = -1;
 const WORD = 2 ** 32;
 /**
  * The tree that an extraction is going to create. Refuses entries that could not exist next to each other: two equal
  * names, a file that is also a directory, anything below a file or symlink. Names are equal if they may be one name to
- * the platform. Nodes are rows of columns, not objects: a large archive would have the garbage collector copy all of
- * them, and keep twice the room for new ones.
+ * the platform. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large
+ * archive, and keep twice the room for new ones.
  */
 class PlannedTree {
     /** All directories except the top, parents before their children. */
@@ -34732,7 +34742,7 @@ class PlannedTree {
     get count() {
         return this.#parents.length - 1;
     }
-    /** Adds what is listed at a path, and the directories that the path implies. Throws ArchiveError `unsafe_archive`. */
+    /** Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive`. */
     add(path, listed) {
         const nameAt = path.lastIndexOf('/') + 1;
         const parent = nameAt === 0 ? TOP : this.#enter(path.slice(0, nameAt - 1), path);
@@ -34740,7 +34750,7 @@ class PlannedTree {
         const there = this.find(parent, name);
         return there === undefined ? this.#create(parent, name, listed) : this.#unite(there, path, listed);
     }
-    /** Returns the child of a directory with a name that is this one, or may be the same to the platform. */
+    /** Returns the child of a directory whose name is this one, or may be the same one to the platform. */
     find(directory, name) {
         const key = this.#keyOf(name);
         const isIt = (node) => this.parentOf(node) === directory && this.#keyOf(this.nameOf(node)) === key;
@@ -35060,7 +35070,7 @@ class ArchiveListing {
         verifyEntryCount(this.#tree.count - 1, this.#rules);
         return path;
     }
-    /** Sets the target of a symlink, by the number of its entry, where it was not known when the entry was added. */
+    /** Sets the target of a symlink, by the number of its entry, if it was not known when the entry was added. */
     setTarget(entry, target) {
         this.#targets.set(entry, target);
     }
@@ -35165,15 +35175,15 @@ const LOCATOR_SIGNATURE = 0x07064b50;
 const LOCATOR_BYTES = 20;
 const ZIP64_END_SIGNATURE = 0x06064b50;
 const ZIP64_END_BYTES = 56;
-/** Bytes that a zip64 record's own size field leaves out. */
+/** The bytes that a zip64 record's own size field does not count. */
 const ZIP64_END_UNCOUNTED_BYTES = 12;
 const SATURATED_16 = 0xffff;
 const SATURATED_32 = 0xffffffff;
 /**
- * Finds the one central directory that a ZIP has: one end record whose comment ends with the file and contains no mark
- * of another, zip64 only where a field asks for it and without an extensible sector, one disk, the directory right
- * before its end record. Throws ArchiveError `invalid_archive` for anything in which another reader might find another
- * directory, `empty_artifact` for an empty directory.
+ * Finds the only central directory of a ZIP. Requires one end record, whose comment ends with the file and contains no
+ * signature of another; zip64 only if a field asks for it, without an extensible sector; one disk; and the directory
+ * right before its end record. Throws ArchiveError `invalid_archive` for anything in which another reader might find
+ * another directory, `empty_artifact` for an empty directory.
  */
 function locateDirectory(window) {
     const end = readEndRecord(window);
@@ -35200,7 +35210,10 @@ function readEndRecord(window) {
         throw invalidArchive('its comment contains another end record');
     return parseEndRecord(tail.subarray(at), fileSize - tailBytes + at);
 }
-/** Marks before them, in the data, are no reason to refuse: a nested stored ZIP contains one. */
+/**
+ * Returns the positions of the signatures whose comments end with the file. Others may be data: a nested stored ZIP
+ * contains one.
+ */
 function endRecordCandidates(tail) {
     const candidates = [];
     for (let at = tail.indexOf(END_SIGNATURE); at !== -1; at = tail.indexOf(END_SIGNATURE, at + 1)) {
@@ -35273,7 +35286,9 @@ function readSafeInteger(bytes, at) {
 
 
 const METHODS = ['stored', 'deflated'];
-/** The entries of a ZIP by their numbers, from 0 in the order of its directory. Each becomes an object only while it is used. */
+/**
+ * The entries of a ZIP, numbered from 0 in the order of its directory. Each becomes an object only while it is used.
+ */
 class ZipEntries {
     #names = new PackedTexts();
     #sizes = new NumberColumn('float64');
@@ -35294,7 +35309,7 @@ class ZipEntries {
         this.#headerOffsets.add(headerOffset);
         this.#dataOffsets.add(Number.NaN);
     }
-    /** Notes the position of an entry's packed bytes. */
+    /** Records the position of an entry's packed bytes. */
     locate(number, dataOffset) {
         this.#dataOffsets.set(number, dataOffset);
     }
@@ -35306,7 +35321,7 @@ class ZipEntries {
         const [name, crc] = [this.#names.at(number), this.#crcs.at(number)];
         return { ...this.packingAt(number), name, crc, headerOffset: this.headerOffsetAt(number) };
     }
-    /** Returns an entry that has been located. */
+    /** Returns an entry whose packed bytes have been located. */
     locatedAt(number) {
         return { ...this.at(number), dataOffset: this.dataOffsetAt(number) };
     }
@@ -35335,12 +35350,14 @@ const UNIX_TYPES = new Map([
 ]);
 const DOS = 0;
 const UNIX = 3;
-/** Systems on which an archive's Unix modes mean something. */
+/** The systems whose archives have Unix modes that mean something. */
 const UNIX_SYSTEMS = new Set([UNIX, 19]);
 /**
- * What an entry is: its Unix type where a Unix gave it one, else a directory by its final `/`.
- * Throws ArchiveError `unsafe_archive` when the attributes call it a directory but its name does not, or a symlink,
- * device or the like though neither a Unix nor DOS made it: of other systems tools make either that or a file.
+ * Returns the type of an entry: its Unix type if a Unix gave it one, otherwise a directory if its name ends in `/`, and
+ * a file if not.
+ * Throws ArchiveError `unsafe_archive` if the attributes call the entry a directory but its name does not, and if they
+ * call it a symlink, device or the like although neither Unix nor DOS made it: some tools believe such attributes,
+ * others extract a file.
  */
 function entryType(attributes, name) {
     verifySystem(attributes, name);
@@ -35353,7 +35370,7 @@ function entryType(attributes, name) {
         return isNamedDirectory ? 'directory' : 'file';
     return UNIX_TYPES.get(unixType) ?? 'unknown type';
 }
-/** An entry that DOS made becomes a file, as with unzip. */
+/** Accepts any entry that DOS made: it becomes a file, as with unzip. */
 function verifySystem({ system, external }, name) {
     if (system === UNIX || system === DOS)
         return;
@@ -35364,7 +35381,7 @@ function verifySystem({ system, external }, name) {
 function isOwnerExecutable(attributes) {
     return (unixMode(attributes) & OWNER_EXECUTE) !== 0;
 }
-/** 0 if no Unix tool wrote it. */
+/** Returns 0 if no Unix tool wrote the attributes. */
 function unixMode({ system, external }) {
     return UNIX_SYSTEMS.has(system) ? external >>> 16 : 0;
 }
@@ -35375,9 +35392,9 @@ function unixMode({ system, external }) {
 const ZIP64_ID = 0x0001;
 const UNICODE_PATH_ID = 0x7075;
 const UNICODE_PATH_VERSION = 1;
-/** ASi Unix and libarchive's own: some tools take an entry's type and a symlink's target from them. */
+/** The fields of ASi Unix and libarchive, from which some tools take an entry's type and a symlink's target. */
 const TYPE_IDS = new Set([0x756e, 0x6c78]);
-/** A Unicode path's version and the CRC of the name that it replaces. */
+/** The version of a Unicode path, and the CRC of the name that it replaces. */
 const UNICODE_PATH_PREFIX_BYTES = 5;
 const FIELD_HEADER_BYTES = 4;
 const zip_extra_fields_SATURATED_32 = 0xffffffff;
@@ -35387,8 +35404,8 @@ class ZipExtraFields {
     #zip64;
     #unicodePath;
     /**
-     * Throws ArchiveError `invalid_archive` when a field is cut short, or one that
-     * matters is there twice, `unsafe_archive` for one that gives the entry another type in some tools.
+     * Throws ArchiveError `invalid_archive` if a field is cut short or one that matters occurs twice, `unsafe_archive`
+     * for a field that gives the entry another type in some tools.
      */
     constructor(header, { start, end: extraEnd, rawName }) {
         this.#rawName = rawName;
@@ -35397,7 +35414,7 @@ class ZipExtraFields {
             const end = at + FIELD_HEADER_BYTES + header.readUInt16LE(at + 2);
             if (end > extraEnd)
                 throw invalidEntry(this.#showName(), 'has an extra field that is cut short');
-            // A view is made only of a field that counts: nearly every entry has others.
+            // Makes a view only of a field that matters: nearly every entry has others.
             const value = () => header.subarray(at + FIELD_HEADER_BYTES, end);
             if (TYPE_IDS.has(id))
                 throw unsafeEntry(this.#showName(), 'has an extra field that could make it a symlink');
@@ -35411,13 +35428,13 @@ class ZipExtraFields {
     get hasZip64() {
         return this.#zip64 !== undefined;
     }
-    /** Whether a Unicode path says that the header's name is UTF-8. */
+    /** True if a Unicode path says that the header's name is UTF-8. */
     get hasUnicodePath() {
         return this.#unicodePath !== undefined;
     }
     /**
-     * Throws ArchiveError `unsafe_archive` when a Unicode path differs from the header's name: some tools would use it;
-     * `invalid_archive` when it is of another version or made for another name.
+     * Throws ArchiveError `unsafe_archive` if a Unicode path differs from the header's name, because some tools would use
+     * it; `invalid_archive` if it has another version or was made for another name.
      */
     verifyUnicodePath(rawName) {
         const path = this.#unicodePath;
@@ -35432,8 +35449,8 @@ class ZipExtraFields {
         }
     }
     /**
-     * The true values of 32-bit fields, given in the order of the zip64 field: each one that is saturated is there in 64
-     * bits. Throws ArchiveError `invalid_archive` when one is missing or larger than a JavaScript integer can be.
+     * Returns the true values of 32-bit fields, given in the order of the zip64 field, which has each saturated one in 64
+     * bits. Throws ArchiveError `invalid_archive` if one is missing or too large for a JavaScript integer.
      */
     resolveZip64(fields) {
         if (!fields.includes(zip_extra_fields_SATURATED_32))
@@ -35487,10 +35504,10 @@ const zip_directory_METHODS = new Map([
     [8, 'deflated'],
 ]);
 /**
- * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else, and
- * adds each entry to `listing` as soon as it is read. Throws what the listing throws, and ArchiveError
- * `invalid_archive` for damage, encryption and methods other than stored and deflate, `unsafe_archive` for names in no
- * or two encodings, `archive_too_large` above `max-entries`, `empty_artifact`.
+ * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else. Adds
+ * each entry to `listing` as soon as it is read. Throws what the listing throws, and ArchiveError `invalid_archive` for
+ * damage, encryption and methods other than stored and deflate, `unsafe_archive` for names in no encoding or in two,
+ * `archive_too_large` above `max-entries`, and `empty_artifact`.
  */
 async function readZipDirectory({ window, rules, slice }, listing) {
     const location = locateDirectory(window);
@@ -35517,7 +35534,7 @@ async function readZipDirectory({ window, rules, slice }, listing) {
     }
     return { ...location, entries, symlinks };
 }
-/** Whether a header says that its name is UTF-8. */
+/** True if a header says that its name is UTF-8. */
 function isUtf8Name(flags) {
     return (flags & UTF8_NAME) !== 0;
 }
@@ -35570,7 +35587,7 @@ function parseEntry({ bytes, extraAt, commentAt }) {
     const crc = bytes.readInt32LE(16);
     return { name, type, size, packedSize, headerOffset, method, crc, executable, target: null };
 }
-/** UTF-8 by its flag, or vouched for by a Unicode path; else ASCII. */
+/** Decodes a name as UTF-8 if a flag or a Unicode path vouches for it, otherwise as ASCII. */
 function parseName(rawName, isUtf8) {
     const name = decodeEntryText(rawName, isUtf8 ? 'utf-8' : 'ascii');
     if (rawName.length > MAX_PATH_BYTES + 1)
@@ -35580,16 +35597,16 @@ function parseName(rawName, isUtf8) {
 
 ;// CONCATENATED MODULE: ./build/install/archive/unpack-stream.js
 /**
- * The output of a stream of node:zlib for these pieces, each piece of it valid until the next one is requested. A
- * piece of the input is used up before the next but one is requested, so that two buffers in turn are enough. Ends
- * early where the packed data does: the stream's `bytesWritten` shows it.
- * Throws what the stream or the pieces throw.
+ * Feeds the pieces to a stream of node:zlib and yields its output, each piece of which is valid until the next one is
+ * requested. The stream has used up an input piece before the next but one is requested, so that two alternating
+ * buffers are enough. Ends early if the packed data does, which the stream's `bytesWritten` shows. Throws what the
+ * stream or the pieces throw.
  */
 async function* unpack(stream, pieces) {
     void feed(stream, pieces);
     yield* stream;
 }
-/** Never rejects: an error is thrown to the stream's reader. */
+/** Never rejects: the reader of the stream gets the error. */
 async function feed(stream, pieces) {
     try {
         let written = Promise.resolve();
@@ -35619,19 +35636,19 @@ function write(stream, piece) {
 
 
 /**
- * Bytes of one piece of a large entry: half of it costs more turns of the event loop, and twice as much does not stay
- * in the processor's cache.
+ * The bytes of one piece of a large entry: half as many cost more turns of the event loop, and twice as many do not
+ * stay in the processor's cache.
  */
 const PIECE_BYTES = 256 * 1024;
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
 const zip_entry_data_SPARE_BYTES = 64;
-/** Whether an entry is small enough, packed and unpacked, to be read in one go through a window. */
+/** True if an entry is small enough, packed and unpacked, to be read at once through a window. */
 function isSmall({ size, packedSize }) {
     return size <= read_window_WINDOW_BYTES && packedSize <= read_window_WINDOW_BYTES;
 }
 /**
- * All bytes of a small entry; they may be a view of the window, so use them before its next look. Vouches that they
- * have the declared size and CRC and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
+ * Returns all bytes of a small entry. They may be a view of the window, so use them before its next look. Vouches that
+ * they have the declared size and CRC, and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
  */
 function readSmallEntry(window, entry) {
     const packed = window.look(entry.dataOffset, entry.packedSize, read_window_WINDOW_BYTES);
@@ -35640,9 +35657,9 @@ function readSmallEntry(window, entry) {
     return bytes;
 }
 /**
- * The bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is requested.
- * They are vouched for only at the end: it throws ArchiveError `invalid_archive` as soon as there are more bytes than
- * declared, and at the end for too few, another CRC or packed bytes left over.
+ * Yields the bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is
+ * requested. Vouches for them only at the end. Throws ArchiveError `invalid_archive` as soon as there are more bytes
+ * than declared, and at the end for too few, another CRC or packed bytes left over.
  */
 async function* readLargeEntry(window, entry) {
     let size = 0;
@@ -35659,7 +35676,7 @@ async function* readLargeEntry(window, entry) {
 function inflateSmall(packed, entry) {
     const options = { info: true, maxOutputLength: Math.max(entry.size, 1), chunkSize: entry.size + zip_entry_data_SPARE_BYTES };
     try {
-        // With `info` the answer is not the Buffer that the declared type says.
+        // With `info`, the answer is not the Buffer that the type declares.
         const { buffer, engine } = (0,external_node_zlib_namespaceObject.inflateRawSync)(packed, options);
         verifyUsedUp(entry, engine.bytesWritten);
         return buffer;
@@ -35678,7 +35695,7 @@ async function* inflateLarge(window, entry) {
         throw toEntryError(error, entry);
     }
 }
-/** Packed bytes, in two buffers that take turns. */
+/** Yields the packed bytes in two alternating buffers. */
 function* readPacked(window, entry) {
     let [next, other] = [Buffer.allocUnsafeSlow(PIECE_BYTES), Buffer.allocUnsafeSlow(PIECE_BYTES)];
     for (let at = 0; at < entry.packedSize; at += PIECE_BYTES) {
@@ -35712,12 +35729,12 @@ function toEntryError(error, entry) {
 const SIGNATURE = 0x08074b50;
 const SIGNATURE_BYTES = 4;
 const SIGNATURE_TEXT = 'PK\x07\x08';
-/** CRC and two sizes of 32 or 64 bits; each with or without the signature before it. */
+/** A CRC and two sizes of 32 or 64 bits, with or without the signature before them. */
 const SHORT_BYTES = 12;
 const LONG_BYTES = 20;
-/** Of the four forms. */
+/** The length of the longest of the four forms. */
 const MAX_DESCRIPTOR_BYTES = SIGNATURE_BYTES + LONG_BYTES;
-/** Whether bytes are a data descriptor (APPNOTE 4.3.9), whole and nothing more, with an entry's own CRC and sizes. */
+/** True if the bytes are exactly one data descriptor (APPNOTE 4.3.9), with the entry's own CRC and sizes. */
 function isDescriptorOf(bytes, entry) {
     const isSigned = bytes.length === SIGNATURE_BYTES + SHORT_BYTES || bytes.length === SIGNATURE_BYTES + LONG_BYTES;
     if (isSigned && bytes.readUInt32LE(0) !== SIGNATURE)
@@ -35735,8 +35752,8 @@ function readLongSizes(fields) {
     return [Number(fields.readBigUInt64LE(4)), Number(fields.readBigUInt64LE(12))];
 }
 /**
- * The first descriptor's signature after the start of an entry's data is at its end. Pauses after each window. Throws
- * ArchiveError `invalid_archive` where it is not so.
+ * Verifies that the first descriptor signature after the start of an entry's data is at the end of the data. Pauses
+ * after each window. Throws ArchiveError `invalid_archive`.
  */
 function* verifyFirstSignature(window, { name, dataOffset, packedSize }) {
     const dataEnd = dataOffset + packedSize;
@@ -35762,14 +35779,17 @@ const zip_local_headers_HEADER_SIGNATURE = 0x04034b50;
 const zip_local_headers_HEADER_BYTES = 30;
 const HAS_DATA_DESCRIPTOR = 0x0008;
 const zip_local_headers_SATURATED_32 = 0xffffffff;
-/** Bytes: a header and, among small files, the next few; more calls cost more than to read the bytes between them. */
+/**
+ * Enough for a header and, among small files, the next few. More reads cost more than reading the bytes between them.
+ */
 const READ_AHEAD_BYTES = 64 * 1024;
 /**
- * Locates the data of each of the directory's entries. Each has a local header that agrees with the directory: name, its
- * encoding, method and, without a data descriptor, CRC and sizes; with one, they may be left open. Every byte before the
- * directory belongs to exactly one entry. A reader who goes from local header to local header sees the same entries,
- * because deflated data shows its own end, and stored data of open size ends at the first descriptor's signature.
- * Throws ArchiveError `invalid_archive` where it is not so.
+ * Locates the data of each entry of the directory. Verifies that each has a local header that agrees with the
+ * directory: in name, encoding of the name, method and, without a data descriptor, CRC and sizes; with one, CRC and
+ * sizes may be left open. Verifies that every byte before the directory belongs to exactly one entry. A reader that
+ * goes from local header to local header sees the same entries, because deflated data shows its own end, and stored
+ * data of open size ends at the first descriptor's signature.
+ * Throws ArchiveError `invalid_archive` otherwise.
  */
 async function locateEntries({ window, slice }, directory) {
     const { entries } = directory;
@@ -35794,12 +35814,12 @@ async function locateEntries({ window, slice }, directory) {
     for (const number of endless)
         await slice.run(verifyFirstSignature(window, entries.locatedAt(number)));
 }
-/** The numbers of all entries. */
+/** Returns the numbers of all entries in the order of their local headers. */
 function inDataOrder(entries) {
     const numbers = Uint32Array.from({ length: entries.length }, (_, number) => number);
     return numbers.sort((a, b) => entries.headerOffsetAt(a) - entries.headerOffsetAt(b));
 }
-/** There is nothing, or exactly the data descriptor that the last entry announces. */
+/** Verifies that nothing lies before `next`, or exactly the data descriptor that the last entry announces. */
 function verifyGap(window, { end, last, hasDescriptor }, next) {
     const bytes = next - end;
     if (last !== null && hasDescriptor)
@@ -35848,11 +35868,11 @@ function zip_local_headers_readHeader(window, { name, headerOffset }) {
 function isNamed(rawName, name) {
     return (0,external_node_buffer_namespaceObject.isAscii)(rawName) ? rawName.toString('latin1') === name : rawName.equals(Buffer.from(name));
 }
-/** Whether only a data descriptor's signature shows a reader of a stream where the data ends. */
+/** True if only the signature of a data descriptor shows a reader of a stream where the data ends. */
 function isEndless(header, { method }) {
     return method === 'stored' && hasDescriptor(header) && isLeftOpen(localSizes(header).packedSize);
 }
-/** With a data descriptor the writer may not have known a value yet. */
+/** True for a value that a writer may not have known yet, which a data descriptor then gives. */
 function isLeftOpen(value) {
     return value === 0 || value === zip_local_headers_SATURATED_32;
 }
@@ -35882,8 +35902,8 @@ function contradiction(entry, what) {
 
 
 /**
- * Reads a ZIP's whole listing, local headers and symlinks' targets included, and plans its extraction; writes nothing.
- * Limits and names are checked while it is read, before anything is unpacked.
+ * Reads a ZIP's whole listing, including local headers and symlink targets, and plans its extraction. Writes nothing.
+ * Checks limits and names while it reads, before it unpacks anything.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`.
  */
 async function planZip(zip) {
@@ -35892,7 +35912,7 @@ async function planZip(zip) {
     const directory = await readZipDirectory(zip, listing);
     const { entries } = directory;
     await locateEntries(zip, directory);
-    // In the order of their data: in another order, each of them could cost a whole window.
+    // In the order of their data: in any other order, each target could cost a read of a whole window.
     const symlinks = directory.symlinks.toSorted((a, b) => entries.dataOffsetAt(a) - entries.dataOffsetAt(b));
     await slice.forEach(symlinks, number => listing.setTarget(number, plan_zip_readTarget(window, entries.locatedAt(number))));
     return { plan: await slice.run(listing.plan()), entries };
@@ -35906,17 +35926,20 @@ function plan_zip_readTarget(window, entry) {
 ;// CONCATENATED MODULE: ./build/install/archive/zip/zip-small-files.js
 
 
-/** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
+/** The bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024;
 const MAX_BATCH_BYTES = 1024 * 1024;
-/** So that collecting tiny ones does not take a whole slice of time. */
+/** Keeps the collecting of tiny files from taking a whole slice of time. */
 const MAX_BATCH_FILES = 1000;
-/** Batches that the thread pool is given ahead of the one in use: with one it would sometimes wait for this thread. */
+/**
+ * Batches that are inflated ahead of the one in use. With only one, the thread pool would sometimes wait for this
+ * thread.
+ */
 const BATCHES_AHEAD = 2;
 /**
- * Small files that pass `canInflateTogether`, in their order, with all of their bytes, which are valid until the next
- * file is requested. They come in batches, because promises for each of them take time: while one batch is
- * used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that nothing packed was left
+ * Yields small files that pass `canInflateTogether`, in their order, each with all of its bytes, which are valid until
+ * the next file is requested. They come in batches, because a promise for each file would take time: while one batch is
+ * used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that no packed bytes were left
  * over. Throws ArchiveError `invalid_archive`.
  */
 async function* readInBatches(zip, files) {
@@ -35924,7 +35947,7 @@ async function* readInBatches(zip, files) {
     const inflating = [];
     for (const batch of cutIntoBatches(zip, files)) {
         const inflated = inflater.inflate(batch.entries());
-        // It is thrown where the batch is used; until then nothing else catches it.
+        // The error is thrown where the batch is used; until then, nothing else catches it.
         inflated.catch(() => { });
         inflating.push({ batch, inflated });
         if (inflating.length > BATCHES_AHEAD)
@@ -35933,7 +35956,7 @@ async function* readInBatches(zip, files) {
     while (inflating.length > 0)
         yield* readBatch(inflater, inflating.shift());
 }
-/** A batch that cannot be vouched for together is tried again in halves, down to the single file. */
+/** Splits a batch that cannot be vouched for together into halves, down to the single file. */
 async function* readBatch(inflater, next) {
     if (next === undefined)
         return;
@@ -35959,8 +35982,8 @@ function* cutOut(batch, inflated) {
         yield { file, bytes: inflated.subarray(at, at + file.size) };
         at += file.size;
     }
-    // zlib has closed what made it, so the memory is ours alone: left to the garbage collector, each megabyte of it costs more
-    // time than to inflate it.
+    // zlib has closed the stream, so the memory is ours alone. Leaving it to the garbage collector would take longer than
+    // inflating it did.
     ;
     inflated.buffer.transfer(0);
 }
@@ -35996,10 +36019,10 @@ function* cutIntoBatches({ entries }, files) {
 
 
 /**
- * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). The whole listing is checked, and
- * room found for it, before the first byte is written; each file is vouched for by its declared size and CRC. Files
- * become 0644 or 0755 and directories 0755, whatever the umask; symlinks come last. Works in slices between which
- * signals are handled.
+ * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Checks the whole listing, and finds
+ * room for it, before writing the first byte. Vouches for each file by its declared size and CRC. Files become 0644 or
+ * 0755 and directories 0755, whatever the umask; symlinks come last. Works in slices, between which signals are
+ * handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
  * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
  */
@@ -41460,7 +41483,7 @@ function firstComponents(path, count) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/trees/tree-below.js
-/** What is below a folder, with paths relative to it; its symlinks must not leave it. */
+/** Returns the part of a tree below a folder, with paths relative to the folder, which its symlinks must not leave. */
 function treeBelow({ files, symlinks, directories }, folder) {
     const isBelow = (path) => path.startsWith(`${folder}/`);
     const below = (path) => path.slice(folder.length + 1);
@@ -41833,7 +41856,7 @@ function pathInArchive(from, { pluginsDirname }) {
 
 ;// CONCATENATED MODULE: ./build/install/archive/ed25519-check.js
 
-/** Up to here the check takes a few milliseconds, less than starting a thread for it. */
+/** Checking this many bytes takes a few milliseconds, less than starting a thread. */
 const ed25519_check_MAX_BYTES_AT_ONCE = 8 * 1024 * 1024;
 const IN_A_THREAD = `
   const { parentPort, workerData } = require('node:worker_threads')
@@ -41842,10 +41865,10 @@ const IN_A_THREAD = `
   parentPort.postMessage(verify(null, bytes, key, signature) ? bytes : undefined, [bytes.buffer])
 `;
 /**
- * The bytes, where an Ed25519 signature is valid for all of them; else undefined. Large artifacts, which must have a
- * buffer of their own, are checked in a thread of their own, so that signals are handled meanwhile. They are moved to it
- * and back, not copied (Node's own asynchronous form copies): the buffer that was given is empty afterwards.
- * Throws the signal's reason once it is aborted.
+ * Returns the bytes if an Ed25519 signature is valid for all of them, otherwise undefined. Large artifacts, which must
+ * have a buffer of their own, are checked in a separate thread, so that signals are handled meanwhile. Their bytes are
+ * moved to the thread and back, not copied (Node's own asynchronous form copies): the original buffer is empty
+ * afterwards. Throws the signal's reason once it is aborted.
  */
 async function checkEd25519(signed, signal) {
     signal?.throwIfAborted();
@@ -41855,7 +41878,7 @@ async function checkEd25519(signed, signal) {
     return (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature) ? bytes : undefined;
 }
 async function checkInThread(signed, signal) {
-    // Loaded only here: most runs check nothing so large.
+    // Loaded on demand: most runs check nothing so large.
     const { Worker } = await Promise.resolve(/* import() */).then(__nccwpck_require__.t.bind(__nccwpck_require__, 5919, 23));
     signal?.throwIfAborted();
     const transferList = [signed.bytes.buffer];
@@ -42306,22 +42329,25 @@ function tar_reader_padded(size) {
 ;// CONCATENATED MODULE: ./build/install/archive/tar-parts.js
 
 const NO_PARTS = [];
-/** The members of a tar, part by part. Those that are in one piece of it come without a promise for each. */
+/** The members of a tar, part by part. Only a part that has not arrived yet takes a promise. */
 class TarParts {
     #tar;
     #pieces;
     #arrived = NO_PARTS[Symbol.iterator]();
     #isOver = false;
-    /** `pieces` are the tar's bytes from the beginning, each of them valid until the next one is requested. */
+    /** `pieces` are the tar's bytes from the beginning. Each is valid until the next one is requested. */
     constructor(pieces, limits) {
         this.#tar = new TarReader(limits);
         this.#pieces = pieces[Symbol.asyncIterator]();
     }
-    /** Whether what was read is a whole tar. */
+    /** True if a whole tar was read. */
     get isComplete() {
         return this.#tar.isComplete;
     }
-    /** The next part that has arrived; undefined where only `wait` knows whether there is another. Throws as `wait` does. */
+    /**
+     * Returns the next part that has arrived, or undefined if only `wait` can tell whether there is another one. Throws
+     * as `wait` does.
+     */
     take() {
         try {
             const { value, done } = this.#arrived.next();
@@ -42333,7 +42359,7 @@ class TarParts {
         }
     }
     /**
-     * The next part once it has arrived; undefined after the last one, and after an error was thrown. Throws what the
+     * Returns the next part once it has arrived; undefined after the last part, and after an error. Throws what the
      * pieces throw and what a TarReader throws.
      */
     async wait() {
@@ -42343,7 +42369,7 @@ class TarParts {
             await this.#readPiece();
         }
     }
-    /** Ends the pieces, read to their end or not. */
+    /** Ends the pieces, whether or not they were read to their end. */
     async close() {
         await this.#pieces.return?.();
     }
@@ -42369,12 +42395,12 @@ class TarParts {
 
 
 /**
- * Reads a whole tar, once, and plans its extraction. `onFile` gets each file as it passes, and takes as much of its
- * data as it wants: only the return vouches for the archive, and until then the next member may be the one that is
- * refused. After a file for which it throws it gets no more, but the tar is read to its end: a fault of the archive
- * comes before what is wrong with the use of it. Works in slices. Throws ArchiveError `invalid_archive`,
- * `unsafe_archive`, `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted,
- * and what `onFile` threw where nothing of this applies.
+ * Reads a whole tar once and plans its extraction. Passes each file to `onFile`, which may read as much of the data as
+ * it wants. Only the return of this function vouches for the archive: until then, the next member may be refused. If
+ * `onFile` throws, it gets no more files, but the tar is still read to its end, because a fault of the archive takes
+ * precedence over an error in its use. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
+ * `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the
+ * error of `onFile`.
  */
 async function readTar({ rules, slice, unpack }, onFile) {
     const listing = new ArchiveListing(rules);
@@ -42391,7 +42417,7 @@ async function readTar({ rules, slice, unpack }, onFile) {
                 continue;
             try {
                 const writing = onFile(passing(path, part, parts));
-                // Most files are written already; to wait for nothing would take as long as to hash a small one.
+                // Most files are written by now, and a needless wait would take as long as hashing a small file.
                 if (writing !== undefined)
                     await writing;
             }
@@ -42403,7 +42429,7 @@ async function readTar({ rules, slice, unpack }, onFile) {
     finally {
         await parts.close();
     }
-    // Where it was the file's own data that could not be read, the parts have ended early.
+    // If the file's own data could not be read, the parts have ended early.
     if (failure !== null && !parts.isComplete)
         throw failure.error;
     const plan = await slice.run(listing.plan());
@@ -42419,7 +42445,7 @@ function passing(path, first, parts) {
 async function* dataFrom(first, parts) {
     yield first.data;
     for (let { isLast } = first; !isLast;) {
-        // A tar that ends in a file throws.
+        // If the tar ends inside a file, `wait` throws.
         const part = await parts.wait();
         if (part === undefined)
             return;
@@ -42587,7 +42613,9 @@ function zstd_frames_tooLarge(problem) {
 
 
 
-/** The chunks of the decoder's input and output: with 16 KiB, Node's default, it takes five times as long. */
+/**
+ * The size of the decoder's input and output chunks. With 16 KiB, Node's default, decoding takes five times as long.
+ */
 const zstd_stream_PIECE_BYTES = 1024 * 1024;
 /**
  * The bytes that a tar may need in addition to its files: headers, long names and padding for each entry, zeros at the
@@ -42596,11 +42624,10 @@ const zstd_stream_PIECE_BYTES = 1024 * 1024;
 const TAR_BYTES_PER_ENTRY = 4096;
 const TAR_TRAILER_BYTES = 1024 * 1024;
 /**
- * The tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested; it can be
- * read again. Every frame is found by its headers before the first is unpacked, and each must be used up
- * and yield what it declares.
- * Throws ArchiveError `invalid_archive`, and `archive_too_large` as soon as there is more than the limits and a tar's own
- * overhead allow.
+ * Yields the tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested. Can be
+ * called again. Finds every frame by its headers before unpacking the first. Each frame must be used up and yield what
+ * it declares. Throws ArchiveError `invalid_archive`, and `archive_too_large` as soon as there is more than the limits
+ * and a tar's own overhead allow.
  */
 async function* unpackZstd({ zstd }, limits) {
     const frames = parseZstdFrames(zstd);
@@ -42615,14 +42642,14 @@ async function* unpackZstd({ zstd }, limits) {
     }
 }
 /**
- * Bytes of the tar in an opened artifact, as its frames declare, which unpacking verifies; undefined where one does not
- * say. Throws ArchiveError `invalid_archive` or `archive_too_large`.
+ * Returns the size in bytes of the tar in an opened artifact, as its frames declare it, which unpacking verifies;
+ * undefined if a frame does not say. Throws ArchiveError `invalid_archive` or `archive_too_large`.
  */
 function declaredBytes({ zstd }) {
     const frames = parseZstdFrames(zstd);
     return frames.some(({ contentBytes }) => contentBytes === null) ? undefined : sumOf(frames);
 }
-/** Those that do not say count as empty. */
+/** Counts frames that do not declare their size as empty. */
 function sumOf(frames) {
     return frames.reduce((sum, { contentBytes }) => sum + (contentBytes ?? 0), 0);
 }
@@ -42647,7 +42674,7 @@ async function* unpackFrame(zstd, frame) {
     catch (error) {
         throw toArchiveError(error);
     }
-    // The decoder has verified size and checksum, where the frame has them, but does not say when it stops early.
+    // The decoder verifies size and checksum, if the frame has them, but does not say when it stops early.
     if (decoder.bytesWritten !== frame.end - frame.start)
         throw invalidArchive('a zstd frame ends before its last block');
 }
@@ -42667,14 +42694,14 @@ function toArchiveError(error) {
 
 
 /**
- * Extracts an opened artifact's tar, every path as the tar has it, without a leading `./`. Unpacks it once: a file is
- * written as it passes, once its own path has been checked, while the listing is still being read. So the caller uses
- * nothing in `target` before this returns: only then has the whole listing passed. Directories are only those that this
- * made, files are created exclusively, and symlinks come last, so nothing is written through one. Files become 0644 or
- * 0755 and directories 0755, whatever the umask. With `only`, checks the same and writes less. Works in slices between
- * which signals are handled.
+ * Extracts an opened artifact's tar. Paths stay as the tar has them, without a leading `./`. Writes each file as it
+ * passes, once the file's own path has been checked, while the listing is still being read. The caller must not use
+ * anything in `target` before this function returns: only then has the whole listing passed. Writes only into
+ * directories that it created, creates files exclusively, and creates symlinks last, so that nothing is written through
+ * one. Files become 0644 or 0755 and directories 0755, whatever the umask. With `only`, checks the same and writes
+ * less. Works in slices, between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
- * `disk_full` or `host_not_writable` for what passes the listing, and the signal's reason once it is aborted.
+ * `disk_full` or `host_not_writable` if the archive itself is sound, and the signal's reason once it is aborted.
  */
 async function extractTar(opened, request) {
     const { limits, signal } = request;
@@ -42686,8 +42713,8 @@ async function extractTar(opened, request) {
     return await writeTar(extraction);
 }
 /**
- * Finds room for everything before the first byte is written: for whatever the limits allow, or else for what the
- * listing says, which is then read for that alone.
+ * Makes sure that there is room for everything before the first byte is written: for all that the limits allow, or
+ * otherwise for what the listing declares, which takes an extra pass over the tar.
  */
 async function requireRoom(extraction) {
     const { target, limits, opened } = extraction;
@@ -42719,16 +42746,16 @@ async function writeTar(extraction) {
     const files = Array.from(plan.files).flatMap(({ path }) => passing.written.get(path) ?? []);
     return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened };
 }
-/** Writes files in any order, and makes the directories that contain them, each once. */
+/** Writes files in any order, and creates each directory that contains them once. */
 class PassingFileWriter {
-    /** By their paths. */
+    /** The files written so far, by path. */
     written = new Map();
     #tree;
     #directories = new Set();
     constructor(tree) {
         this.#tree = tree;
     }
-    /** Undefined where the file has been written when this returns. */
+    /** Writes a file. Returns undefined if that is done, or a promise for it. */
     write(file) {
         this.#makeDirectoryOf(file.path);
         if (file.bytes === undefined)
@@ -42762,12 +42789,12 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const unseal_PIECE_BYTES = 1024 * 1024;
 /**
- * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 of tag; no associated data) in its
- * own buffer, so the sealed bytes are gone afterwards: call it once. Returns nothing before the tag has been
- * verified; when it throws, the buffer has been overwritten with zeros. Works in slices between which signals are
+ * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 bytes of tag; no associated data) in
+ * its own buffer. The sealed bytes are gone afterwards, so call it once. Returns nothing before the tag has been
+ * verified; if it throws, the buffer has been overwritten with zeros. Works in slices, between which signals are
  * handled.
- * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes or not this artifact's and for a file
- * that is too short, and the signal's reason once it is aborted.
+ * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes or belongs to another artifact and for a
+ * file that is too short, and the signal's reason once it is aborted.
  */
 async function unseal(artifact, dek, signal) {
     try {
@@ -42781,7 +42808,10 @@ async function unseal(artifact, dek, signal) {
         throw error;
     }
 }
-/** Frees the memory of an opened artifact, which is as large as the sealed file: nothing may read it any more. */
+/**
+ * Frees the memory of an opened artifact, which is as large as the sealed file. Nothing may read the artifact
+ * afterwards.
+ */
 function unseal_discard({ zstd }) {
     ;
     zstd.buffer.transfer(0);
@@ -42795,7 +42825,7 @@ function createDecipher(sealed, dek) {
     if (dek.length !== unseal_DEK_BYTES) {
         throw decryptionFailed(`the hub released a key of ${dek.length} bytes where ${unseal_DEK_BYTES} were expected`);
     }
-    // Without authTagLength a tag cut to 4 bytes would do.
+    // Without authTagLength, Node would accept a tag cut to 4 bytes.
     const decipher = (0,external_node_crypto_namespaceObject.createDecipheriv)('aes-256-gcm', dek, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES });
     return decipher.setAuthTag(sealed.subarray(-TAG_BYTES));
 }
@@ -43597,19 +43627,20 @@ function noLimits() {
 
 const piece_reader_NOTHING = Buffer.alloc(0);
 /**
- * Reads ranges of a stream of pieces, each range after the one before it; copies only a range that spans two pieces.
+ * Reads ranges of a stream that arrives in pieces. Each range must follow the one before it. Copies a range only if it
+ * spans several pieces.
  */
 class PieceReader {
     #pieces;
     #piece = piece_reader_NOTHING;
-    /** Position of the piece. */
+    /** The position of the current piece in the stream. */
     #start = 0;
     constructor(pieces) {
         this.#pieces = pieces[Symbol.asyncIterator]();
     }
     /**
-     * `length` bytes from `position`, valid until the next read. Throws ArchiveError `invalid_archive` when the stream
-     * ends.
+     * Returns `length` bytes from `position`, valid until the next read. Throws ArchiveError `invalid_archive` if the
+     * stream ends first.
      */
     async read(position, length) {
         const parts = [];
@@ -43617,7 +43648,10 @@ class PieceReader {
             parts.push(part.length < length ? Buffer.from(part) : part);
         return parts.length === 1 ? parts[0] : Buffer.concat(parts);
     }
-    /** The same bytes in parts as they arrive, each of which is valid until the next one is requested. */
+    /**
+     * Yields the same bytes in parts as they arrive. A part is valid until the next one is requested. Throws as `read`
+     * does.
+     */
     async *stream(position, length) {
         const end = position + length;
         for (let at = position; at < end;) {
@@ -43628,7 +43662,7 @@ class PieceReader {
             yield part;
         }
     }
-    /** Ends the stream of pieces, read to its end or not. */
+    /** Ends the stream of pieces, whether or not it was read to its end. */
     async close() {
         await this.#pieces.return?.();
     }

@@ -6,12 +6,12 @@ const FINAL_ROUNDS = 3
 const UNIT_BYTES = 2
 const NUMBER_BYTES = 4
 
-/** The state of the hash that is being computed, shared because to allocate one would cost more than to compute it. */
+/** The state of the current hash. Shared, because allocating a state would take longer than computing the hash. */
 const state = new Int32Array(4)
 
 /**
- * Returns the HalfSipHash-1-3 of a number of 32 bits and a text in UTF-16, as 32 bits without sign. The Linux kernel uses
- * this keyed hash for its tables: without the key, nobody can choose texts that collide.
+ * Returns the HalfSipHash-1-3 of a 32-bit number and a text in UTF-16, as an unsigned 32-bit number. The Linux kernel
+ * uses this keyed hash for its tables: without the key, nobody can choose texts that collide.
  */
 export function halfSipHash([low, high]: HashKey, number: number, text: string): number {
   state[0] = low

@@ -1,10 +1,10 @@
 const INITIAL_SLOTS = 1024
-/** The words of a slot: a hash, and its number plus one. Zero marks an empty slot. */
+/** The words of a slot: a hash, and a number plus one. In an empty slot, both are zero. */
 const SLOT_WORDS = 2
-/** The share of slots that may be taken: a search soon reaches an empty one. */
+/** The share of slots that may be taken, so that a search soon reaches an empty one. */
 const MAX_FILLING = 1 / 2
 
-/** Many numbers by hashes, outside of the JavaScript heap: a table with open addressing. */
+/** Many numbers by their hashes, outside of the JavaScript heap: a table with open addressing. */
 export class HashIndex {
   #words = new Uint32Array(INITIAL_SLOTS * SLOT_WORDS)
   #count = 0

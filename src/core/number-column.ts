@@ -1,7 +1,9 @@
 /** The initial room for numbers. */
 const INITIAL_LENGTH = 1024
 
-/** Many numbers by index, outside of the JavaScript heap: integers of 32 bits, or any. Grows as numbers are added. */
+/**
+ * Many numbers by index, outside of the JavaScript heap: 32-bit integers, or any numbers. Grows as numbers are added.
+ */
 export class NumberColumn {
   readonly #Kind: typeof Int32Array | typeof Float64Array
   #numbers: Int32Array | Float64Array

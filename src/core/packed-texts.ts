@@ -2,18 +2,18 @@
 const BLOCK_TEXTS = 1024
 /** The initial room for each text, enough for most names. */
 const BYTES_PER_TEXT = 32
-/** A unit of UTF-16 has at most so many bytes of UTF-8. */
+/** The most bytes of UTF-8 that one unit of UTF-16 can take. */
 const BYTES_PER_UNIT = 3
 
-/** Texts, one after the other, and the position at which each of them ends. */
+/** Texts, one after the other, and the position of the end of each. */
 interface Block {
   bytes: Buffer
   readonly ends: Uint32Array
 }
 
 /**
- * Many texts, by number, outside of the JavaScript heap. On the heap, the garbage collector copies each string twice
- * before it leaves it alone, and then gives new objects twice the room. A lone surrogate becomes U+FFFD, as in every
+ * Many texts, by number, outside of the JavaScript heap. On the heap, the garbage collector would copy each string
+ * twice before leaving it alone, and then give new objects twice the room. A lone surrogate becomes U+FFFD, as in every
  * path that is passed to the system.
  */
 export class PackedTexts {
@@ -46,7 +46,7 @@ function newBlock(): Block {
   return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) }
 }
 
-/** Frees the memory that was too small at once. */
+/** Makes sure that a block has room for so many bytes. Frees the memory that was too small at once. */
 function reserve(block: Block, bytes: number): void {
   const { buffer, length } = block.bytes
   if (bytes > length) block.bytes = Buffer.from((buffer as ArrayBuffer).transfer(Math.max(bytes, length * 1.5)))

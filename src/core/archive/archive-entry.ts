@@ -5,7 +5,7 @@ export type ExtractableType = 'file' | 'directory' | 'symlink'
 
 export type RefusedType = 'hard link' | 'character device' | 'block device' | 'fifo' | 'socket' | 'unknown type'
 
-/** One entry of an archive's listing: untrusted, only its encoding has been checked. */
+/** One entry of an archive's listing. Untrusted: only its encoding has been checked. */
 export interface ArchiveEntry {
   /** Decoded; a directory's may end in one `/`. */
   readonly name: string

@@ -93,7 +93,7 @@ export class ArchiveListing {
     return path
   }
 
-  /** Sets the target of a symlink, by the number of its entry, where it was not known when the entry was added. */
+  /** Sets the target of a symlink, by the number of its entry, if it was not known when the entry was added. */
   setTarget(entry: number, target: string): void {
     this.#targets.set(entry, target)
   }

@@ -10,11 +10,11 @@ import { comparisonKey } from './platform-names.ts'
 /** The number of a node in its tree. */
 export type TreeNode = number
 
-/** The archive's top: it has no name, and is its own parent. */
+/** The archive's top, which has no name and is its own parent. */
 export const TOP: TreeNode = 0
 
 const TYPES: readonly ExtractableType[] = ['directory', 'file', 'symlink']
-/** Stands for the entry of a directory that so far is only implied by the paths below it, and for no child. */
+/** Stands for no child, and for the entry of a directory that so far is only implied by the paths below it. */
 const NONE = -1
 const WORD = 2 ** 32
 
@@ -27,8 +27,8 @@ interface Listed {
 /**
  * The tree that an extraction is going to create. Refuses entries that could not exist next to each other: two equal
  * names, a file that is also a directory, anything below a file or symlink. Names are equal if they may be one name to
- * the platform. Nodes are rows of columns, not objects: a large archive would have the garbage collector copy all of
- * them, and keep twice the room for new ones.
+ * the platform. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large
+ * archive, and keep twice the room for new ones.
  */
 export class PlannedTree {
   /** All directories except the top, parents before their children. */
@@ -59,7 +59,7 @@ export class PlannedTree {
     return this.#parents.length - 1
   }
 
-  /** Adds what is listed at a path, and the directories that the path implies. Throws ArchiveError `unsafe_archive`. */
+  /** Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive`. */
   add(path: string, listed: Listed): TreeNode {
     const nameAt = path.lastIndexOf('/') + 1
     const parent = nameAt === 0 ? TOP : this.#enter(path.slice(0, nameAt - 1), path)
@@ -68,7 +68,7 @@ export class PlannedTree {
     return there === undefined ? this.#create(parent, name, listed) : this.#unite(there, path, listed)
   }
 
-  /** Returns the child of a directory with a name that is this one, or may be the same to the platform. */
+  /** Returns the child of a directory whose name is this one, or may be the same one to the platform. */
   find(directory: TreeNode, name: string): TreeNode | undefined {
     const key = this.#keyOf(name)
     const isIt = (node: TreeNode): boolean =>

@@ -16,7 +16,7 @@ interface Resolution extends ResolvedSymlink {
   readonly hops: number
 }
 
-/** A position on the way. */
+/** A position on the way to a target. */
 interface Way {
   at: TreeNode
   reach: TreeNode
@@ -30,10 +30,10 @@ const MAX_HOPS = 40
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u
 const DRIVE_LETTER = /^[A-Za-z]:/
 
-/** A planned tree, whole, and where its symlinks point. */
+/** A complete planned tree, and the targets of its symlinks. */
 interface PlannedLinks {
   readonly tree: PlannedTree
-  /** The directory that no way may leave. */
+  /** The directory that no symlink may leave. */
   readonly root: TreeNode
   readonly platform: NodeJS.Platform
   readonly targetOf: (symlink: TreeNode) => string

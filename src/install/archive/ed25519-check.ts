@@ -1,7 +1,7 @@
 import { verify } from 'node:crypto'
 import type { SignedBytes } from '../../core/trust/sealed-signature.ts'
 
-/** Up to here the check takes a few milliseconds, less than starting a thread for it. */
+/** Checking this many bytes takes a few milliseconds, less than starting a thread. */
 const MAX_BYTES_AT_ONCE = 8 * 1024 * 1024
 
 const IN_A_THREAD = `
@@ -12,10 +12,10 @@ const IN_A_THREAD = `
 `
 
 /**
- * The bytes, where an Ed25519 signature is valid for all of them; else undefined. Large artifacts, which must have a
- * buffer of their own, are checked in a thread of their own, so that signals are handled meanwhile. They are moved to it
- * and back, not copied (Node's own asynchronous form copies): the buffer that was given is empty afterwards.
- * Throws the signal's reason once it is aborted.
+ * Returns the bytes if an Ed25519 signature is valid for all of them, otherwise undefined. Large artifacts, which must
+ * have a buffer of their own, are checked in a separate thread, so that signals are handled meanwhile. Their bytes are
+ * moved to the thread and back, not copied (Node's own asynchronous form copies): the original buffer is empty
+ * afterwards. Throws the signal's reason once it is aborted.
  */
 export async function checkEd25519(signed: SignedBytes, signal?: AbortSignal): Promise<Buffer | undefined> {
   signal?.throwIfAborted()
@@ -25,7 +25,7 @@ export async function checkEd25519(signed: SignedBytes, signal?: AbortSignal): P
 }
 
 async function checkInThread(signed: SignedBytes, signal?: AbortSignal): Promise<Buffer | undefined> {
-  // Loaded only here: most runs check nothing so large.
+  // Loaded on demand: most runs check nothing so large.
   const { Worker } = await import('node:worker_threads')
   signal?.throwIfAborted()
   const transferList = [signed.bytes.buffer as ArrayBuffer]

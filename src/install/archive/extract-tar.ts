@@ -8,9 +8,9 @@ import { spaceFor, TreeWriter } from './tree-writer.ts'
 import type { OpenedArtifact } from './unseal.ts'
 import { declaredBytes, unpackZstd } from './zstd-stream.ts'
 
-/** Which part of a tar to extract. */
+/** A request to extract a tar, or some of its files. */
 export interface TarExtractionRequest extends Extraction {
-  /** The files to write, and the directories that contain them; undefined for everything. */
+  /** The paths of the files to write, together with the directories that contain them; undefined for everything. */
   readonly only?: ReadonlySet<string> | undefined
 }
 
@@ -19,14 +19,14 @@ interface TarExtraction extends TarSource, TarExtractionRequest {
 }
 
 /**
- * Extracts an opened artifact's tar, every path as the tar has it, without a leading `./`. Unpacks it once: a file is
- * written as it passes, once its own path has been checked, while the listing is still being read. So the caller uses
- * nothing in `target` before this returns: only then has the whole listing passed. Directories are only those that this
- * made, files are created exclusively, and symlinks come last, so nothing is written through one. Files become 0644 or
- * 0755 and directories 0755, whatever the umask. With `only`, checks the same and writes less. Works in slices between
- * which signals are handled.
+ * Extracts an opened artifact's tar. Paths stay as the tar has them, without a leading `./`. Writes each file as it
+ * passes, once the file's own path has been checked, while the listing is still being read. The caller must not use
+ * anything in `target` before this function returns: only then has the whole listing passed. Writes only into
+ * directories that it created, creates files exclusively, and creates symlinks last, so that nothing is written through
+ * one. Files become 0644 or 0755 and directories 0755, whatever the umask. With `only`, checks the same and writes
+ * less. Works in slices, between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
- * `disk_full` or `host_not_writable` for what passes the listing, and the signal's reason once it is aborted.
+ * `disk_full` or `host_not_writable` if the archive itself is sound, and the signal's reason once it is aborted.
  */
 export async function extractTar(opened: OpenedArtifact, request: TarExtractionRequest): Promise<ExtractedTree> {
   const { limits, signal } = request
@@ -39,8 +39,8 @@ export async function extractTar(opened: OpenedArtifact, request: TarExtractionR
 }
 
 /**
- * Finds room for everything before the first byte is written: for whatever the limits allow, or else for what the
- * listing says, which is then read for that alone.
+ * Makes sure that there is room for everything before the first byte is written: for all that the limits allow, or
+ * otherwise for what the listing declares, which takes an extra pass over the tar.
  */
 async function requireRoom(extraction: TarExtraction): Promise<void> {
   const { target, limits, opened } = extraction
@@ -74,9 +74,9 @@ async function writeTar(extraction: TarExtraction): Promise<ExtractedTree> {
   return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened }
 }
 
-/** Writes files in any order, and makes the directories that contain them, each once. */
+/** Writes files in any order, and creates each directory that contains them once. */
 class PassingFileWriter {
-  /** By their paths. */
+  /** The files written so far, by path. */
   readonly written = new Map<string, ExtractedFile>()
   readonly #tree: TreeWriter
   readonly #directories = new Set<string>()
@@ -85,7 +85,7 @@ class PassingFileWriter {
     this.#tree = tree
   }
 
-  /** Undefined where the file has been written when this returns. */
+  /** Writes a file. Returns undefined if that is done, or a promise for it. */
   write(file: PassingFile): Promise<void> | undefined {
     this.#makeDirectoryOf(file.path)
     if (file.bytes === undefined) return this.#writePieces(file)

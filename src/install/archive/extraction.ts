@@ -1,10 +1,8 @@
 import type { ExtractionLimits } from '../../core/archive/archive-limits.ts'
 
-/** Where an archive is extracted to, and how large it may become. */
+/** The target and the limits of an extraction. */
 export interface Extraction {
-  /**
-   * An existing, empty, private directory. What was written stays when the extraction throws: its caller removes it.
-   */
+  /** An existing, empty, private directory. If the extraction throws, the caller removes what was written. */
   readonly target: string
   readonly limits: ExtractionLimits
   readonly signal?: AbortSignal | undefined

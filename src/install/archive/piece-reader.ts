@@ -3,12 +3,13 @@ import { invalidArchive } from '../../core/archive/archive-entry.ts'
 const NOTHING = Buffer.alloc(0)
 
 /**
- * Reads ranges of a stream of pieces, each range after the one before it; copies only a range that spans two pieces.
+ * Reads ranges of a stream that arrives in pieces. Each range must follow the one before it. Copies a range only if it
+ * spans several pieces.
  */
 export class PieceReader {
   readonly #pieces: AsyncIterator<Buffer>
   #piece: Buffer = NOTHING
-  /** Position of the piece. */
+  /** The position of the current piece in the stream. */
   #start = 0
 
   constructor(pieces: AsyncIterable<Buffer>) {
@@ -16,8 +17,8 @@ export class PieceReader {
   }
 
   /**
-   * `length` bytes from `position`, valid until the next read. Throws ArchiveError `invalid_archive` when the stream
-   * ends.
+   * Returns `length` bytes from `position`, valid until the next read. Throws ArchiveError `invalid_archive` if the
+   * stream ends first.
    */
   async read(position: number, length: number): Promise<Buffer> {
     const parts: Buffer[] = []
@@ -25,7 +26,10 @@ export class PieceReader {
     return parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts)
   }
 
-  /** The same bytes in parts as they arrive, each of which is valid until the next one is requested. */
+  /**
+   * Yields the same bytes in parts as they arrive. A part is valid until the next one is requested. Throws as `read`
+   * does.
+   */
   async *stream(position: number, length: number): AsyncGenerator<Buffer> {
     const end = position + length
     for (let at = position; at < end; ) {
@@ -36,7 +40,7 @@ export class PieceReader {
     }
   }
 
-  /** Ends the stream of pieces, read to its end or not. */
+  /** Ends the stream of pieces, whether or not it was read to its end. */
   async close(): Promise<void> {
     await this.#pieces.return?.()
   }

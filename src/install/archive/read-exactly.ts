@@ -3,8 +3,8 @@ import { promisify } from 'node:util'
 import { invalidArchive } from '../../core/archive/archive-entry.ts'
 
 /**
- * Fills `buffer` from `position` of the file, wherever its descriptor's own position is.
- * Throws ArchiveError `invalid_archive` when the file ends before.
+ * Fills `buffer` with the bytes of the file from `position`, whatever the descriptor's own position is. Throws
+ * ArchiveError `invalid_archive` if the file ends first.
  */
 export function readExactly(fd: number, buffer: Buffer, position: number): void {
   for (let at = 0; at < buffer.length; ) {
@@ -14,7 +14,10 @@ export function readExactly(fd: number, buffer: Buffer, position: number): void 
   }
 }
 
-/** The same in the thread pool, from the file's beginning: for so many bytes that they take their time. */
+/**
+ * Fills `buffer` from the beginning of the file, in the thread pool, because many bytes take a while. Throws as
+ * `readExactly` does.
+ */
 export async function readWhole(fd: number, buffer: Buffer): Promise<void> {
   for (let at = 0; at < buffer.length; ) {
     const { bytesRead } = await readAt(fd, buffer, at, buffer.length - at, at)

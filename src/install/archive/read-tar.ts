@@ -9,33 +9,33 @@ import type { TarPart } from '../../core/archive/tar-reader.ts'
 import type { TimeSlice } from '../files/time-slice.ts'
 import { TarParts } from './tar-parts.ts'
 
-/** A tar that can be read. */
+/** A tar, and the rules that it must respect. */
 export interface TarSource {
   readonly rules: ExtractionRules
   readonly slice: TimeSlice
-  /** The tar's bytes from the beginning, each time it is called; a piece is valid until the next one is requested. */
+  /** Returns the tar's bytes, on each call from the beginning. A piece is valid until the next one is requested. */
   readonly unpack: () => AsyncIterable<Buffer>
 }
 
-/** A file of a tar that is being read. Its path is safe below any folder, and next to all members before it. */
+/** A file of a tar that is being read. The path is safe below any folder and next to all members before the file. */
 export interface PassingFile {
   readonly path: string
   readonly mode: 0o644 | 0o755
   /** Bytes. */
   readonly size: number
-  /** All of its data, where it has arrived at once; valid until the next file passes. */
+  /** All of the file's data, if it arrived in one piece; valid until the next file passes. */
   readonly bytes: Buffer | undefined
-  /** Its data in parts, each of them valid until the next one is requested. */
+  /** Yields the file's data in parts. A part is valid until the next one is requested. */
   pieces(): AsyncGenerator<Buffer>
 }
 
 /**
- * Reads a whole tar, once, and plans its extraction. `onFile` gets each file as it passes, and takes as much of its
- * data as it wants: only the return vouches for the archive, and until then the next member may be the one that is
- * refused. After a file for which it throws it gets no more, but the tar is read to its end: a fault of the archive
- * comes before what is wrong with the use of it. Works in slices. Throws ArchiveError `invalid_archive`,
- * `unsafe_archive`, `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted,
- * and what `onFile` threw where nothing of this applies.
+ * Reads a whole tar once and plans its extraction. Passes each file to `onFile`, which may read as much of the data as
+ * it wants. Only the return of this function vouches for the archive: until then, the next member may be refused. If
+ * `onFile` throws, it gets no more files, but the tar is still read to its end, because a fault of the archive takes
+ * precedence over an error in its use. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
+ * `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the
+ * error of `onFile`.
  */
 export async function readTar(
   { rules, slice, unpack }: TarSource,
@@ -52,7 +52,7 @@ export async function readTar(
       if (part.entry.type !== 'file' || failure !== null) continue
       try {
         const writing = onFile(passing(path, part, parts))
-        // Most files are written already; to wait for nothing would take as long as to hash a small one.
+        // Most files are written by now, and a needless wait would take as long as hashing a small file.
         if (writing !== undefined) await writing
       } catch (error) {
         failure = { error }
@@ -61,7 +61,7 @@ export async function readTar(
   } finally {
     await parts.close()
   }
-  // Where it was the file's own data that could not be read, the parts have ended early.
+  // If the file's own data could not be read, the parts have ended early.
   if (failure !== null && !parts.isComplete) throw failure.error
   const plan = await slice.run(listing.plan())
   if (failure !== null) throw failure.error
@@ -77,7 +77,7 @@ function passing(path: string, first: TarPart, parts: TarParts): PassingFile {
 async function* dataFrom(first: TarPart, parts: TarParts): AsyncGenerator<Buffer> {
   yield first.data
   for (let { isLast } = first; !isLast; ) {
-    // A tar that ends in a file throws.
+    // If the tar ends inside a file, `wait` throws.
     const part = await parts.wait()
     if (part === undefined) return
     yield part.data

@@ -1,10 +1,10 @@
 import { invalidArchive } from '../../core/archive/archive-entry.ts'
 import { readExactly } from './read-exactly.ts'
 
-/** The most bytes that one look may request. */
+/** The largest number of bytes that one look may request. */
 export const WINDOW_BYTES = 1024 * 1024
 
-/** A file seen through one reused buffer, wherever its descriptor's own position is. */
+/** A file seen through one reused buffer, whatever its descriptor's own position is. */
 export class ReadWindow {
   readonly fileSize: number
   readonly #fd: number
@@ -18,9 +18,8 @@ export class ReadWindow {
   }
 
   /**
-   * A view of `length` bytes (at most WINDOW_BYTES) that is valid until the next look. When they have to be read,
-   * `ahead` bytes are read at once for the looks to come. Throws ArchiveError `invalid_archive` when the file ends
-   * before.
+   * Returns a view of `length` bytes (at most WINDOW_BYTES) that is valid until the next look. If they have to be read,
+   * reads `ahead` bytes at once for the looks to come. Throws ArchiveError `invalid_archive` if the file ends first.
    */
   look(position: number, length: number, ahead: number = length): Buffer {
     if (position < 0 || position + length > this.fileSize) throw invalidArchive('it refers to bytes beyond its end')
@@ -29,7 +28,7 @@ export class ReadWindow {
     return this.#buffer.subarray(from, from + length)
   }
 
-  /** Fills a buffer of the caller's own. Throws ArchiveError `invalid_archive` when the file ends before. */
+  /** Fills the caller's own buffer. Throws ArchiveError `invalid_archive` if the file ends first. */
   read(position: number, buffer: Buffer): void {
     readExactly(this.#fd, buffer, position)
   }

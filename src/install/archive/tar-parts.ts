@@ -3,25 +3,28 @@ import { type TarPart, TarReader } from '../../core/archive/tar-reader.ts'
 
 const NO_PARTS: Iterable<TarPart> = []
 
-/** The members of a tar, part by part. Those that are in one piece of it come without a promise for each. */
+/** The members of a tar, part by part. Only a part that has not arrived yet takes a promise. */
 export class TarParts {
   readonly #tar: TarReader
   readonly #pieces: AsyncIterator<Buffer>
   #arrived = NO_PARTS[Symbol.iterator]()
   #isOver = false
 
-  /** `pieces` are the tar's bytes from the beginning, each of them valid until the next one is requested. */
+  /** `pieces` are the tar's bytes from the beginning. Each is valid until the next one is requested. */
   constructor(pieces: AsyncIterable<Buffer>, limits: ExtractionLimits) {
     this.#tar = new TarReader(limits)
     this.#pieces = pieces[Symbol.asyncIterator]()
   }
 
-  /** Whether what was read is a whole tar. */
+  /** True if a whole tar was read. */
   get isComplete(): boolean {
     return this.#tar.isComplete
   }
 
-  /** The next part that has arrived; undefined where only `wait` knows whether there is another. Throws as `wait` does. */
+  /**
+   * Returns the next part that has arrived, or undefined if only `wait` can tell whether there is another one. Throws
+   * as `wait` does.
+   */
   take(): TarPart | undefined {
     try {
       const { value, done } = this.#arrived.next()
@@ -33,7 +36,7 @@ export class TarParts {
   }
 
   /**
-   * The next part once it has arrived; undefined after the last one, and after an error was thrown. Throws what the
+   * Returns the next part once it has arrived; undefined after the last part, and after an error. Throws what the
    * pieces throw and what a TarReader throws.
    */
   async wait(): Promise<TarPart | undefined> {
@@ -43,7 +46,7 @@ export class TarParts {
     }
   }
 
-  /** Ends the pieces, read to their end or not. */
+  /** Ends the pieces, whether or not they were read to their end. */
   async close(): Promise<void> {
     await this.#pieces.return?.()
   }

@@ -21,15 +21,15 @@ import type { ExtractedFile, ExtractedFiles, ExtractedTree } from '../files/tree
 import { stampOf } from '../files/trees/tree-item.ts'
 
 const PERMISSION_BITS = 0o7777n
-/** O_EXCL fails on whatever is there, a symlink included. */
+/** O_EXCL fails if anything is at the path, even a symlink. */
 const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL
 
 type FileToWrite = Pick<ExtractedFile, 'path' | 'mode'>
 
 /**
- * Creates new files, directories and symlinks below a folder, never through or over what is there, with the given mode
- * whatever the umask. Every method throws DeploymentError `disk_full` or `host_not_writable` for what the host refuses,
- * and ArchiveError `unsafe_archive` where this file system treats two paths as one, or finds a path too long.
+ * Creates new files, directories and symlinks below a folder, with the given modes whatever the umask. Never writes
+ * through or over anything that exists. Every method throws DeploymentError `disk_full` or `host_not_writable` if the
+ * host refuses, and ArchiveError `unsafe_archive` if this file system treats two paths as one or finds a path too long.
  */
 export class TreeWriter {
   readonly #root: string
@@ -41,9 +41,9 @@ export class TreeWriter {
   }
 
   /**
-   * Creates what a plan lists, if there is room for all of it, in bytes and inodes: directories first, then what
-   * `writeFiles` writes and returns in the order of the plan, symlinks last.
-   * Throws the signal's reason once the slice's signal is aborted.
+   * Creates everything in a plan, if there is room for it in bytes and inodes: directories first, symlinks last. In
+   * between, `writeFiles` writes the files and returns them in the order of the plan. Throws the signal's reason once
+   * the slice's signal is aborted.
    */
   async writeTree<Files extends ExtractedFiles>(
     plan: ExtractionPlan,
@@ -57,7 +57,7 @@ export class TreeWriter {
     return { files: written, symlinks, directories, bytes, flattened }
   }
 
-  /** Makes a directory, mode 0755. */
+  /** Creates a directory with mode 0755. */
   makeDirectory(path: string): void {
     asHostError(path, () => {
       mkdirSync(this.#at(path), 0o755)
@@ -69,7 +69,7 @@ export class TreeWriter {
     asHostError(path, () => symlinkSync(target, this.#at(path)))
   }
 
-  /** Writes a file whole; `sha256` is that of its bytes, where it is known. */
+  /** Writes a whole file. `sha256` is the digest of its bytes, if the caller knows it. */
   writeFile({ path, mode }: FileToWrite, bytes: Buffer, sha256: string = hash('sha256', bytes, 'hex')): ExtractedFile {
     const stamp = asHostError(path, () => {
       const fd = this.#openNew(path, mode)
@@ -83,7 +83,7 @@ export class TreeWriter {
     return { path, size: bytes.length, mode, sha256, stamp }
   }
 
-  /** Writes a file piece by piece; an error from the pieces themselves passes unchanged. */
+  /** Writes a file piece by piece. An error from the pieces themselves passes unchanged. */
   async writeFileFrom({ path, mode }: FileToWrite, pieces: AsyncIterable<Buffer>): Promise<ExtractedFile> {
     const digest = createHash('sha256')
     let [size, stamp] = [0, '']
@@ -110,16 +110,16 @@ export class TreeWriter {
   }
 }
 
-/** Gives a file that is written its mode, and returns its stamp. */
+/** Sets the mode of a written file and returns the file's stamp. */
 function finishFile(fd: number, mode: number): string {
   const stat = fstatSync(fd, { bigint: true })
-  // The umask, or a default ACL, may have removed bits; to check costs an eighth of a change.
+  // The umask or a default ACL may have removed bits. Checking takes an eighth of the time of a change.
   if ((stat.mode & PERMISSION_BITS) === BigInt(mode)) return stampOf(stat)
   fchmodSync(fd, mode)
   return stampOf(fstatSync(fd, { bigint: true }))
 }
 
-/** The space that a planned tree takes on a disk: a directory or a symlink takes a block too. */
+/** Returns the space that a planned tree takes on a disk. A directory or a symlink takes a block too. */
 export function spaceFor({ files, directories, symlinks }: ExtractionPlan): NeededSpace {
   const others = directories.length + symlinks.length
   const sizes = new Float64Array(files.length + others).fill(1)

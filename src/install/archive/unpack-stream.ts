@@ -1,17 +1,17 @@
 import type { Transform } from 'node:stream'
 
 /**
- * The output of a stream of node:zlib for these pieces, each piece of it valid until the next one is requested. A
- * piece of the input is used up before the next but one is requested, so that two buffers in turn are enough. Ends
- * early where the packed data does: the stream's `bytesWritten` shows it.
- * Throws what the stream or the pieces throw.
+ * Feeds the pieces to a stream of node:zlib and yields its output, each piece of which is valid until the next one is
+ * requested. The stream has used up an input piece before the next but one is requested, so that two alternating
+ * buffers are enough. Ends early if the packed data does, which the stream's `bytesWritten` shows. Throws what the
+ * stream or the pieces throw.
  */
 export async function* unpack(stream: Transform, pieces: Iterable<Buffer>): AsyncGenerator<Buffer> {
   void feed(stream, pieces)
   yield* stream as AsyncIterable<Buffer>
 }
 
-/** Never rejects: an error is thrown to the stream's reader. */
+/** Never rejects: the reader of the stream gets the error. */
 async function feed(stream: Transform, pieces: Iterable<Buffer>): Promise<void> {
   try {
     let written: Promise<void> = Promise.resolve()

@@ -9,7 +9,7 @@ declare const opened: unique symbol
  * A sealed artifact that was decrypted and authenticated by its tag: a zstd-compressed tar. Only `unseal` makes one.
  */
 export interface OpenedArtifact {
-  /** A part of the buffer that contained the sealed bytes. */
+  /** A view of the buffer that contained the sealed bytes. */
   readonly zstd: Buffer
   readonly [opened]: true
 }
@@ -20,12 +20,12 @@ const TAG_BYTES = 16
 const PIECE_BYTES = 1024 * 1024
 
 /**
- * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 of tag; no associated data) in its
- * own buffer, so the sealed bytes are gone afterwards: call it once. Returns nothing before the tag has been
- * verified; when it throws, the buffer has been overwritten with zeros. Works in slices between which signals are
+ * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 bytes of tag; no associated data) in
+ * its own buffer. The sealed bytes are gone afterwards, so call it once. Returns nothing before the tag has been
+ * verified; if it throws, the buffer has been overwritten with zeros. Works in slices, between which signals are
  * handled.
- * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes or not this artifact's and for a file
- * that is too short, and the signal's reason once it is aborted.
+ * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes or belongs to another artifact and for a
+ * file that is too short, and the signal's reason once it is aborted.
  */
 export async function unseal(
   artifact: VerifiedSealedArtifact,
@@ -43,7 +43,10 @@ export async function unseal(
   }
 }
 
-/** Frees the memory of an opened artifact, which is as large as the sealed file: nothing may read it any more. */
+/**
+ * Frees the memory of an opened artifact, which is as large as the sealed file. Nothing may read the artifact
+ * afterwards.
+ */
 export function discard({ zstd }: OpenedArtifact): void {
   ;(zstd.buffer as ArrayBuffer).transfer(0)
 }
@@ -57,7 +60,7 @@ function createDecipher(sealed: Buffer, dek: Buffer): DecipherGCM {
   if (dek.length !== DEK_BYTES) {
     throw decryptionFailed(`the hub released a key of ${dek.length} bytes where ${DEK_BYTES} were expected`)
   }
-  // Without authTagLength a tag cut to 4 bytes would do.
+  // Without authTagLength, Node would accept a tag cut to 4 bytes.
   const decipher = createDecipheriv('aes-256-gcm', dek, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
   return decipher.setAuthTag(sealed.subarray(-TAG_BYTES))
 }
@@ -66,7 +69,7 @@ async function decryptInPlace(bytes: Buffer, decipher: DecipherGCM, slice: TimeS
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
     const plain = decipher.update(bytes.subarray(at, at + PIECE_BYTES))
     plain.copy(bytes, at)
-    // It was made for this call alone, and is used up.
+    // Node made this buffer for this call alone, and its bytes have been copied.
     ;(plain.buffer as ArrayBuffer).transfer(0)
     if (slice.isOver()) await slice.giveBack()
   }

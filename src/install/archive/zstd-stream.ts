@@ -6,7 +6,9 @@ import { ArchiveError, errnoOf } from '../../core/errors.ts'
 import { unpack } from './unpack-stream.ts'
 import type { OpenedArtifact } from './unseal.ts'
 
-/** The chunks of the decoder's input and output: with 16 KiB, Node's default, it takes five times as long. */
+/**
+ * The size of the decoder's input and output chunks. With 16 KiB, Node's default, decoding takes five times as long.
+ */
 const PIECE_BYTES = 1024 * 1024
 /**
  * The bytes that a tar may need in addition to its files: headers, long names and padding for each entry, zeros at the
@@ -16,11 +18,10 @@ const TAR_BYTES_PER_ENTRY = 4096
 const TAR_TRAILER_BYTES = 1024 * 1024
 
 /**
- * The tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested; it can be
- * read again. Every frame is found by its headers before the first is unpacked, and each must be used up
- * and yield what it declares.
- * Throws ArchiveError `invalid_archive`, and `archive_too_large` as soon as there is more than the limits and a tar's own
- * overhead allow.
+ * Yields the tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested. Can be
+ * called again. Finds every frame by its headers before unpacking the first. Each frame must be used up and yield what
+ * it declares. Throws ArchiveError `invalid_archive`, and `archive_too_large` as soon as there is more than the limits
+ * and a tar's own overhead allow.
  */
 export async function* unpackZstd({ zstd }: OpenedArtifact, limits: ExtractionLimits): AsyncGenerator<Buffer> {
   const frames = parseZstdFrames(zstd)
@@ -36,15 +37,15 @@ export async function* unpackZstd({ zstd }: OpenedArtifact, limits: ExtractionLi
 }
 
 /**
- * Bytes of the tar in an opened artifact, as its frames declare, which unpacking verifies; undefined where one does not
- * say. Throws ArchiveError `invalid_archive` or `archive_too_large`.
+ * Returns the size in bytes of the tar in an opened artifact, as its frames declare it, which unpacking verifies;
+ * undefined if a frame does not say. Throws ArchiveError `invalid_archive` or `archive_too_large`.
  */
 export function declaredBytes({ zstd }: OpenedArtifact): number | undefined {
   const frames = parseZstdFrames(zstd)
   return frames.some(({ contentBytes }) => contentBytes === null) ? undefined : sumOf(frames)
 }
 
-/** Those that do not say count as empty. */
+/** Counts frames that do not declare their size as empty. */
 function sumOf(frames: readonly ZstdFrame[]): number {
   return frames.reduce((sum, { contentBytes }) => sum + (contentBytes ?? 0), 0)
 }
@@ -72,7 +73,7 @@ async function* unpackFrame(zstd: Buffer, frame: ZstdFrame): AsyncGenerator<Buff
   } catch (error) {
     throw toArchiveError(error)
   }
-  // The decoder has verified size and checksum, where the frame has them, but does not say when it stops early.
+  // The decoder verifies size and checksum, if the frame has them, but does not say when it stops early.
   if (decoder.bytesWritten !== frame.end - frame.start) throw invalidArchive('a zstd frame ends before its last block')
 }
 

@@ -19,10 +19,10 @@ interface ZipExtraction extends OpenZip {
 }
 
 /**
- * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). The whole listing is checked, and
- * room found for it, before the first byte is written; each file is vouched for by its declared size and CRC. Files
- * become 0644 or 0755 and directories 0755, whatever the umask; symlinks come last. Works in slices between which
- * signals are handled.
+ * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Checks the whole listing, and finds
+ * room for it, before writing the first byte. Vouches for each file by its declared size and CRC. Files become 0644 or
+ * 0755 and directories 0755, whatever the umask; symlinks come last. Works in slices, between which signals are
+ * handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
  * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
  */

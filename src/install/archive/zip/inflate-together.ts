@@ -16,23 +16,23 @@ const MEMBERS_BYTES = 288 * 1024
 interface Members {
   readonly members: Buffer
   readonly count: number
-  /** The bytes that they unpack to. */
+  /** The number of bytes that the members unpack to. */
   readonly size: number
 }
 
-/** Whether an entry can be one of many: without any bytes of its own it could hide behind the next. */
+/** True if an entry can be inflated with others. An empty one could hide behind the next. */
 export function canInflateTogether({ method, size }: ZipPacking): boolean {
   return method === 'deflated' && size > 0
 }
 
 /**
- * Inflates many small entries by one call. To inflate one costs as much for the setup as for the inflating, and the
- * thread pool works on many while this thread writes those before: their packed bytes, one behind the other, become
- * the members of a gzip file (RFC 1952), each with the CRC and the size that the directory gives as its trailer.
+ * Inflates many small entries by one call. The setup for one entry costs as much as inflating it, and the thread pool
+ * can work on many entries while this thread writes those before. The packed bytes of the entries, one after the other,
+ * become the members of a gzip file (RFC 1952), each with a trailer of the CRC and the size that the directory gives.
  */
 export class BatchInflater {
   readonly zip: LocatedZip
-  /** Buffers of MEMBERS_BYTES that zlib has used up. */
+  /** Buffers of MEMBERS_BYTES that zlib no longer reads. */
   readonly #free: Buffer[] = []
 
   constructor(zip: LocatedZip) {
@@ -40,11 +40,11 @@ export class BatchInflater {
   }
 
   /**
-   * All bytes of small entries that pass `canInflateTogether`, one behind the other, in memory of their own; or
-   * undefined where they cannot be vouched for together, which says nothing about any single one: try fewer, and
-   * `readSmallEntry` for one. Vouches that each entry has its declared size and CRC, and that none of its packed bytes was
-   * left over: a member can begin only where the magic is, so each must end before a header of ours; it ends with a
-   * trailer that fits it; and as the sizes add up, with its own.
+   * Returns all bytes of small entries that pass `canInflateTogether`, one after the other, in memory of their own;
+   * undefined if they cannot be vouched for together. That says nothing about any single entry: try fewer, and
+   * `readSmallEntry` for one. Vouches that each entry has its declared size and CRC, and that none of its packed bytes
+   * were left over: a member can begin only at the magic, so each must end before one of our headers; it ends with a
+   * trailer that matches it; and because the sizes add up, that trailer is its own.
    */
   async inflate(entries: Iterable<number>): Promise<Buffer | undefined> {
     const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES)
@@ -55,7 +55,7 @@ export class BatchInflater {
     }
     const inflated = await gunzipWhole(members, size)
     if (inflated?.bytes.length !== size || inflated.used !== members.length) return undefined
-    // Only now: after an error the thread pool may still read it.
+    // Only now: after an error, the thread pool may still read the buffer.
     this.#free.push(buffer)
     return inflated.bytes
   }
@@ -75,14 +75,14 @@ export class BatchInflater {
   }
 }
 
-/** Undefined when the bytes are not gzip or unpack to more than `size` bytes. */
+/** Resolves to undefined if the bytes are not gzip or unpack to more than `size` bytes. */
 function gunzipWhole(members: Buffer, size: number): Promise<{ bytes: Buffer; used: number } | undefined> {
-  // Never from the pool that small buffers share: the answer's memory is freed as a whole.
+  // Too large for the pool that small buffers share, because the memory of the answer is freed as a whole.
   const options = { info: true, maxOutputLength: size, chunkSize: Math.max(size + SPARE_BYTES, Buffer.poolSize) }
   return new Promise(resolve => {
     gunzip(members, options, (error, answer) => {
       if (error !== null) return resolve(undefined)
-      // With `info` the answer is not the Buffer that the declared type says.
+      // With `info`, the answer is not the Buffer that the type declares.
       const { buffer, engine } = answer as unknown as { buffer: Buffer; engine: Gunzip }
       resolve({ bytes: buffer, used: engine.bytesWritten })
     })

@@ -6,9 +6,9 @@ import type { ZipEntries } from './zip-entries.ts'
 /** A ZIP that is being read. */
 export interface OpenZip {
   readonly window: ReadWindow
-  /** What its content must respect. */
+  /** The rules that the content must respect. */
   readonly rules: ExtractionRules
-  /** The slice of time that all of the work on it shares. */
+  /** The time slice that all work on the ZIP shares. */
   readonly slice: TimeSlice
 }
 

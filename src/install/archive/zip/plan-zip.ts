@@ -16,8 +16,8 @@ export interface PlannedZip {
 }
 
 /**
- * Reads a ZIP's whole listing, local headers and symlinks' targets included, and plans its extraction; writes nothing.
- * Limits and names are checked while it is read, before anything is unpacked.
+ * Reads a ZIP's whole listing, including local headers and symlink targets, and plans its extraction. Writes nothing.
+ * Checks limits and names while it reads, before it unpacks anything.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`.
  */
 export async function planZip(zip: OpenZip): Promise<PlannedZip> {
@@ -26,7 +26,7 @@ export async function planZip(zip: OpenZip): Promise<PlannedZip> {
   const directory = await readZipDirectory(zip, listing)
   const { entries } = directory
   await locateEntries(zip, directory)
-  // In the order of their data: in another order, each of them could cost a whole window.
+  // In the order of their data: in any other order, each target could cost a read of a whole window.
   const symlinks = directory.symlinks.toSorted((a, b) => entries.dataOffsetAt(a) - entries.dataOffsetAt(b))
   await slice.forEach(symlinks, number => listing.setTarget(number, readTarget(window, entries.locatedAt(number))))
   return { plan: await slice.run(listing.plan()), entries }

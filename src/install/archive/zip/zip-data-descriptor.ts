@@ -5,14 +5,14 @@ import type { LocatedZipEntry, ZipEntry } from './zip-entries.ts'
 const SIGNATURE = 0x08074b50
 const SIGNATURE_BYTES = 4
 const SIGNATURE_TEXT = 'PK\x07\x08'
-/** CRC and two sizes of 32 or 64 bits; each with or without the signature before it. */
+/** A CRC and two sizes of 32 or 64 bits, with or without the signature before them. */
 const SHORT_BYTES = 12
 const LONG_BYTES = 20
 
-/** Of the four forms. */
+/** The length of the longest of the four forms. */
 export const MAX_DESCRIPTOR_BYTES = SIGNATURE_BYTES + LONG_BYTES
 
-/** Whether bytes are a data descriptor (APPNOTE 4.3.9), whole and nothing more, with an entry's own CRC and sizes. */
+/** True if the bytes are exactly one data descriptor (APPNOTE 4.3.9), with the entry's own CRC and sizes. */
 export function isDescriptorOf(bytes: Buffer, entry: ZipEntry): boolean {
   const isSigned = bytes.length === SIGNATURE_BYTES + SHORT_BYTES || bytes.length === SIGNATURE_BYTES + LONG_BYTES
   if (isSigned && bytes.readUInt32LE(0) !== SIGNATURE) return false
@@ -31,8 +31,8 @@ function readLongSizes(fields: Buffer): [number, number] {
 }
 
 /**
- * The first descriptor's signature after the start of an entry's data is at its end. Pauses after each window. Throws
- * ArchiveError `invalid_archive` where it is not so.
+ * Verifies that the first descriptor signature after the start of an entry's data is at the end of the data. Pauses
+ * after each window. Throws ArchiveError `invalid_archive`.
  */
 export function* verifyFirstSignature(
   window: ReadWindow,

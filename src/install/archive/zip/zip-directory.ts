@@ -12,13 +12,13 @@ import { ZipExtraFields } from './zip-extra-fields.ts'
 
 export interface ZipDirectory extends DirectoryLocation {
   readonly entries: ZipEntries
-  /** The numbers of the symlinks; their targets are still to be read. */
+  /** The numbers of the symlinks, whose targets have not been read yet. */
   readonly symlinks: readonly number[]
 }
 
 type ListedEntry = ZipEntry & ArchiveEntry & { readonly packedSize: number }
 
-/** A central header, and where its parts of variable length begin. */
+/** A central header, and the positions of its parts of variable length. */
 interface CentralHeader {
   readonly bytes: Buffer
   readonly extraAt: number
@@ -38,10 +38,10 @@ const METHODS: ReadonlyMap<number, ZipMethod> = new Map([
 ])
 
 /**
- * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else, and
- * adds each entry to `listing` as soon as it is read. Throws what the listing throws, and ArchiveError
- * `invalid_archive` for damage, encryption and methods other than stored and deflate, `unsafe_archive` for names in no
- * or two encodings, `archive_too_large` above `max-entries`, `empty_artifact`.
+ * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else. Adds
+ * each entry to `listing` as soon as it is read. Throws what the listing throws, and ArchiveError `invalid_archive` for
+ * damage, encryption and methods other than stored and deflate, `unsafe_archive` for names in no encoding or in two,
+ * `archive_too_large` above `max-entries`, and `empty_artifact`.
  */
 export async function readZipDirectory(
   { window, rules, slice }: OpenZip,
@@ -70,7 +70,7 @@ export async function readZipDirectory(
   return { ...location, entries, symlinks }
 }
 
-/** Whether a header says that its name is UTF-8. */
+/** True if a header says that its name is UTF-8. */
 export function isUtf8Name(flags: number): boolean {
   return (flags & UTF8_NAME) !== 0
 }
@@ -121,7 +121,7 @@ function parseEntry({ bytes, extraAt, commentAt }: CentralHeader): ListedEntry {
   return { name, type, size, packedSize, headerOffset, method, crc, executable, target: null }
 }
 
-/** UTF-8 by its flag, or vouched for by a Unicode path; else ASCII. */
+/** Decodes a name as UTF-8 if a flag or a Unicode path vouches for it, otherwise as ASCII. */
 function parseName(rawName: Buffer, isUtf8: boolean): string {
   const name = decodeEntryText(rawName, isUtf8 ? 'utf-8' : 'ascii')
   if (rawName.length > MAX_PATH_BYTES + 1) throw unsafeEntry(name, `has a path of more than ${MAX_PATH_BYTES} bytes`)

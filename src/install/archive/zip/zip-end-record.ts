@@ -2,7 +2,7 @@ import { invalidArchive } from '../../../core/archive/archive-entry.ts'
 import { ArchiveError } from '../../../core/errors.ts'
 import type { ReadWindow } from '../read-window.ts'
 
-/** Where a ZIP's central directory is, and how many headers it promises. */
+/** The position and size of a ZIP's central directory, and the number of headers that it promises. */
 export interface DirectoryLocation {
   readonly offset: number
   readonly size: number
@@ -21,17 +21,17 @@ const LOCATOR_SIGNATURE = 0x07064b50
 const LOCATOR_BYTES = 20
 const ZIP64_END_SIGNATURE = 0x06064b50
 const ZIP64_END_BYTES = 56
-/** Bytes that a zip64 record's own size field leaves out. */
+/** The bytes that a zip64 record's own size field does not count. */
 const ZIP64_END_UNCOUNTED_BYTES = 12
 
 const SATURATED_16 = 0xffff
 const SATURATED_32 = 0xffffffff
 
 /**
- * Finds the one central directory that a ZIP has: one end record whose comment ends with the file and contains no mark
- * of another, zip64 only where a field asks for it and without an extensible sector, one disk, the directory right
- * before its end record. Throws ArchiveError `invalid_archive` for anything in which another reader might find another
- * directory, `empty_artifact` for an empty directory.
+ * Finds the only central directory of a ZIP. Requires one end record, whose comment ends with the file and contains no
+ * signature of another; zip64 only if a field asks for it, without an extensible sector; one disk; and the directory
+ * right before its end record. Throws ArchiveError `invalid_archive` for anything in which another reader might find
+ * another directory, `empty_artifact` for an empty directory.
  */
 export function locateDirectory(window: ReadWindow): DirectoryLocation {
   const end = readEndRecord(window)
@@ -63,7 +63,10 @@ function readEndRecord(window: ReadWindow): EndRecord {
   return parseEndRecord(tail.subarray(at), fileSize - tailBytes + at)
 }
 
-/** Marks before them, in the data, are no reason to refuse: a nested stored ZIP contains one. */
+/**
+ * Returns the positions of the signatures whose comments end with the file. Others may be data: a nested stored ZIP
+ * contains one.
+ */
 function endRecordCandidates(tail: Buffer): number[] {
   const candidates: number[] = []
   for (let at = tail.indexOf(END_SIGNATURE); at !== -1; at = tail.indexOf(END_SIGNATURE, at + 1)) {

@@ -3,33 +3,35 @@ import { PackedTexts } from '../../../core/packed-texts.ts'
 
 export type ZipMethod = 'stored' | 'deflated'
 
-/** How an entry is packed. */
+/** The method and the sizes of an entry. */
 export interface ZipPacking {
   readonly method: ZipMethod
-  /** Bytes, unpacked. */
+  /** The unpacked size in bytes. */
   readonly size: number
-  /** Bytes in the archive. */
+  /** The size in the archive in bytes. */
   readonly packedSize: number
 }
 
 /** An entry as the central directory lists it. */
 export interface ZipEntry extends ZipPacking {
   readonly name: string
-  /** CRC-32 that the unpacked bytes must have, as a signed number. */
+  /** The CRC-32 that the unpacked bytes must have, as a signed number. */
   readonly crc: number
-  /** Position of its local header. */
+  /** The position of the local header. */
   readonly headerOffset: number
 }
 
 /** An entry whose local header has been compared with the directory. */
 export interface LocatedZipEntry extends ZipEntry {
-  /** Position of its packed bytes. */
+  /** The position of the packed bytes. */
   readonly dataOffset: number
 }
 
 const METHODS: readonly ZipMethod[] = ['stored', 'deflated']
 
-/** The entries of a ZIP by their numbers, from 0 in the order of its directory. Each becomes an object only while it is used. */
+/**
+ * The entries of a ZIP, numbered from 0 in the order of its directory. Each becomes an object only while it is used.
+ */
 export class ZipEntries {
   readonly #names = new PackedTexts()
   readonly #sizes = new NumberColumn('float64')
@@ -53,7 +55,7 @@ export class ZipEntries {
     this.#dataOffsets.add(Number.NaN)
   }
 
-  /** Notes the position of an entry's packed bytes. */
+  /** Records the position of an entry's packed bytes. */
   locate(number: number, dataOffset: number): void {
     this.#dataOffsets.set(number, dataOffset)
   }
@@ -68,7 +70,7 @@ export class ZipEntries {
     return { ...this.packingAt(number), name, crc, headerOffset: this.headerOffsetAt(number) }
   }
 
-  /** Returns an entry that has been located. */
+  /** Returns an entry whose packed bytes have been located. */
   locatedAt(number: number): LocatedZipEntry {
     return { ...this.at(number), dataOffset: this.dataOffsetAt(number) }
   }

@@ -6,21 +6,21 @@ import { unpack } from '../unpack-stream.ts'
 import type { LocatedZipEntry, ZipPacking } from './zip-entries.ts'
 
 /**
- * Bytes of one piece of a large entry: half of it costs more turns of the event loop, and twice as much does not stay
- * in the processor's cache.
+ * The bytes of one piece of a large entry: half as many cost more turns of the event loop, and twice as many do not
+ * stay in the processor's cache.
  */
 const PIECE_BYTES = 256 * 1024
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
 const SPARE_BYTES = 64
 
-/** Whether an entry is small enough, packed and unpacked, to be read in one go through a window. */
+/** True if an entry is small enough, packed and unpacked, to be read at once through a window. */
 export function isSmall({ size, packedSize }: ZipPacking): boolean {
   return size <= WINDOW_BYTES && packedSize <= WINDOW_BYTES
 }
 
 /**
- * All bytes of a small entry; they may be a view of the window, so use them before its next look. Vouches that they
- * have the declared size and CRC and that nothing packed was left over. Throws ArchiveError `invalid_archive`.
+ * Returns all bytes of a small entry. They may be a view of the window, so use them before its next look. Vouches that
+ * they have the declared size and CRC, and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
  */
 export function readSmallEntry(window: ReadWindow, entry: LocatedZipEntry): Buffer {
   const packed = window.look(entry.dataOffset, entry.packedSize, WINDOW_BYTES)
@@ -30,9 +30,9 @@ export function readSmallEntry(window: ReadWindow, entry: LocatedZipEntry): Buff
 }
 
 /**
- * The bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is requested.
- * They are vouched for only at the end: it throws ArchiveError `invalid_archive` as soon as there are more bytes than
- * declared, and at the end for too few, another CRC or packed bytes left over.
+ * Yields the bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is
+ * requested. Vouches for them only at the end. Throws ArchiveError `invalid_archive` as soon as there are more bytes
+ * than declared, and at the end for too few, another CRC or packed bytes left over.
  */
 export async function* readLargeEntry(window: ReadWindow, entry: LocatedZipEntry): AsyncGenerator<Buffer> {
   let size = 0
@@ -49,7 +49,7 @@ export async function* readLargeEntry(window: ReadWindow, entry: LocatedZipEntry
 function inflateSmall(packed: Buffer, entry: LocatedZipEntry): Buffer {
   const options = { info: true, maxOutputLength: Math.max(entry.size, 1), chunkSize: entry.size + SPARE_BYTES }
   try {
-    // With `info` the answer is not the Buffer that the declared type says.
+    // With `info`, the answer is not the Buffer that the type declares.
     const { buffer, engine } = inflateRawSync(packed, options) as unknown as { buffer: Buffer; engine: InflateRaw }
     verifyUsedUp(entry, engine.bytesWritten)
     return buffer
@@ -68,7 +68,7 @@ async function* inflateLarge(window: ReadWindow, entry: LocatedZipEntry): AsyncG
   }
 }
 
-/** Packed bytes, in two buffers that take turns. */
+/** Yields the packed bytes in two alternating buffers. */
 function* readPacked(window: ReadWindow, entry: LocatedZipEntry): Generator<Buffer> {
   let [next, other] = [Buffer.allocUnsafeSlow(PIECE_BYTES), Buffer.allocUnsafeSlow(PIECE_BYTES)]
   for (let at = 0; at < entry.packedSize; at += PIECE_BYTES) {

@@ -17,7 +17,7 @@ const UNIX_TYPES: ReadonlyMap<number, ArchiveEntry['type']> = new Map([
 
 const DOS = 0
 const UNIX = 3
-/** Systems on which an archive's Unix modes mean something. */
+/** The systems whose archives have Unix modes that mean something. */
 const UNIX_SYSTEMS: ReadonlySet<number> = new Set([UNIX, 19])
 
 /** The attributes of an entry, as the system that made it wrote them. */
@@ -28,9 +28,11 @@ export interface EntryAttributes {
 }
 
 /**
- * What an entry is: its Unix type where a Unix gave it one, else a directory by its final `/`.
- * Throws ArchiveError `unsafe_archive` when the attributes call it a directory but its name does not, or a symlink,
- * device or the like though neither a Unix nor DOS made it: of other systems tools make either that or a file.
+ * Returns the type of an entry: its Unix type if a Unix gave it one, otherwise a directory if its name ends in `/`, and
+ * a file if not.
+ * Throws ArchiveError `unsafe_archive` if the attributes call the entry a directory but its name does not, and if they
+ * call it a symlink, device or the like although neither Unix nor DOS made it: some tools believe such attributes,
+ * others extract a file.
  */
 export function entryType(attributes: EntryAttributes, name: string): ArchiveEntry['type'] {
   verifySystem(attributes, name)
@@ -43,7 +45,7 @@ export function entryType(attributes: EntryAttributes, name: string): ArchiveEnt
   return UNIX_TYPES.get(unixType) ?? 'unknown type'
 }
 
-/** An entry that DOS made becomes a file, as with unzip. */
+/** Accepts any entry that DOS made: it becomes a file, as with unzip. */
 function verifySystem({ system, external }: EntryAttributes, name: string): void {
   if (system === UNIX || system === DOS) return
   const type = UNIX_TYPES.get((external >>> 16) & TYPE_MASK) ?? 'file'
@@ -55,7 +57,7 @@ export function isOwnerExecutable(attributes: EntryAttributes): boolean {
   return (unixMode(attributes) & OWNER_EXECUTE) !== 0
 }
 
-/** 0 if no Unix tool wrote it. */
+/** Returns 0 if no Unix tool wrote the attributes. */
 function unixMode({ system, external }: EntryAttributes): number {
   return UNIX_SYSTEMS.has(system) ? external >>> 16 : 0
 }

@@ -4,14 +4,14 @@ import { invalidEntry, unsafeEntry } from '../../../core/archive/archive-entry.t
 const ZIP64_ID = 0x0001
 const UNICODE_PATH_ID = 0x7075
 const UNICODE_PATH_VERSION = 1
-/** ASi Unix and libarchive's own: some tools take an entry's type and a symlink's target from them. */
+/** The fields of ASi Unix and libarchive, from which some tools take an entry's type and a symlink's target. */
 const TYPE_IDS: ReadonlySet<number> = new Set([0x756e, 0x6c78])
-/** A Unicode path's version and the CRC of the name that it replaces. */
+/** The version of a Unicode path, and the CRC of the name that it replaces. */
 const UNICODE_PATH_PREFIX_BYTES = 5
 const FIELD_HEADER_BYTES = 4
 const SATURATED_32 = 0xffffffff
 
-/** Where the extra fields of a header are, and the name of its entry, for messages. */
+/** The position of the extra fields of a header, and the name of the entry for messages. */
 interface ExtraFieldsAt {
   readonly start: number
   readonly end: number
@@ -25,8 +25,8 @@ export class ZipExtraFields {
   readonly #unicodePath: Buffer | undefined
 
   /**
-   * Throws ArchiveError `invalid_archive` when a field is cut short, or one that
-   * matters is there twice, `unsafe_archive` for one that gives the entry another type in some tools.
+   * Throws ArchiveError `invalid_archive` if a field is cut short or one that matters occurs twice, `unsafe_archive`
+   * for a field that gives the entry another type in some tools.
    */
   constructor(header: Buffer, { start, end: extraEnd, rawName }: ExtraFieldsAt) {
     this.#rawName = rawName
@@ -34,7 +34,7 @@ export class ZipExtraFields {
       const id = header.readUInt16LE(at)
       const end = at + FIELD_HEADER_BYTES + header.readUInt16LE(at + 2)
       if (end > extraEnd) throw invalidEntry(this.#showName(), 'has an extra field that is cut short')
-      // A view is made only of a field that counts: nearly every entry has others.
+      // Makes a view only of a field that matters: nearly every entry has others.
       const value = (): Buffer => header.subarray(at + FIELD_HEADER_BYTES, end)
       if (TYPE_IDS.has(id)) throw unsafeEntry(this.#showName(), 'has an extra field that could make it a symlink')
       if (id === ZIP64_ID) this.#zip64 = this.#onlyOnce(this.#zip64, value())
@@ -47,14 +47,14 @@ export class ZipExtraFields {
     return this.#zip64 !== undefined
   }
 
-  /** Whether a Unicode path says that the header's name is UTF-8. */
+  /** True if a Unicode path says that the header's name is UTF-8. */
   get hasUnicodePath(): boolean {
     return this.#unicodePath !== undefined
   }
 
   /**
-   * Throws ArchiveError `unsafe_archive` when a Unicode path differs from the header's name: some tools would use it;
-   * `invalid_archive` when it is of another version or made for another name.
+   * Throws ArchiveError `unsafe_archive` if a Unicode path differs from the header's name, because some tools would use
+   * it; `invalid_archive` if it has another version or was made for another name.
    */
   verifyUnicodePath(rawName: Uint8Array): void {
     const path = this.#unicodePath
@@ -69,8 +69,8 @@ export class ZipExtraFields {
   }
 
   /**
-   * The true values of 32-bit fields, given in the order of the zip64 field: each one that is saturated is there in 64
-   * bits. Throws ArchiveError `invalid_archive` when one is missing or larger than a JavaScript integer can be.
+   * Returns the true values of 32-bit fields, given in the order of the zip64 field, which has each saturated one in 64
+   * bits. Throws ArchiveError `invalid_archive` if one is missing or too large for a JavaScript integer.
    */
   resolveZip64(fields: readonly number[]): readonly number[] {
     if (!fields.includes(SATURATED_32)) return fields

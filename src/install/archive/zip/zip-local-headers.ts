@@ -19,24 +19,27 @@ const HEADER_SIGNATURE = 0x04034b50
 const HEADER_BYTES = 30
 const HAS_DATA_DESCRIPTOR = 0x0008
 const SATURATED_32 = 0xffffffff
-/** Bytes: a header and, among small files, the next few; more calls cost more than to read the bytes between them. */
+/**
+ * Enough for a header and, among small files, the next few. More reads cost more than reading the bytes between them.
+ */
 const READ_AHEAD_BYTES = 64 * 1024
 
-/** How far a ZIP is taken up by entries. */
+/** The beginning of a ZIP, as far as entries take it up. */
 interface TakenUp {
   /** The position after the last entry's packed bytes. */
   readonly end: number
-  /** Null before the first one. */
+  /** Null before the first entry. */
   readonly last: ZipEntry | null
   readonly hasDescriptor: boolean
 }
 
 /**
- * Locates the data of each of the directory's entries. Each has a local header that agrees with the directory: name, its
- * encoding, method and, without a data descriptor, CRC and sizes; with one, they may be left open. Every byte before the
- * directory belongs to exactly one entry. A reader who goes from local header to local header sees the same entries,
- * because deflated data shows its own end, and stored data of open size ends at the first descriptor's signature.
- * Throws ArchiveError `invalid_archive` where it is not so.
+ * Locates the data of each entry of the directory. Verifies that each has a local header that agrees with the
+ * directory: in name, encoding of the name, method and, without a data descriptor, CRC and sizes; with one, CRC and
+ * sizes may be left open. Verifies that every byte before the directory belongs to exactly one entry. A reader that
+ * goes from local header to local header sees the same entries, because deflated data shows its own end, and stored
+ * data of open size ends at the first descriptor's signature.
+ * Throws ArchiveError `invalid_archive` otherwise.
  */
 export async function locateEntries({ window, slice }: OpenZip, directory: ZipDirectory): Promise<void> {
   const { entries } = directory
@@ -58,13 +61,13 @@ export async function locateEntries({ window, slice }: OpenZip, directory: ZipDi
   for (const number of endless) await slice.run(verifyFirstSignature(window, entries.locatedAt(number)))
 }
 
-/** The numbers of all entries. */
+/** Returns the numbers of all entries in the order of their local headers. */
 function inDataOrder(entries: ZipEntries): Uint32Array {
   const numbers = Uint32Array.from({ length: entries.length }, (_, number) => number)
   return numbers.sort((a, b) => entries.headerOffsetAt(a) - entries.headerOffsetAt(b))
 }
 
-/** There is nothing, or exactly the data descriptor that the last entry announces. */
+/** Verifies that nothing lies before `next`, or exactly the data descriptor that the last entry announces. */
 function verifyGap(window: ReadWindow, { end, last, hasDescriptor }: TakenUp, next: number): void {
   const bytes = next - end
   if (last !== null && hasDescriptor) verifyDescriptor(window, { entry: last, at: end, bytes })
@@ -115,12 +118,12 @@ function isNamed(rawName: Buffer, name: string): boolean {
   return isAscii(rawName) ? rawName.toString('latin1') === name : rawName.equals(Buffer.from(name))
 }
 
-/** Whether only a data descriptor's signature shows a reader of a stream where the data ends. */
+/** True if only the signature of a data descriptor shows a reader of a stream where the data ends. */
 function isEndless(header: LocalHeader, { method }: ZipEntry): boolean {
   return method === 'stored' && hasDescriptor(header) && isLeftOpen(localSizes(header).packedSize)
 }
 
-/** With a data descriptor the writer may not have known a value yet. */
+/** True for a value that a writer may not have known yet, which a data descriptor then gives. */
 function isLeftOpen(value: number): boolean {
   return value === 0 || value === SATURATED_32
 }

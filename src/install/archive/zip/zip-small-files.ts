@@ -10,18 +10,21 @@ export interface ReadFile {
 
 type Inflating = { readonly batch: PlannedFiles; readonly inflated: Promise<Buffer | undefined> }
 
-/** Bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
+/** The bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024
 const MAX_BATCH_BYTES = 1024 * 1024
-/** So that collecting tiny ones does not take a whole slice of time. */
+/** Keeps the collecting of tiny files from taking a whole slice of time. */
 const MAX_BATCH_FILES = 1000
-/** Batches that the thread pool is given ahead of the one in use: with one it would sometimes wait for this thread. */
+/**
+ * Batches that are inflated ahead of the one in use. With only one, the thread pool would sometimes wait for this
+ * thread.
+ */
 const BATCHES_AHEAD = 2
 
 /**
- * Small files that pass `canInflateTogether`, in their order, with all of their bytes, which are valid until the next
- * file is requested. They come in batches, because promises for each of them take time: while one batch is
- * used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that nothing packed was left
+ * Yields small files that pass `canInflateTogether`, in their order, each with all of its bytes, which are valid until
+ * the next file is requested. They come in batches, because a promise for each file would take time: while one batch is
+ * used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that no packed bytes were left
  * over. Throws ArchiveError `invalid_archive`.
  */
 export async function* readInBatches(zip: LocatedZip, files: PlannedFiles): AsyncGenerator<Iterable<ReadFile>> {
@@ -29,7 +32,7 @@ export async function* readInBatches(zip: LocatedZip, files: PlannedFiles): Asyn
   const inflating: Inflating[] = []
   for (const batch of cutIntoBatches(zip, files)) {
     const inflated = inflater.inflate(batch.entries())
-    // It is thrown where the batch is used; until then nothing else catches it.
+    // The error is thrown where the batch is used; until then, nothing else catches it.
     inflated.catch(() => {})
     inflating.push({ batch, inflated })
     if (inflating.length > BATCHES_AHEAD) yield* readBatch(inflater, inflating.shift())
@@ -37,7 +40,7 @@ export async function* readInBatches(zip: LocatedZip, files: PlannedFiles): Asyn
   while (inflating.length > 0) yield* readBatch(inflater, inflating.shift())
 }
 
-/** A batch that cannot be vouched for together is tried again in halves, down to the single file. */
+/** Splits a batch that cannot be vouched for together into halves, down to the single file. */
 async function* readBatch(inflater: BatchInflater, next: Inflating | undefined): AsyncGenerator<Iterable<ReadFile>> {
   if (next === undefined) return
   const { batch } = next
@@ -61,8 +64,8 @@ function* cutOut(batch: PlannedFiles, inflated: Buffer): Generator<ReadFile> {
     yield { file, bytes: inflated.subarray(at, at + file.size) }
     at += file.size
   }
-  // zlib has closed what made it, so the memory is ours alone: left to the garbage collector, each megabyte of it costs more
-  // time than to inflate it.
+  // zlib has closed the stream, so the memory is ours alone. Leaving it to the garbage collector would take longer than
+  // inflating it did.
   ;(inflated.buffer as ArrayBuffer).transfer(0)
 }
 

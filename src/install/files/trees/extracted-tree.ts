@@ -1,6 +1,6 @@
 import type { PlannedSymlink } from '../../../core/archive/archive-policy.ts'
 
-/** What an extraction created; all paths are relative to its target. */
+/** Files, symlinks and directories that an extraction created. All paths are relative to its target. */
 export interface ExtractedTree<Files extends ExtractedFiles = readonly ExtractedFile[]> {
   /** In the order of the tree digest, which is computed more than once. */
   readonly files: Files
@@ -12,12 +12,12 @@ export interface ExtractedTree<Files extends ExtractedFiles = readonly Extracted
   readonly flattened: string | null
 }
 
-/** An array, or what takes less memory: see `FileList`. */
+/** An array, or a `FileList`, which takes less memory. */
 export interface ExtractedFiles extends Iterable<ExtractedFile> {
   readonly length: number
 }
 
-/** Tests whether a path is one of theirs. Collects them only when it is called: most plans name no file. */
+/** Returns a test for the paths of these files. Collects the paths on the first call: most plans name no file. */
 export function pathTest(files: ExtractedFiles): (path: string) => boolean {
   let paths: ReadonlySet<string> | undefined
   return path => {
@@ -26,7 +26,7 @@ export function pathTest(files: ExtractedFiles): (path: string) => boolean {
   }
 }
 
-/** All of their paths. */
+/** Returns the paths of all files. */
 export function pathsOf(files: ExtractedFiles): ReadonlySet<string> {
   const paths = new Set<string>()
   for (const { path } of files) paths.add(path)
@@ -34,16 +34,16 @@ export function pathsOf(files: ExtractedFiles): ReadonlySet<string> {
 }
 
 export interface ExtractedFile {
-  /** Relative, `/` between components. */
+  /** Relative, with `/` between components. */
   readonly path: string
   /** Bytes. */
   readonly size: number
   readonly mode: 0o644 | 0o755
-  /** Lowercase hex of the file's bytes, computed as they were unpacked, before they were on any disk. */
+  /** The digest in lowercase hex, computed as the bytes were unpacked, before they were on any disk. */
   readonly sha256: string
   /**
-   * See `FoundItem`: read from the descriptor after the last write. A later change of the file shows, but not one in the
-   * same tick of the file system's clock. Nobody makes one: the folder is private until the tree is in its place.
+   * See `FoundItem`. Read from the descriptor after the last write. Shows a later change of the file, except one in the
+   * same tick of the file system's clock. Nobody makes such a change: the folder is private until the tree is in place.
    */
   readonly stamp?: string
 }

@@ -2,8 +2,8 @@ import { PackedTexts } from '../../../core/packed-texts.ts'
 import type { ExtractedFile } from './extracted-tree.ts'
 
 /**
- * As many extracted files as it is made for, in the order of their places, each of which is set once, in any order. A file
- * is an object only while it is used.
+ * A fixed number of extracted files, in the order of their places. Each place is set once, in any order. A file is an
+ * object only while it is used.
  */
 export class FileList implements Iterable<ExtractedFile> {
   readonly length: number

@@ -6,21 +6,21 @@ import { type OpenDirectory, openDirectorySync } from '../open-directory.ts'
 import { TimeSlice } from '../time-slice.ts'
 import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
 
-/** How often directories that another process still fills are emptied again before they are left to a later run. */
+/** The number of attempts to empty directories that another process still fills. A later run removes the rest. */
 const MAX_REFILLS = 100
 
-/** Directories that are open at once; deeper ones are first moved up. An archive has at most 64 levels. */
+/** The limit for open directories. Deeper ones are first moved up. An archive has at most 64 levels. */
 const MAX_OPEN = 70
 
 /** Enough for a tree of 700,000 levels. */
 const MAX_MOVED_UP = 10_000
 
 /**
- * Removes what is at the path, with everything in it; where nothing is, there is nothing to do. The directory that
- * contains it must be ours alone. Everything below is removed by descriptor: whatever a process inside renames,
- * replaces or links meanwhile, nothing outside of the tree is touched. Enters no mount point, bind mounts included.
- * Works in slices, between which signals are handled. Removes everything that it can, then throws what the operating
- * system said of the first that stays, or DeploymentError `unsafe_host` for a mount point.
+ * Removes the file, symlink or directory at the path, with everything in it; does nothing if there is none. The
+ * directory that contains it must be ours alone. Removes everything below by descriptor: whatever a process inside
+ * renames, replaces or links meanwhile, nothing outside of the tree is touched. Enters no mount point, not even a bind
+ * mount. Works in slices, between which signals are handled. Removes everything that it can, then throws the system's
+ * error about the first item that stays, or DeploymentError `unsafe_host` for a mount point.
  */
 export async function removeTree(path: string): Promise<void> {
   const stat = lstatIfPresentSync(path)
@@ -34,7 +34,7 @@ export async function removeTree(path: string): Promise<void> {
   }
 }
 
-/** Removes a file or a symlink if it can; returns whether it did. Never throws. */
+/** Removes a file or a symlink. Returns true if that succeeded; never throws. */
 export function tryUnlinkSync(path: string): boolean {
   try {
     unlinkSync(path)
@@ -44,7 +44,7 @@ export function tryUnlinkSync(path: string): boolean {
   }
 }
 
-/** A directory in an open one. */
+/** A directory inside an open one. */
 interface Inner {
   readonly parent: OpenDirectory
   readonly name: Buffer
@@ -53,7 +53,7 @@ interface Inner {
   readonly depth: number
 }
 
-/** The removal of one tree that is in the directory `top`. */
+/** The removal of one tree from the directory `top`. */
 class TreeRemoval {
   readonly #top: OpenDirectory
   readonly #slice = new TimeSlice()
@@ -84,7 +84,7 @@ class TreeRemoval {
     }
   }
 
-  /** Undefined when the directory is none any more, or must not be entered. */
+  /** Returns undefined if the directory no longer is one, or must not be entered. */
   #open(inner: Inner): OpenDirectory | undefined {
     const { parent, name } = inner
     try {
@@ -115,7 +115,7 @@ class TreeRemoval {
     }
   }
 
-  /** Removes the emptied directory; returns whether it has to be emptied again, because another process works in it. */
+  /** Removes the emptied directory. Returns true if it must be emptied again, because another process works in it. */
   #isRefilled(inner: Inner): boolean {
     try {
       rmdirSync(inner.parent.entry(inner.name))
@@ -128,7 +128,7 @@ class TreeRemoval {
     }
   }
 
-  /** What has become a directory meanwhile is found when its parent turns out not to be empty. */
+  /** Ignores an item that has become a directory: its parent turns out not to be empty, and is emptied again. */
   #unlink(inner: Inner): void {
     try {
       unlinkSync(inner.parent.entry(inner.name))
@@ -153,7 +153,7 @@ class TreeRemoval {
   }
 }
 
-/** A file in a directory without write access stays, even if its owner removes it. */
+/** Without write access to a directory, not even the owner can remove its files. */
 function makeWritable({ stats, entry }: OpenDirectory): void {
   if (stats.uid === process.getuid?.() && (stats.mode & 0o700) !== 0o700) chmodSync(entry(), 0o700)
 }
@@ -173,7 +173,7 @@ function mountedAt(path: string): DeploymentError {
   )
 }
 
-/** A system error says by which descriptor it was reached; the operator knows the path. */
+/** Names the path, which the operator knows, in place of the descriptor by which it was reached. */
 function namedAfter(path: string, error: unknown): unknown {
   if (!(error instanceof Error && 'path' in error)) return error
   const message = error.message.replace(/'.*'/s, () => `'${path}'`)

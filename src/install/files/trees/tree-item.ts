@@ -14,35 +14,38 @@ export interface TreeItem {
 
 export interface FoundItem extends TreeItem {
   /**
-   * Inode, and when the item was last modified and changed, in nanoseconds. Every write, chmod or replacement of the
-   * item changes this text; moving a directory around it does not.
+   * The inode, and the times of the last modification and change in nanoseconds. Every write, chmod or replacement of
+   * the item changes this text; moving a directory around the item does not.
    */
   readonly stamp: string
 }
 
-/** The character that Node reads in place of bytes that are not UTF-8: no path leads to a file with such a name. */
+/**
+ * The character that Node reads in place of bytes that are not UTF-8. No path leads to a file with such bytes in its
+ * name.
+ */
 const UNREADABLE = '\ufffd'
 
-/** Whether a system error says that this process cannot see what is at a path, which others may have arranged. */
+/** True if a system error says that this process cannot see what is at a path, which others may have arranged. */
 export function isBarred(error: unknown): boolean {
   return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '')
 }
 
-/** See `FoundItem`. */
+/** Returns the stamp of a `FoundItem`. */
 export function stampOf({ ino, mtimeNs, ctimeNs }: BigIntStats): string {
-  // A template would keep its parts as well, in three times the memory.
+  // A template would also keep its parts, in three times the memory.
   return [ino, mtimeNs, ctimeNs].join('\t')
 }
 
 /**
- * The item at a path; undefined if there is none. The times of a directory, which change with its entries, do not
- * count.
+ * Returns the item at a path, or undefined if there is none. The times of a directory, which change with its entries,
+ * do not count.
  */
 export function describeItemSync(root: string, path: string): FoundItem | undefined {
   const at = `${root}/${path}`
   try {
     const stat = lstatSync(at, { bigint: true })
-    // The methods of the class do this with large integers, which takes as long as all the rest.
+    // The methods of the class use large integers, which takes as long as all the rest.
     const mode = Number(stat.mode)
     switch (mode & constants.S_IFMT) {
       case constants.S_IFREG:

@@ -3,28 +3,31 @@ import { comparePaths } from '../../../core/trust/tree-digest.ts'
 import { describeItemSync, type FoundItem, isBarred, stampOf } from './tree-item.ts'
 import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
 
-/** What a directory with some thousand entries takes at least: a larger one is not read at once. */
+/** Directories up to this size, with a few thousand entries at most, are read at once. */
 const MAX_BYTES_AT_ONCE = 64 * 1024
-/** How many entries of a large directory are listed between two pauses. */
+/** The number of entries that are listed between two pauses. */
 const LISTED_AT_ONCE = 2000
-/** How many names are in memory before the first item; a service may have made millions. */
+/** The number of names in memory before the first item; a service may have made millions. */
 const MAX_LISTED_AHEAD = 30_000
-/** Of every directory without any: an empty map of its own would take more memory than its names. */
+/** Shared by directories without subdirectories: an empty map of their own would take more memory than their names. */
 const NO_DIRECTORIES = new Map<string, Listing | undefined>()
 
-/** What of a tree is scanned. */
+/** The items to leave out of a scan, and the callbacks for its findings. */
 export interface ScanRules {
   readonly isLeftOut: (path: string) => boolean
-  /** Hears of every directory that is listed, `root` included, whose path is empty. */
+  /** Called with every directory that is listed, including `root`, whose path is empty. */
   readonly onDirectory?: ((path: string) => void) | undefined
-  /** Hears the stamp of everything below `root`, of a directory from before it was listed; empty where it is not known. */
+  /**
+   * Called with the stamp of everything below `root`, which is empty if unknown. The stamp of a directory is from
+   * before it was listed.
+   */
   readonly onStamp?: ((path: string, stamp: string) => void) | undefined
 }
 
 /**
- * Every file, symlink and special file below `root` in the order of a tree digest, without those that `isLeftOut`
- * names; directories are implied; one that cannot be listed counts as a special file. Follows no symlink, not even at
- * `root`: where that is no directory, there is none. An undefined item is a pause.
+ * Yields every file, symlink and special file below `root` in the order of a tree digest, except those that `isLeftOut`
+ * names. Directories are implied; one that cannot be listed counts as a special file. Follows no symlink: yields
+ * nothing unless `root` itself is a directory. An undefined item is a pause.
  */
 export function* scanTree(
   root: string,
@@ -60,17 +63,17 @@ export function* scanTree(
 
 /** The entries of one directory, in order. */
 interface Listing {
-  /** What precedes their names in a path. */
+  /** The path of the directory and a slash; empty for the root. */
   readonly prefix: string
   readonly stamp: string
-  /** With a slash between them: one text takes less than half the memory of many, until the directory is visited. */
+  /** Joined by slashes until the directory is visited: one text takes less than half the memory of many. */
   readonly names: string
   readonly count: number
-  /** What is listed of the directories among them. */
+  /** The directories among the entries, each with its listing if there is one. */
   readonly directories: Map<string, Listing | undefined>
 }
 
-/** A listing, and how many of its names have been visited. */
+/** A listing, and the number of its names that have been visited. */
 interface Visit {
   readonly listing: Listing
   readonly names: readonly string[]
@@ -82,8 +85,8 @@ function visit(listing: Listing): Visit {
 }
 
 /**
- * Lists the directories below one that is listed. The first process that reads a directory has the file system note the
- * time in its journal, which waits while the file system is synced: so all are read soon, and once.
+ * Lists the directories below a listed one. The first process that reads a directory makes the file system note the
+ * time in its journal, which waits while the file system is synced: so all directories are read early, and once.
  */
 function* listAhead(root: string, top: Listing, isLeftOut: ScanRules['isLeftOut']): Generator<undefined, undefined> {
   let room = MAX_LISTED_AHEAD - top.count
@@ -102,7 +105,10 @@ function* listAhead(root: string, top: Listing, isLeftOut: ScanRules['isLeftOut'
   }
 }
 
-/** The entries of a directory now: an earlier listing counts only while the stamp is the same, and is then dropped. */
+/**
+ * Returns the current entries of a directory. An earlier listing counts only if the stamp is the same, and is then
+ * dropped.
+ */
 function* enter(root: string, above: Listing, name: string): Generator<undefined, Listing | undefined> {
   const at = `${root}/${above.prefix}${name}`
   const listed = above.directories.get(name)
@@ -111,7 +117,7 @@ function* enter(root: string, above: Listing, name: string): Generator<undefined
   return yield* listDirectory(at, `${above.prefix}${name}/`)
 }
 
-/** Undefined where nothing can be seen. */
+/** Returns undefined if nothing can be seen at the path. */
 function stampAt(at: string): string | undefined {
   try {
     return stampOf(lstatSync(at, { bigint: true }))
@@ -120,14 +126,14 @@ function stampAt(at: string): string | undefined {
   }
 }
 
-/** Undefined where no directory is, or none that can be listed. */
+/** Returns undefined if there is no directory, or none that can be listed. */
 function* listDirectory(at: string, prefix: string): Generator<undefined, Listing | undefined> {
   const names: string[] = []
   let directories: Map<string, Listing | undefined> = NO_DIRECTORIES
   let [stamp, hasSurrogates] = ['', false]
   try {
     const stat = lstatSync(at, { bigint: true })
-    // It may have become a symlink, which is not followed.
+    // The directory may have become a symlink, which is not followed.
     if (!stat.isDirectory()) return undefined
     stamp = stampOf(stat)
     for (const entry of stat.size <= MAX_BYTES_AT_ONCE ? readdirSync(at, { withFileTypes: true }) : readLarge(at)) {
@@ -149,7 +155,7 @@ function* listDirectory(at: string, prefix: string): Generator<undefined, Listin
   return { prefix, stamp, names: names.join('/'), count: names.length, directories }
 }
 
-/** Takes twice as long for each entry. */
+/** Takes twice as long for each entry as `readdirSync`. */
 function* readLarge(at: string): Generator<Dirent, undefined> {
   const directory = opendirSync(at)
   try {

@@ -8,9 +8,9 @@ export type TreeEntry =
   | { type: 'other'; path: string }
 
 /**
- * Every file, symlink and special file below `root` (directories are implied), with paths relative to it, ordered by
- * path components. `skip` names paths to leave out. Follows no symlink. Where nothing is at `root`, the list is
- * empty.
+ * Returns every file, symlink and special file below `root` (directories are implied), with paths relative to `root`,
+ * ordered by path components. Leaves out the paths in `skip`. Follows no symlink. Returns an empty list if nothing is
+ * at `root`.
  */
 export async function walkTree(root: string, skip: ReadonlySet<string> = new Set()): Promise<TreeEntry[]> {
   const found: TreeEntry[] = []
@@ -26,12 +26,12 @@ export async function walkTree(root: string, skip: ReadonlySet<string> = new Set
   return found.sort((a, b) => comparePaths(a.path, b.path))
 }
 
-/** Whether anything is at the path, a dangling symlink included. */
+/** True if anything is at the path, including a dangling symlink. */
 export function pathExistsSync(path: string): boolean {
   return lstatIfPresentSync(path) !== undefined
 }
 
-/** lstat, or undefined when nothing is there. */
+/** Returns the result of lstat, or undefined if nothing is at the path. */
 export function lstatIfPresentSync(path: string): Stats | undefined {
   try {
     return lstatSync(path)
@@ -41,7 +41,7 @@ export function lstatIfPresentSync(path: string): Stats | undefined {
   }
 }
 
-/** Whether a system error says that nothing is at the path. */
+/** True if a system error says that nothing is at the path. */
 export function isAbsent(error: unknown): boolean {
   return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR')
 }
@@ -55,7 +55,7 @@ async function listDirectory(path: string) {
   }
 }
 
-/** Nothing, when another process has just removed it. */
+/** Returns an empty list if another process has just removed the item. */
 async function describe(root: string, path: string): Promise<TreeEntry[]> {
   try {
     const stat = await promises.lstat(join(root, path))
