@@ -6,13 +6,23 @@ import { UsageError } from '../../hub/errors.ts'
 import { DEFAULT_PLUGINS_DIRNAME } from '../../hub/project/manifest.ts'
 import { PLAN_PATH } from '../../hub/project/source-tree.ts'
 
+/** The id of the step that fails. */
+const BROKEN = 'broken'
 const SOURCES = [DEFAULT_PLUGINS_DIRNAME, 'extensions', PLAN_PATH]
 
 const stepsSchema = z.array(z.object({ id: z.string().optional(), plugin: z.string().optional() }))
 
-/** The plugin for the step that fails: the first one in the plan. Throws UsageError if the plan names none. */
+/**
+ * The plugin for the step that fails: the first one in the plan. Throws UsageError if the plan names none, or has a step
+ * with the id of the one that fails.
+ */
 export function pluginToBreak(folder: string): string {
-  const plugin = stepsOf(folder).find(step => step.plugin !== undefined)?.plugin
+  const steps = stepsOf(folder)
+  if (steps.some(({ id }) => id === BROKEN))
+    throw new UsageError(
+      `The option --break adds a step "${BROKEN}", but ${PLAN_PATH} has one already: rename that, or remove the option.`,
+    )
+  const plugin = steps.find(step => step.plugin !== undefined)?.plugin
   if (plugin !== undefined) return plugin
   throw new UsageError(`The option --break needs a step with a plugin in ${PLAN_PATH}: remove the option.`)
 }
@@ -23,10 +33,7 @@ export function copyWithBrokenStep(folder: string, copy: string): void {
     cpSync(join(folder, path), join(copy, path), { recursive: true, verbatimSymlinks: true })
   const plan = parseDocument(readFileSync(join(folder, PLAN_PATH), 'utf8'))
   const depends_on = stepsOf(folder).flatMap(({ id }) => id ?? [])
-  plan.addIn(
-    ['steps'],
-    plan.createNode({ id: 'broken', action: 'provision', plugin: pluginToBreak(folder), depends_on }),
-  )
+  plan.addIn(['steps'], plan.createNode({ id: BROKEN, action: 'provision', plugin: pluginToBreak(folder), depends_on }))
   writeFileSync(join(copy, PLAN_PATH), plan.toString())
 }
 

@@ -33,11 +33,12 @@ export function nextCommand(sources: Sources, given: RepeatedOptions): string {
   ].join(' ')
 }
 
-/** A plugin's version is in its plugin.yaml. */
+/** A version that a file names, or that is the default, needs no option. */
 function versionOption(sources: Sources, { root }: RepeatedOptions): string[] {
-  if (sources.kind === 'plugin') return []
+  if (sources.versionFile !== undefined) return []
   if (root !== undefined) return [howToRaise(sources)]
-  return sources.version === FIRST_VERSION ? [] : [`--version ${sources.version}`]
+  const isDefault = sources.kind !== 'plugin' && sources.version === FIRST_VERSION
+  return isDefault ? [] : [`--version ${sources.version}`]
 }
 
 /** Quotes a text so that a shell reads it back unchanged. */

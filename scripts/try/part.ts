@@ -17,6 +17,8 @@ export const FIRST_VERSION = '1.0.0'
 export interface Part extends ListingId {
   readonly folder: string
   readonly version: string
+  /** The file that names the version. If none does, an option does. */
+  readonly versionFile: 'plugin.yaml' | undefined
   /** True if the host signs it, which needs the host framework's key. */
   readonly isSigned: boolean
 }
@@ -43,6 +45,7 @@ export function readPart(folder: string, given: GivenPart): Part {
     kind,
     slug: parseSlug(given.slug) ?? toSlug(described?.name ?? basename(resolve(folder))),
     version: described === undefined ? (given.version ?? FIRST_VERSION) : versionOf(folder, described, given.version),
+    versionFile: described?.versionAsWritten === undefined ? undefined : 'plugin.yaml',
     isSigned: described !== undefined && needsPluginSig(described),
   }
 }

@@ -17,6 +17,8 @@ export interface Project {
   readonly slug: string
   readonly folder: string
   readonly version: string
+  /** No file of a project names its version. */
+  readonly versionFile: undefined
   /** True if the host signs one of its plugins, which needs the host framework's key. */
   readonly isSigned: boolean
 }
@@ -39,7 +41,8 @@ export function readProject(folder: string, { slug, version = FIRST_VERSION }: G
   const plan = join(folder, PLAN_PATH)
   if (!statSync(plan, { throwIfNoEntry: false })?.isFile())
     throw new UsageError(`${folder} has no file ${PLAN_PATH}: add this plan if it is a project, or remove --kind.`)
-  return { kind: 'project', slug: readProjectId(plan), folder, version, isSigned: hasSignedPlugin(folder) }
+  const id = { kind: 'project', slug: readProjectId(plan), folder } as const
+  return { ...id, version, versionFile: undefined, isSigned: hasSignedPlugin(folder) }
 }
 
 function hasSignedPlugin(folder: string): boolean {

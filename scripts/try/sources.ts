@@ -28,8 +28,8 @@ export function readSources(folder: string, given: GivenSources): Sources {
 }
 
 /** The way to raise the version of the sources, in words. */
-export function howToRaise({ kind, version }: Pick<Sources, 'kind' | 'version'>): string {
-  if (kind === 'plugin') return 'in plugin.yaml'
+export function howToRaise({ version, versionFile }: Pick<Sources, 'version' | 'versionFile'>): string {
+  if (versionFile !== undefined) return `in ${versionFile}`
   const next = version.replace(/\d+$/, digits => String(Number(digits) + 1))
   return `--version ${next === version ? 'NEXT' : next}`
 }

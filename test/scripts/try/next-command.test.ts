@@ -3,7 +3,9 @@ import { describe, it } from 'node:test'
 import { nextCommand } from '../../../scripts/try/next-command.ts'
 import type { Part } from '../../../scripts/try/part.ts'
 
-const PART: Part = { kind: 'service', slug: 'clock', version: '1.0.9', folder: '/srv/clock', isSigned: false }
+const CLOCK = { kind: 'service', slug: 'clock', version: '1.0.9', folder: '/srv/clock' } as const
+const PART: Part = { ...CLOCK, versionFile: undefined, isSigned: false }
+const PLUGIN: Part = { ...PART, kind: 'plugin', versionFile: 'plugin.yaml' }
 const KEPT = { setting: [], root: 'it' }
 
 describe('the next command', () => {
@@ -16,11 +18,17 @@ describe('the next command', () => {
   })
 
   it('leaves the version of a plugin to its plugin.yaml', () => {
-    assert.equal(nextCommand({ ...PART, kind: 'plugin' }, KEPT), 'npm run try -- --from /srv/clock --root it')
+    assert.equal(nextCommand(PLUGIN, KEPT), 'npm run try -- --from /srv/clock --root it')
+  })
+
+  it('names the version of a plugin whose plugin.yaml does not', () => {
+    const plugin = { ...PLUGIN, version: '1.0.0', versionFile: undefined }
+    assert.match(nextCommand(plugin, KEPT), / --root it --version 1\.0\.1$/)
+    assert.match(nextCommand(plugin, { setting: [] }), / --root DIR --version 1\.0\.0$/)
   })
 
   it('names the next version of a project, whose plan does not say it', () => {
-    const project = { ...PART, kind: 'project' } as const
+    const project = { ...PART, kind: 'project', versionFile: undefined } as const
     assert.match(nextCommand(project, KEPT), / --version 1\.0\.10$/)
   })
 
@@ -28,7 +36,7 @@ describe('the next command', () => {
     const command = 'npm run try -- --from /srv/clock --root DIR'
     assert.equal(nextCommand(PART, { setting: [] }), `${command} --version 1.0.9`)
     assert.equal(nextCommand({ ...PART, version: '1.0.0' }, { setting: [] }), command)
-    assert.equal(nextCommand({ ...PART, kind: 'plugin' }, { setting: [] }), command)
+    assert.equal(nextCommand(PLUGIN, { setting: [] }), command)
   })
 
   it('says no number that nobody can count on', () => {
@@ -38,7 +46,7 @@ describe('the next command', () => {
   it('quotes what a shell would read otherwise, and shows no value of a setting', () => {
     const given = { from: "it's mine", setting: ['TOKEN=hunter22'], plan: 'a b.yaml' }
     assert.equal(
-      nextCommand({ ...PART, kind: 'plugin' }, given),
+      nextCommand(PLUGIN, given),
       "npm run try -- --from 'it'\\''s mine' --plan 'a b.yaml' --root DIR --setting TOKEN=…",
     )
   })

@@ -12,14 +12,35 @@ const EXAMPLES = join(import.meta.dirname, '../../../examples')
 describe('what is in a folder', () => {
   it('is a plugin with the name and version of its plugin.yaml', () => {
     const folder = join(EXAMPLES, 'plugin')
-    const expected = { folder, kind: 'plugin', slug: 'greeter', version: '1.0.0', isSigned: true }
+    const expected = {
+      folder,
+      kind: 'plugin',
+      slug: 'greeter',
+      version: '1.0.0',
+      isSigned: true,
+      versionFile: 'plugin.yaml',
+    }
     assert.deepEqual(readSources(folder, {}), expected)
     assert.deepEqual(readSources(folder, { slug: 'hello', version: '1.0.0' }), { ...expected, slug: 'hello' })
   })
 
+  it('has the version of an option where plugin.yaml has none', t => {
+    const folder = temporaryDirectory(t)
+    writeTree(folder, { 'plugin.yaml': 'name: a\n' })
+    const { version, versionFile } = readSources(folder, { version: '2.0.0' })
+    assert.deepEqual([version, versionFile], ['2.0.0', undefined])
+  })
+
   it('is a service if it has no plugin.yaml and a program at its top', () => {
     const folder = join(EXAMPLES, 'service')
-    const expected = { folder, kind: 'service', slug: 'service', version: '1.0.0', isSigned: false }
+    const expected = {
+      folder,
+      kind: 'service',
+      slug: 'service',
+      version: '1.0.0',
+      isSigned: false,
+      versionFile: undefined,
+    }
     assert.deepEqual(readSources(folder, {}), expected)
     const given = { slug: 'clock', version: '2.0.0' }
     assert.deepEqual(readSources(folder, given), { ...expected, ...given })
@@ -75,7 +96,14 @@ describe('what is in a folder', () => {
 
   it('is a project if it has its plan, which says its id', t => {
     const folder = join(EXAMPLES, 'project')
-    const expected = { folder, kind: 'project', slug: 'prj_ShopExample01', version: '1.0.0', isSigned: true }
+    const expected = {
+      folder,
+      kind: 'project',
+      slug: 'prj_ShopExample01',
+      version: '1.0.0',
+      isSigned: true,
+      versionFile: undefined,
+    }
     assert.deepEqual(readSources(folder, {}), expected)
     assert.deepEqual(readSources(folder, { kind: 'project', version: '1.1.0-rc.1' }), {
       ...expected,

@@ -9,13 +9,21 @@ import { workflowLines } from '../../../scripts/try/workflow.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const PLAN: OperatorFile = { input: 'install-plan', path: 'deploy/install.yaml', text: '' }
-const PART: Part = { kind: 'plugin', slug: 'greeter', version: '1.0.0', folder: '/nowhere', isSigned: true }
+const PART: Part = {
+  kind: 'plugin',
+  slug: 'greeter',
+  version: '1.0.0',
+  folder: '/nowhere',
+  isSigned: true,
+  versionFile: 'plugin.yaml',
+}
 
 const SHOP = {
   kind: 'project',
   slug: 'prj_ShopExample01',
   version: '1.0.0',
   folder: '/nowhere',
+  versionFile: undefined,
   isSigned: false,
 } as const
 const HOST: OperatorFile = { input: 'host-config', path: 'deploy/host-config.yaml', text: '' }

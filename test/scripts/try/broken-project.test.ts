@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { UsageError } from '../../../hub/errors.ts'
+import { pluginToBreak } from '../../../scripts/try/broken-project.ts'
+import { temporaryDirectory, writeTree } from '../../install/temporary-directory.ts'
+
+describe('the plugin of the step that fails', () => {
+  it('is the first one in the plan', t => {
+    const folder = temporaryDirectory(t)
+    const steps = ['- {id: early, action: notify}', '- {id: a, plugin: cart}', '- {id: b, plugin: till}']
+    writeTree(folder, { 'deployment/install.yaml': `steps:\n${steps.join('\n')}\n` })
+    assert.equal(pluginToBreak(folder), 'cart')
+  })
+
+  const refused = {
+    'a plan without a plugin': [
+      '- {id: a, extension: mailer}',
+      /needs a step with a plugin in .*: remove the option\.$/,
+    ],
+    'a plan with a step of that id': ['- {id: broken, plugin: cart}', /"broken", but .* has one already: rename/],
+  } as const
+  for (const [name, [step, message]] of Object.entries(refused))
+    it(`is none in ${name}`, t => {
+      const folder = temporaryDirectory(t)
+      writeTree(folder, { 'deployment/install.yaml': `steps:\n${step}\n` })
+      assert.throws(
+        () => pluginToBreak(folder),
+        error => error instanceof UsageError && message.test(error.message),
+      )
+    })
+})
