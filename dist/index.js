@@ -30321,7 +30321,7 @@ async function restoreRecord({ layout, log }, known, committed) {
     const where = aside === undefined ? '' : ` What was there is now ${aside}.`;
     log.warning(`Another process has ${what} ${layout.installed} while a deployment had this host, so it was written again.${where} Find out which process writes there.`);
 }
-/** Does the same for a run that has committed nothing. Never throws: returns why the record could not be written. */
+/** Does the same without a commit to compare. Never throws: returns why the record could not be written. */
 async function tryToRestoreRecord(host, known) {
     try {
         await restoreRecord(host, known);
@@ -31926,10 +31926,10 @@ async function openSession(deployment, begun) {
         makeRoom: async () => await session_orWarn(log, async () => await emptyStaging(host, id)),
         async settle() {
             begun.abandon();
-            await session_orWarn(log, async () => {
-                await restoreRecord(host, readHostRecord(layout));
-                await endJournal(host, id);
-            });
+            const unwritten = await tryToRestoreRecord(host, readHostRecord(layout));
+            if (unwritten !== undefined)
+                return log.warning(`${unwritten.message} The next run writes it.`);
+            await session_orWarn(log, async () => await endJournal(host, id));
         },
     };
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
@@ -14,6 +14,10 @@ const CLOCK = { kind: 'service', slug: 'clock' } as const
 const PLAN = `${PLUGIN_PLAN.replace('[prepare]', '[early]')}
   - {id: early, action: notify, event: early, depends_on: [prepare]}
   - {id: late, action: provision, plugin: greeter, depends_on: [files]}
+`
+
+const UNHEALTHY_PLAN = `${PLUGIN_PLAN}
+  - {id: ok, action: healthcheck, plugin: greeter, timeout: 1, depends_on: [files]}
 `
 
 /** Shell: the damage of another process to the record `$0`; `$1` is an earlier version's record. */
@@ -60,12 +64,38 @@ describe('a deployment while another process changes the record of what is insta
   })
 })
 
+describe('a rollback whose last check changes the record of what is installed', () => {
+  it('writes it again, right before it removes the journal', async t => {
+    const host = await openHost(t)
+    const before = readFileSync(host.record, 'utf8')
+    const { log, outputs } = await host.updateUnhealthy(DAMAGES['was removed'])
+    assert.deepEqual([outputs['outcome'], outputs['running-version']], ['rolled_back', '1.1.0'], log)
+    assert.equal(readFileSync(host.record, 'utf8'), before)
+    assert.match(log, /Another process has removed \S+installed\.json while a deployment had this host/)
+  })
+
+  it('says if that is not possible, and leaves it to the next run', async t => {
+    const host = await openHost(t)
+    const before = readFileSync(host.record, 'utf8')
+    const aside = join(host.root, '.hub-deploy/snapshots/set-aside')
+    const { log, outputs } = await host.updateUnhealthy(`echo '{' > "$0"; echo > ${aside}`)
+    assert.equal(outputs['outcome'], 'rolled_back', log)
+    assert.match(log, /^::warning::.*installed\.json.* The next run writes it\.$/m)
+    rmSync(aside)
+    const { status, stdout, stderr } = runRecover(['--project-root', host.root])
+    assert.equal(status, 0, stdout + stderr)
+    assert.equal(readFileSync(host.record, 'utf8'), before)
+  })
+})
+
 interface ChangedHost {
   readonly root: string
   readonly record: string
   /** The id, version and number of snapshots of each part. */
   installed(): string[]
   update(row: Row): Promise<ActionResult>
+  /** Installs a version that is not healthy. The check of the old one, which follows, runs this command. */
+  updateUnhealthy(command: string): Promise<ActionResult>
 }
 
 /** A host with clock, and with greeter 1.1.0 after 1.0.0. */
@@ -74,6 +104,11 @@ async function openHost(t: TestContext): Promise<ChangedHost> {
   t.after(() => stage.close())
   const { root, workspace } = stage
   const record = join(root, '.hub-deploy/installed.json')
+  const deploy = async (plan: string, config: object): Promise<ActionResult> => {
+    writeFileSync(join(workspace.path, 'host.yaml'), JSON.stringify({ version: 1, ...config }))
+    stage.writePlan(plan)
+    return await stage.deploy({ 'host-config': 'host.yaml' })
+  }
   return {
     root,
     record,
@@ -86,10 +121,15 @@ async function openHost(t: TestContext): Promise<ChangedHost> {
         const script = `${at === moment ? DAMAGES[damage] : ''}\n${then}`
         return { command: ['sh', '-c', script, record, join(root, 'earlier.json')] }
       }
-      const [notify, provision] = [{ early: command('early', '') }, { greeter: command('late', ENDS[end]) }]
-      writeFileSync(join(workspace.path, 'host.yaml'), JSON.stringify({ version: 1, notify, provision }))
-      stage.writePlan(PLAN)
-      return await stage.deploy({ 'host-config': 'host.yaml' })
+      return await deploy(PLAN, {
+        notify: { early: command('early', '') },
+        provision: { greeter: command('late', ENDS[end]) },
+      })
+    },
+    async updateUnhealthy(command) {
+      const script = `if grep -q 2.0.0 ${root}/plugins/greeter/plugin.yaml; then exit 1; fi\n${command}`
+      const plugins = { greeter: { healthcheck: { command: ['sh', '-c', script, record] } } }
+      return await deploy(UNHEALTHY_PLAN, { plugins })
     },
   }
 }

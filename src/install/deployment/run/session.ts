@@ -4,7 +4,7 @@ import type { Log } from '../../../core/log.ts'
 import { finishCommitted } from '../../host/cleanup.ts'
 import { type Installation, readHostRecord } from '../../host/installed/host-record.ts'
 import { fileOf } from '../../host/installed/record-file.ts'
-import { restoreRecord } from '../../host/installed/restore-record.ts'
+import { tryToRestoreRecord } from '../../host/installed/restore-record.ts'
 import { stagingPath } from '../../host/layout.ts'
 import { findIdleSteps } from '../../steps/idle-steps.ts'
 import type { InstallOrder, StepContext } from '../../steps/step-context.ts'
@@ -28,9 +28,9 @@ export interface HostSession extends Omit<BegunDeployment, 'claimHost'> {
   /** Empties the staging folder of a deployment whose recorded end leaves nothing to undo. Never throws. */
   makeRoom(): Promise<void>
   /**
-   * Ends a session that leaves nothing to recover: gives up the staging folder, removes the journal, and only then
-   * deletes the staged files. Never throws: anything that cannot be removed causes a warning and is left to the next
-   * run, and the outcome does not change.
+   * Ends a session that leaves nothing to recover: writes the record again where another process has changed it, gives
+   * up the staging folder, removes the journal, and only then deletes the staged files. Never throws: anything that
+   * cannot be written or removed causes a warning and is left to the next run, and the outcome does not change.
    */
   settle(): Promise<void>
 }
@@ -59,10 +59,9 @@ export async function openSession(deployment: RunningDeployment, begun: BegunDep
     makeRoom: async () => await orWarn(log, async () => await emptyStaging(host, id)),
     async settle() {
       begun.abandon()
-      await orWarn(log, async () => {
-        await restoreRecord(host, readHostRecord(layout))
-        await endJournal(host, id)
-      })
+      const unwritten = await tryToRestoreRecord(host, readHostRecord(layout))
+      if (unwritten !== undefined) return log.warning(`${unwritten.message} The next run writes it.`)
+      await orWarn(log, async () => await endJournal(host, id))
     },
   }
 }

@@ -43,7 +43,7 @@ export async function restoreRecord(
   )
 }
 
-/** Does the same for a run that has committed nothing. Never throws: returns why the record could not be written. */
+/** Does the same without a commit to compare. Never throws: returns why the record could not be written. */
 export async function tryToRestoreRecord(host: RecordedHost, known: HostRecord): Promise<DeployError | undefined> {
   try {
     await restoreRecord(host, known)
