@@ -19351,7 +19351,7 @@ function held_path_namedAfter({ from, to }, error) {
     return Object.assign(error, { message, path: from.path, dest: to.path });
 }
 /**
- * Makes the missing folders inside a tree that lead to a path, 0755; `setAside` moves away whatever stands in place of
+ * Makes the missing folders inside a tree that lead to a path, 0755; `setAside` moves away anything else in place of
  * a folder. The tree itself exists.
  */
 function remakeFoldersSync(root, path, setAside) {
@@ -30651,9 +30651,9 @@ function stateText({ kind, content, stamp = '' } = NOTHING) {
 
 
 
-/** With a wait of as many milliseconds after each: 0.1 s in all. */
-const MAX_LOOKS = 14;
-/** For all looks, in milliseconds: each may be at many files. */
+/** After each attempt, the wait is that many milliseconds: 0.1 s in all. */
+const moving_files_MAX_ATTEMPTS = 14;
+/** For all attempts, in milliseconds: each may examine many files. */
 const MAX_MS = 1000;
 /**
  * Returns those of the damaged paths at which the old file is found after all when they are examined again: another
@@ -30666,7 +30666,7 @@ async function findMoving(before, damaged, signal) {
     const moving = new Set();
     const endsAt = monotonicMs() + MAX_MS;
     const hasTime = () => !signal.aborted && monotonicMs() < endsAt;
-    for (let look = 1; look <= MAX_LOOKS && moving.size < damaged.length && hasTime(); look++) {
+    for (let attempt = 1; attempt <= moving_files_MAX_ATTEMPTS && moving.size < damaged.length && hasTime(); attempt++) {
         for (const path of damaged) {
             if (slice.isOver())
                 await slice.giveBack();
@@ -30675,7 +30675,7 @@ async function findMoving(before, damaged, signal) {
             if (!moving.has(path) && (await isAsBefore(before, path, digester)))
                 moving.add(path);
         }
-        await (0,promises_namespaceObject.setTimeout)(look);
+        await (0,promises_namespaceObject.setTimeout)(attempt);
     }
     return moving;
 }
@@ -39775,7 +39775,7 @@ async function watchFleet(request, tools) {
     const report = reporterOf(log, clock);
     let fleet;
     for (let pollMs = FIRST_POLL_MS;; pollMs = Math.min(pollMs * 2, MAX_POLL_MS)) {
-        const seen = await look(request, tools);
+        const seen = await askOnce(request, tools);
         signal.throwIfAborted();
         fleet = seen.fleet ?? fleet;
         const left = deadline - clock.now();
@@ -39786,7 +39786,7 @@ async function watchFleet(request, tools) {
         await clock.sleep(Math.min(pollMs, left), signal);
     }
 }
-async function look({ access, ...question }, { wire, redact, now }) {
+async function askOnce({ access, ...question }, { wire, redact, now }) {
     try {
         const found = await readHosts(wire, access, { redact, now: now() });
         return { fleet: buildFleet(found, question, now()), error: undefined };
@@ -40421,7 +40421,7 @@ function malformedAnswer({ call, subject }, expected) {
     return new ERROR_CLASSES[call].other('bad_response', message);
 }
 /**
- * Hides all but the origin of a `download_url`: whoever knows the whole URL may download. A signed one has its
+ * Hides all but the origin of a `download_url`: anyone who knows the whole URL may download. A signed one has its
  * permission in the query, others in the path.
  */
 function shownUrl(call, url) {
@@ -45596,7 +45596,7 @@ function isDrifted({ parts, isRecordLost }) {
 /** The limit for the list of differing paths. */
 const MAX_PATHS = 2000;
 /** How often to examine a host that is changed meanwhile. */
-const inspect_MAX_LOOKS = 3;
+const inspect_MAX_ATTEMPTS = 3;
 /**
  * Examines a host without changing anything: waits for no lock, writes no file. The result was true at one moment, or
  * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root does not exist;
@@ -45610,12 +45610,12 @@ async function inspectHost(request, { log, signal }) {
     try {
         inspect_requireDirectory(layout.root);
         requireOwnKinds(layout);
-        for (let looks = 1;; looks++) {
+        for (let attempt = 1;; attempt++) {
             const before = readTraces(layout);
-            const inspection = await inspect_look(request, signal);
+            const inspection = await examine(request, signal);
             if (inspection.activity.kind === 'busy' || readTraces(layout) === before)
                 return inspection;
-            if (looks === inspect_MAX_LOOKS)
+            if (attempt === inspect_MAX_ATTEMPTS)
                 return givenUp(inspection);
             log.info('A deployment has changed this host meanwhile, so it is examined again.');
         }
@@ -45625,7 +45625,7 @@ async function inspectHost(request, { log, signal }) {
         throw toHostError(error, `examining ${layout.root}`);
     }
 }
-async function inspect_look({ layout, keepPaths }, signal) {
+async function examine({ layout, keepPaths }, signal) {
     const activity = await readActivity(layout, signal);
     // A live run says so itself, or moves it back.
     if (activity.kind !== 'busy')

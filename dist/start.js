@@ -307,8 +307,8 @@ const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES;
 /** Ten times the code that a whole deployment compiles. */
 const MAX_BYTES = 16 * 1024 * 1024;
 /**
- * The bundle's code as Node.js has compiled it, in one file of this user's cache. Whoever can write that file decides
- * what runs, so it is read and written only in a folder that only this user and root can change. Never throws: without
+ * The bundle's code as Node.js has compiled it, in one file of this user's cache. A process that can write that
+ * file decides what runs, so it is read and written only in a folder that only this user and root can change. Never throws: without
  * the file, a run merely takes longer.
  *
  * Different runs need different functions: an update also compares and moves the old tree. So the file lists the runs
@@ -354,9 +354,10 @@ class CompiledCode {
             if (folder === undefined || this.#runs.includes(run) || !makeTrustedFolder(folder))
                 return;
             const runs = Buffer.from([...this.#runs, run].join(',').padEnd(RUNS_BYTES), 'latin1');
+            if (runs.length > RUNS_BYTES)
+                return;
             const code = compile();
-            if (runs.length === RUNS_BYTES)
-                replacePrivateFile((0,external_node_path_namespaceObject.join)(folder, NAME), Buffer.concat([this.#seal(runs, code), runs, code]));
+            replacePrivateFile((0,external_node_path_namespaceObject.join)(folder, NAME), Buffer.concat([this.#seal(runs, code), runs, code]));
         });
     }
     #seal(runs, code) {

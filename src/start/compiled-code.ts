@@ -12,8 +12,8 @@ const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES
 const MAX_BYTES = 16 * 1024 * 1024
 
 /**
- * The bundle's code as Node.js has compiled it, in one file of this user's cache. Whoever can write that file decides
- * what runs, so it is read and written only in a folder that only this user and root can change. Never throws: without
+ * The bundle's code as Node.js has compiled it, in one file of this user's cache. A process that can write that
+ * file decides what runs, so it is read and written only in a folder that only this user and root can change. Never throws: without
  * the file, a run merely takes longer.
  *
  * Different runs need different functions: an update also compares and moves the old tree. So the file lists the runs
@@ -59,9 +59,9 @@ export class CompiledCode {
       const folder = this.#folder
       if (folder === undefined || this.#runs.includes(run) || !makeTrustedFolder(folder)) return
       const runs = Buffer.from([...this.#runs, run].join(',').padEnd(RUNS_BYTES), 'latin1')
+      if (runs.length > RUNS_BYTES) return
       const code = compile()
-      if (runs.length === RUNS_BYTES)
-        replacePrivateFile(join(folder, NAME), Buffer.concat([this.#seal(runs, code), runs, code]))
+      replacePrivateFile(join(folder, NAME), Buffer.concat([this.#seal(runs, code), runs, code]))
     })
   }
 

@@ -74,7 +74,7 @@ interface InspectionTools {
 /** The limit for the list of differing paths. */
 const MAX_PATHS = 2000
 /** How often to examine a host that is changed meanwhile. */
-const MAX_LOOKS = 3
+const MAX_ATTEMPTS = 3
 
 /**
  * Examines a host without changing anything: waits for no lock, writes no file. The result was true at one moment, or
@@ -88,11 +88,11 @@ export async function inspectHost(request: InspectionRequest, { log, signal }: I
   try {
     requireDirectory(layout.root)
     requireOwnKinds(layout)
-    for (let looks = 1; ; looks++) {
+    for (let attempt = 1; ; attempt++) {
       const before = readTraces(layout)
-      const inspection = await look(request, signal)
+      const inspection = await examine(request, signal)
       if (inspection.activity.kind === 'busy' || readTraces(layout) === before) return inspection
-      if (looks === MAX_LOOKS) return givenUp(inspection)
+      if (attempt === MAX_ATTEMPTS) return givenUp(inspection)
       log.info('A deployment has changed this host meanwhile, so it is examined again.')
     }
   } catch (error) {
@@ -101,7 +101,7 @@ export async function inspectHost(request: InspectionRequest, { log, signal }: I
   }
 }
 
-async function look({ layout, keepPaths }: InspectionRequest, signal: AbortSignal): Promise<Inspection> {
+async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSignal): Promise<Inspection> {
   const activity = await readActivity(layout, signal)
   // A live run says so itself, or moves it back.
   if (activity.kind !== 'busy') requireNothingStranded(layout)

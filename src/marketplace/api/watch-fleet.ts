@@ -43,7 +43,7 @@ export async function watchFleet(request: FleetRequest, tools: FleetTools): Prom
   const report = reporterOf(log, clock)
   let fleet: Fleet | undefined
   for (let pollMs = FIRST_POLL_MS; ; pollMs = Math.min(pollMs * 2, MAX_POLL_MS)) {
-    const seen = await look(request, tools)
+    const seen = await askOnce(request, tools)
     signal.throwIfAborted()
     fleet = seen.fleet ?? fleet
     const left = deadline - clock.now()
@@ -54,7 +54,10 @@ export async function watchFleet(request: FleetRequest, tools: FleetTools): Prom
   }
 }
 
-async function look({ access, ...question }: FleetRequest, { wire, redact, now }: FleetTools): Promise<WatchedFleet> {
+async function askOnce(
+  { access, ...question }: FleetRequest,
+  { wire, redact, now }: FleetTools,
+): Promise<WatchedFleet> {
   try {
     const found = await readHosts(wire, access, { redact, now: now() })
     return { fleet: buildFleet(found, question, now()), error: undefined }

@@ -82,7 +82,7 @@ function malformedAnswer({ call, subject }: CallSubject, expected: string): Depl
 }
 
 /**
- * Hides all but the origin of a `download_url`: whoever knows the whole URL may download. A signed one has its
+ * Hides all but the origin of a `download_url`: anyone who knows the whole URL may download. A signed one has its
  * permission in the query, others in the path.
  */
 function shownUrl(call: HubCall, url: string): string {

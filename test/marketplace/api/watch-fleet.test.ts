@@ -85,7 +85,7 @@ describe('watchFleet', () => {
     assert.match(lines[0] ?? '', /could not be asked; trying again: .*503 \(restarting\)/)
   })
 
-  it('fails with what prevented the last look, and keeps what it saw before', async t => {
+  it('fails with what prevented the last attempt, and keeps what it saw before', async t => {
     const away = answer({}, 503)
     const { fleet, error } = await watch(t, inTurn(answer([OLD]), away), { waitMs: 5000 })
     assert.deepEqual([fleet?.reports.length, error?.code], [1, 'artifact_unavailable'])

@@ -6,9 +6,9 @@ import { describeItemSync } from '../../files/trees/tree-item.ts'
 import { stateText, type TreeBefore } from './drift-note.ts'
 import { isAsRecorded } from './tree-comparison.ts'
 
-/** With a wait of as many milliseconds after each: 0.1 s in all. */
-const MAX_LOOKS = 14
-/** For all looks, in milliseconds: each may be at many files. */
+/** After each attempt, the wait is that many milliseconds: 0.1 s in all. */
+const MAX_ATTEMPTS = 14
+/** For all attempts, in milliseconds: each may examine many files. */
 const MAX_MS = 1000
 
 /**
@@ -26,13 +26,13 @@ export async function findMoving(
   const moving = new Set<string>()
   const endsAt = monotonicMs() + MAX_MS
   const hasTime = (): boolean => !signal.aborted && monotonicMs() < endsAt
-  for (let look = 1; look <= MAX_LOOKS && moving.size < damaged.length && hasTime(); look++) {
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS && moving.size < damaged.length && hasTime(); attempt++) {
     for (const path of damaged) {
       if (slice.isOver()) await slice.giveBack()
       if (!hasTime()) break
       if (!moving.has(path) && (await isAsBefore(before, path, digester))) moving.add(path)
     }
-    await setTimeout(look)
+    await setTimeout(attempt)
   }
   return moving
 }
