@@ -3,6 +3,7 @@ import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
+import { describeItemSync } from '../../../../src/install/files/trees/tree-item.ts'
 import { findRecordedIn } from '../../../../src/install/host/trees/drift.ts'
 import { noteDrift, readDriftNote, type TreeBefore } from '../../../../src/install/host/trees/drift-note.ts'
 import { findMoving } from '../../../../src/install/host/trees/moving-files.ts'
@@ -45,6 +46,22 @@ describe('findMoving', () => {
     rmSync(join(before.root, 'lib/a.py'))
     writeFileSync(join(before.root, 'lib/b.py'), 'B')
     assert.deepEqual([...(await findMoving(before, LIB, NEVER))], [])
+  })
+
+  it('reads a file after a crash, when its times prove nothing', async t => {
+    const before = await openTree(t, true)
+    writeFileSync(join(before.root, 'main.py'), 'new')
+    const stamp = describeItemSync(before.root, 'main.py')?.stamp
+    const stamped: TreeBefore = {
+      ...before,
+      recorded: path => {
+        const item = before.recorded(path)
+        return item && { ...item, stamp }
+      },
+    }
+    const [trusted, read] = [{ ...stamped, isAfterCrash: false }, stamped]
+    assert.deepEqual([...(await findMoving(trusted, ['main.py'], NEVER))], ['main.py'])
+    assert.deepEqual([...(await findMoving(read, ['main.py'], NEVER))], [])
   })
 
   it('looks for nothing once it is too late', async t => {

@@ -12,6 +12,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import {
   announceable,
   applyChanges,
@@ -121,6 +122,18 @@ describe('a move next to a process that works in the same directory', () => {
       if (again !== undefined) assert.deepEqual(Object.keys(asideIn(root)), ['log'])
     })
   }
+
+  it('waits for data that a process renames away for a moment', async t => {
+    const root = makeRoot(t)
+    const [, data] = await apply(root, OUT, DATA)
+    assert.ok(data)
+    const [moved, away] = [join(root, STAGING, 'tree/data'), join(root, 'plugins/away')]
+    renameSync(moved, away)
+    const back = setTimeout(10).then(() => renameSync(away, moved))
+    await undoChange(root, data)
+    await back
+    assert.equal(textOf(root, `${SNAPSHOT}/data/db`), 'rows')
+  })
 
   it('brings nothing back for data that only has the number of what was announced', async t => {
     const root = makeRoot(t)
