@@ -22928,7 +22928,7 @@ function reasonOf(error, layout, identity) {
     return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`;
 }
 
-;// CONCATENATED MODULE: ./build/core/packed-texts.js
+;// CONCATENATED MODULE: ./build/core/columns/packed-texts.js
 /** The number of texts in one block. */
 const BLOCK_TEXTS = 1024;
 /** The initial room for each text, enough for most names. */
@@ -34302,7 +34302,7 @@ function countMagic(bytes) {
     return count;
 }
 
-;// CONCATENATED MODULE: ./build/core/number-column.js
+;// CONCATENATED MODULE: ./build/core/columns/number-column.js
 /** The initial room for numbers. */
 const INITIAL_LENGTH = 1024;
 /**
@@ -34581,7 +34581,7 @@ class PlannedFiles {
 }
 planned_files_a = PlannedFiles;
 
-;// CONCATENATED MODULE: ./build/core/half-sip-hash.js
+;// CONCATENATED MODULE: ./build/core/columns/half-sip-hash.js
 const FINAL_ROUNDS = 3;
 /** The bytes of a UTF-16 unit, and of the number before the text. */
 const UNIT_BYTES = 2;
@@ -34640,7 +34640,7 @@ function half_sip_hash_rotate(bits, by) {
     return (bits << by) | (bits >>> (32 - by));
 }
 
-;// CONCATENATED MODULE: ./build/core/hash-index.js
+;// CONCATENATED MODULE: ./build/core/columns/hash-index.js
 const INITIAL_SLOTS = 1024;
 /** The words of a slot: a hash, and a number plus one. In an empty slot, both are zero. */
 const SLOT_WORDS = 2;

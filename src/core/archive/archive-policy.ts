@@ -1,5 +1,5 @@
+import { NumberColumn } from '../columns/number-column.ts'
 import { ArchiveError } from '../errors.ts'
-import { NumberColumn } from '../number-column.ts'
 import { type ArchiveEntry, type ExtractableType, unsafeEntry } from './archive-entry.ts'
 import {
   type ExtractionLimits,

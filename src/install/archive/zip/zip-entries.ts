@@ -1,5 +1,5 @@
-import { NumberColumn } from '../../../core/number-column.ts'
-import { PackedTexts } from '../../../core/packed-texts.ts'
+import { NumberColumn } from '../../../core/columns/number-column.ts'
+import { PackedTexts } from '../../../core/columns/packed-texts.ts'
 
 export type ZipMethod = 'stored' | 'deflated'
 

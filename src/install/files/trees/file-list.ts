@@ -1,4 +1,4 @@
-import { PackedTexts } from '../../../core/packed-texts.ts'
+import { PackedTexts } from '../../../core/columns/packed-texts.ts'
 import type { ExtractedFile } from './extracted-tree.ts'
 
 /**

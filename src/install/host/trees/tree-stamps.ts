@@ -1,6 +1,6 @@
 import { lstatSync, readdirSync } from 'node:fs'
+import { PackedTexts } from '../../../core/columns/packed-texts.ts'
 import { isBelow } from '../../../core/is-below.ts'
-import { PackedTexts } from '../../../core/packed-texts.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
 import { stampOf } from '../../files/trees/tree-item.ts'
 import type { HostTree } from '../keep-paths.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { PackedTexts } from '../../src/core/packed-texts.ts'
+import { PackedTexts } from '../../../src/core/columns/packed-texts.ts'
 
 const TEXTS: Record<string, readonly string[]> = {
   'texts of several blocks': Array.from({ length: 5000 }, (_, at) => `plugins/greeter/${at}`),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { NumberColumn } from '../../src/core/number-column.ts'
+import { NumberColumn } from '../../../src/core/columns/number-column.ts'
 
 const NUMBERS = {
   int32: [0, 1, -1, 2 ** 31 - 1, -(2 ** 31)],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { HashIndex } from '../../src/core/hash-index.ts'
+import { HashIndex } from '../../../src/core/columns/hash-index.ts'
 
 const MANY = 10_000
 
