@@ -33,7 +33,7 @@ const LAYERS = {
   'src/marketplace': [['gate'], ['api']],
   'src/project': [['api', 'parts']],
   'src/net': [['relay'], ['exchange'], ['policy']],
-  'src/core': [['plan'], ['content'], ['archive'], ['document', 'trust']],
+  'src/core': [['plan'], ['content'], ['archive'], ['document', 'trust', 'columns']],
 } as const satisfies Record<string, readonly (readonly string[])[]>
 
 const MACHINE = ['node:fs', 'node:fs/promises', 'node:http', 'node:https', 'node:net', 'node:os', 'node:child_process']
