@@ -1,8 +1,8 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 import { UsageError } from '../errors.ts'
 
-/** Options of npm itself with such a name, which a user's settings may contain. */
-const NPM_OPTIONS: ReadonlySet<string> = new Set(['git', 'name', 'only', 'version'])
+/** Options of npm itself with such a name: npm sets their variables, some always, some from a user's settings. */
+const NPM_OPTIONS: ReadonlySet<string> = new Set(['cache', 'git', 'name', 'only', 'version'])
 
 /**
  * Parses the arguments strictly. Throws UsageError for an unknown or incomplete option, for one that npm took, and for an

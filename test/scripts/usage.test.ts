@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
+import { execFile, execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, it } from 'node:test'
+import { describe, it, type TestContext } from 'node:test'
 import type { CommandGroup } from '../../hub/commands/command-group.ts'
 import { HUB, runCommandLine } from '../../hub/commands/hub.ts'
 import { COMPILE_CACHE } from '../compile-cache.ts'
@@ -12,6 +12,12 @@ const ROOT = join(import.meta.dirname, '../..')
 const TOOLS = ['lint', 'test', 'types']
 const UNKNOWN_OPTION = /^There is no option --no-such-option: this command has [^\n]+\.\n$/
 const WIDTH = 120
+/** The variables in which npm passes its settings to a program, here all that it has. */
+const NPM_SETTINGS = Object.fromEntries(
+  Object.keys(JSON.parse(execFileSync('npm', ['config', 'list', '--long', '--json'], { encoding: 'utf8' }))).map(
+    name => [`npm_config_${name.replaceAll('-', '_')}`, 'set'],
+  ),
+)
 
 const { scripts }: { scripts: Record<string, string> } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 
@@ -27,8 +33,9 @@ describe('each program that npm runs', { concurrency: 2 }, () => {
       expectUsage(stdout, `npm run ${name}`)
     })
 
-    it(`${name} refuses an unknown option in one sentence`, async () => {
-      const { code, stdout, stderr } = await run(path, ['--no-such-option'])
+    it(`${name} refuses an unknown option in one sentence, whatever the settings of npm`, async () => {
+      const npm = { ...NPM_SETTINGS, npm_lifecycle_event: name }
+      const { code, stdout, stderr } = await run(path, ['--no-such-option'], npm)
       assert.deepEqual([code, stdout], [2, ''], stderr)
       assert.match(stderr, UNKNOWN_OPTION)
     })
@@ -49,7 +56,8 @@ describe('each command of the hub', () => {
       }
     })
 
-    it(`${typed} refuses an unknown option in one sentence`, async t => {
+    it(`${typed} refuses an unknown option in one sentence, whatever the settings of npm`, async t => {
+      setVariables(t, { ...NPM_SETTINGS, npm_lifecycle_event: 'hub' })
       const { mock } = t.mock.method(console, 'error', () => {})
       assert.equal(await runCommandLine([...command, '--no-such-option']), 2)
       assert.match(`${mock.calls[0]?.arguments[0]}\n`, UNKNOWN_OPTION)
@@ -80,6 +88,18 @@ describe('an option before "--", which npm takes for itself', { concurrency: 2 }
     }
   })
 })
+
+/** Sets variables of this process until the test ends. */
+function setVariables(t: TestContext, variables: Readonly<Record<string, string>>): void {
+  const before = { ...process.env }
+  Object.assign(process.env, variables)
+  t.after(() => {
+    for (const name of Object.keys(variables)) {
+      if (before[name] === undefined) delete process.env[name]
+      else process.env[name] = before[name]
+    }
+  })
+}
 
 function commandsOf({ commands }: CommandGroup): string[][] {
   return Object.entries(commands).flatMap(([name, command]) =>
