@@ -194,6 +194,6 @@ function saveVersion(store: Store, version: PublishedVersion): void {
 function alreadyPublished({ kind, slug, version, sha256 }: PublishedVersion): HubError {
   return new HubError(
     409,
-    `Version ${version} of the ${kind} ${slug} is already published with other bytes or another signing secret (SHA-256 ${sha256}): ${kind === 'plugin' ? 'raise the version in plugin.yaml' : 'raise --version'} and publish again. --replace publishes the new bytes under this one, and hosts that installed the old ones refuse them.`,
+    `Version ${version} of the ${kind} ${slug} is already published with other bytes or another signing secret (SHA-256 ${sha256}): ${kind === 'plugin' ? 'raise the version in plugin.yaml (or --version, if that file has none)' : 'raise --version'} and publish again. --replace publishes the new bytes under this one, and hosts that installed the old ones refuse them.`,
   )
 }
