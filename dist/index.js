@@ -39271,9 +39271,9 @@ const FLOWS = {
     rollback: ROLLBACK_TRANSITIONS,
 };
 
-;// CONCATENATED MODULE: ./build/actions/installation.js
-/** Returns what a run installed, if it ended without an error; undefined if it installed nothing. */
-function installationOf({ report, error }) {
+;// CONCATENATED MODULE: ./build/actions/run-kind.js
+/** Returns the kind of a run that installed something and ended without an error; undefined for any other run. */
+function runKindOf({ report, error }) {
     if (report.outcome !== 'success' || !report.changed || error !== undefined)
         return undefined;
     return report.previous_version === null ? 'first install' : 'update';
@@ -39303,7 +39303,7 @@ function installationOf({ report, error }) {
 
 /**
  * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * Calls `onInstalled` at the end of a run that installed something.
+ * At the end of a run that installed something, calls `onInstalled` with its kind.
  */
 async function deploy_deploy(onInstalled = () => { }) {
     let step;
@@ -39316,9 +39316,9 @@ async function deploy_deploy(onInstalled = () => { }) {
         const run = request.checkOnly ? checkInstalled : deploy;
         const ended = refused ?? (await run(request, step.tools));
         step.finish(ended);
-        const installation = installationOf(ended);
-        if (installation !== undefined)
-            onInstalled(installation);
+        const kind = runKindOf(ended);
+        if (kind !== undefined)
+            onInstalled(kind);
     }
     catch (error) {
         failStep(step, error);
@@ -44119,7 +44119,7 @@ function supplier_describe(source) {
 
 /**
  * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * Calls `onInstalled` at the end of a run that installed something.
+ * At the end of a run that installed something, calls `onInstalled` with its kind.
  */
 async function project(onInstalled = () => { }) {
     let step;
@@ -44131,9 +44131,9 @@ async function project(onInstalled = () => { }) {
         const request = inputs.request;
         const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)));
         step.finish(ended);
-        const installation = installationOf(ended);
-        if (installation !== undefined)
-            onInstalled(installation);
+        const kind = runKindOf(ended);
+        if (kind !== undefined)
+            onInstalled(kind);
     }
     catch (error) {
         failStep(step, error);

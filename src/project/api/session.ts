@@ -20,12 +20,12 @@ export const CALL_TIMEOUT_MS = 60_000
 /** The time for which a new token counts as fresh, unless its hub names a shorter one. */
 const FRESH_MS = 30_000
 
-type Request = Omit<JsonRequest, 'url' | 'credentials'> & WhatIsRefused
+type Request = Omit<JsonRequest, 'url' | 'credentials'> & BodyCredential
 
 /** The conditions that end a call before it has an answer. */
 export type CallLimits = Pick<JsonRequest, 'timeoutMs' | 'signal'>
 
-interface WhatIsRefused {
+interface BodyCredential {
   /** True if a 401 may be about a credential in the request rather than about the token. */
   readonly hasCredential?: boolean | undefined
 }
@@ -93,7 +93,7 @@ export class HubSession {
    */
   async withToken<Answer extends CountedAnswer>(
     url: URL,
-    { timeoutMs, signal, hasCredential = false }: CallLimits & WhatIsRefused,
+    { timeoutMs, signal, hasCredential = false }: CallLimits & BodyCredential,
     send: Send<Answer>,
   ): Promise<Answer> {
     const endsAt = monotonicMs() + timeoutMs
