@@ -31007,6 +31007,7 @@ async function endCommitted(host, { records }, commit) {
 
 
 
+
 const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
 /**
  * Ends the runs that died here. Rolls back a run that had the host and died before its commit; finishes the cleanup of
@@ -31039,8 +31040,7 @@ async function recoverJournal(host) {
     const records = readRecords(layout);
     const [begin] = records;
     if (begin?.record !== 'begin') {
-        await retryDiscarded(layout, log);
-        await cleanStaging(layout, log);
+        await removeLeftovers(host, undefined);
         return undefined;
     }
     // The run may have been the first to install anything in one of these directories.
@@ -31124,11 +31124,23 @@ async function recoverRun(host, run) {
         host.grace.cancelled.throwIfAborted();
     if (unwritten !== undefined)
         throw unwritten;
-    // Only now is the record what the journal says.
-    await retryDiscarded(host.layout, host.log);
-    await endJournal(host, begin.facts.deployment_id);
+    await removeLeftovers(host, begin.facts.deployment_id);
     logRecovered(host, closed.report, known);
     return closed;
+}
+/**
+ * Removes what no recovery needs any more, once the record is what the journal says. A run that never had the host has
+ * left only its journal: anything else may belong to a run that had it and could not be recovered.
+ */
+async function removeLeftovers(host, deploymentId) {
+    const { layout, log } = host;
+    if (begunDeployment((0,external_node_path_namespaceObject.basename)(layout.journal)) !== undefined)
+        return await removeJournal(layout.journal);
+    await retryDiscarded(layout, log);
+    if (deploymentId === undefined)
+        await cleanStaging(layout, log);
+    else
+        await endJournal(host, deploymentId);
 }
 /** True if the hub already has this outcome, so that the continued rollback changes nothing there. */
 function isReportedAlike(end, known) {

@@ -1,9 +1,10 @@
+import { basename } from 'node:path'
 import { toDeployError } from '../../../core/errors.ts'
 import type { Log } from '../../../core/log.ts'
 import { reportStatusOf } from '../../../core/outcome.ts'
 import { statesBetween } from '../../../core/state-machine.ts'
 import { cleanStaging, removeStrayTemporaries, retryDiscarded } from '../../host/cleanup.ts'
-import { begunPath } from '../../host/layout.ts'
+import { begunDeployment, begunPath } from '../../host/layout.ts'
 import { requireSafeDirectory } from '../../host/ownership/ownership.ts'
 import { UntouchableHostError } from '../../host/ownership/untouchable-host.ts'
 import { requireNothingStranded } from '../../host/switchable.ts'
@@ -65,8 +66,7 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
   const records = readRecords(layout)
   const [begin] = records
   if (begin?.record !== 'begin') {
-    await retryDiscarded(layout, log)
-    await cleanStaging(layout, log)
+    await removeLeftovers(host, undefined)
     return undefined
   }
   // The run may have been the first to install anything in one of these directories.
@@ -141,11 +141,21 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   if (isUnfinished) host.grace.cancelled.throwIfAborted()
   if (unwritten !== undefined) throw unwritten
-  // Only now is the record what the journal says.
-  await retryDiscarded(host.layout, host.log)
-  await endJournal(host, begin.facts.deployment_id)
+  await removeLeftovers(host, begin.facts.deployment_id)
   logRecovered(host, closed.report, known)
   return closed
+}
+
+/**
+ * Removes what no recovery needs any more, once the record is what the journal says. A run that never had the host has
+ * left only its journal: anything else may belong to a run that had it and could not be recovered.
+ */
+async function removeLeftovers(host: Host, deploymentId: string | undefined): Promise<void> {
+  const { layout, log } = host
+  if (begunDeployment(basename(layout.journal)) !== undefined) return await removeJournal(layout.journal)
+  await retryDiscarded(layout, log)
+  if (deploymentId === undefined) await cleanStaging(layout, log)
+  else await endJournal(host, deploymentId)
 }
 
 /** True if the hub already has this outcome, so that the continued rollback changes nothing there. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { closeSync, existsSync, openSync, readdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import { recoverHost, recoverMainStep } from '../../../../src/install/deployment/recovery/recover-host.ts'
@@ -11,11 +12,13 @@ import { lockOpenFile } from '../../../../src/install/host/locks/kernel-lock.ts'
 import { acquireLock } from '../../../../src/install/host/locks/lock.ts'
 import { type ProcessIdentity, readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
 import { writeLocalReport } from '../../../../src/install/reports/local-report.ts'
+import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
 import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
+import { listTree } from '../../archive/directory-listing.ts'
 import { missingTools } from '../../missing-tools.ts'
 import { DEPLOYMENT_ID, factsOf, NO_REDACTION, reportOf } from '../../prepared-host.ts'
 import { journalText } from '../../transaction/journal/journal-text.ts'
-import { assertReported, begun, makeScene, type Scene, UPDATE } from './recovery-scene.ts'
+import { assertReported, begun, makeScene, type Scene, SNAPSHOT, STAGING, UPDATE } from './recovery-scene.ts'
 
 const OTHER_RUN = '22222222-2222-4222-8222-222222222222'
 const NOW = new Date().toISOString()
@@ -122,6 +125,25 @@ describe('a run that died before it had the host, beside another that had it', (
         .map(({ slug }) => slug)
         .sort(),
       ['greeter', 'other'],
+    )
+  })
+
+  it('takes nothing with it that the other needs, where that cannot be recovered', async t => {
+    const scene = await makeScene(t)
+    const { root, installed, journal } = scene.layout
+    for (const change of UPDATE.slice(0, 2)) await applyChanges(root, [scene.withInode(change)])
+    writeFileSync(journal, '{\n')
+    writeFileSync(installed, JSON.stringify({ schema: 1, installed: [], discard: [SNAPSHOT] }))
+    const facts = { ...factsOf(), deployment_id: OTHER_RUN, started_at: NOW }
+    const [begin, ...states] = begun(scene.sender, ['pending', 'fetching'], facts) as JournalRecord[]
+    const path = begunPath(scene.layout, OTHER_RUN)
+    writeFileSync(path, journalText([{ ...begin, process: ended() } as JournalRecord, ...states]))
+    const before = [SNAPSHOT, STAGING].map(folder => listTree(join(root, folder)))
+    await assert.rejects(recover(scene.host), { code: 'inconsistent' })
+    assert.ok(!existsSync(path))
+    assert.deepEqual(
+      [SNAPSHOT, STAGING].map(folder => listTree(join(root, folder))),
+      before,
     )
   })
 
