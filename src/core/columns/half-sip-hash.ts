@@ -6,59 +6,41 @@ const FINAL_ROUNDS = 3
 const UNIT_BYTES = 2
 const NUMBER_BYTES = 4
 
-/** The state of the current hash. Shared, because allocating a state would take longer than computing the hash. */
-const state = new Int32Array(4)
-
 /**
- * Returns the HalfSipHash-1-3 of a 32-bit number and a text in UTF-16, as an unsigned 32-bit number. The Linux kernel
+ * Returns the HalfSipHash-1-3 of a number of 32 bits and a text in UTF-16, as 32 bits without sign. The Linux kernel
  * uses this keyed hash for its tables: without the key, nobody can choose texts that collide.
  */
 export function halfSipHash([low, high]: HashKey, number: number, text: string): number {
-  state[0] = low
-  state[1] = high
-  state[2] = 0x6c796765 ^ low
-  state[3] = 0x74656462 ^ high
-  absorb(number)
-  const pairs = text.length & ~1
-  for (let at = 0; at < pairs; at += 2) absorb(text.charCodeAt(at) | (text.charCodeAt(at + 1) << 16))
-  const rest = text.length > pairs ? text.charCodeAt(pairs) : 0
-  absorb(((NUMBER_BYTES + text.length * UNIT_BYTES) << 24) | rest)
-  state[2] = word(2) ^ 0xff
-  for (let round = 0; round < FINAL_ROUNDS; round++) mix()
-  return (word(1) ^ word(3)) >>> 0
+  let v0 = low
+  let v1 = high
+  let v2 = low ^ 0x6c796765
+  let v3 = high ^ 0x74656462
+  const words = 2 + (text.length >>> 1)
+  for (let round = 0; round < words + FINAL_ROUNDS; round++) {
+    const word = round < words ? wordAt(round, number, text) : 0
+    if (round === words) v2 ^= 0xff
+    v3 ^= word
+    // SipRound of HalfSipHash. It is here, and not in a function, because it needs four results.
+    v0 = (v0 + v1) | 0
+    v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0
+    v0 = (v0 << 16) | (v0 >>> 16)
+    v2 = (v2 + v3) | 0
+    v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2
+    v0 = (v0 + v3) | 0
+    v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0
+    v2 = (v2 + v1) | 0
+    v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2
+    v2 = (v2 << 16) | (v2 >>> 16)
+    v0 ^= word
+  }
+  return (v1 ^ v3) >>> 0
 }
 
-function absorb(message: number): void {
-  state[3] = word(3) ^ message
-  mix()
-  state[0] = word(0) ^ message
-}
-
-function mix(): void {
-  let v0 = word(0)
-  let v1 = word(1)
-  let v2 = word(2)
-  let v3 = word(3)
-  v0 = (v0 + v1) | 0
-  v1 = rotate(v1, 5) ^ v0
-  v0 = rotate(v0, 16)
-  v2 = (v2 + v3) | 0
-  v3 = rotate(v3, 8) ^ v2
-  v0 = (v0 + v3) | 0
-  v3 = rotate(v3, 7) ^ v0
-  v2 = (v2 + v1) | 0
-  v1 = rotate(v1, 13) ^ v2
-  v2 = rotate(v2, 16)
-  state[0] = v0
-  state[1] = v1
-  state[2] = v2
-  state[3] = v3
-}
-
-function word(at: number): number {
-  return state[at] as number
-}
-
-function rotate(bits: number, by: number): number {
-  return (bits << by) | (bits >>> (32 - by))
+/** The number, then two units of the text at a time, then the length in bytes with a last single unit. */
+function wordAt(at: number, number: number, text: string): number {
+  if (at === 0) return number
+  const unit = (at - 1) * 2
+  if (unit + 1 < text.length) return text.charCodeAt(unit) | (text.charCodeAt(unit + 1) << 16)
+  const rest = unit < text.length ? text.charCodeAt(unit) : 0
+  return ((NUMBER_BYTES + text.length * UNIT_BYTES) << 24) | rest
 }
