@@ -35317,12 +35317,18 @@ class ZipEntries {
         return { method, size: this.#sizes.at(number), packedSize: this.#packedSizes.at(number) };
     }
     at(number) {
-        const [name, crc] = [this.#names.at(number), this.#crcs.at(number)];
-        return { ...this.packingAt(number), name, crc, headerOffset: this.headerOffsetAt(number) };
+        return {
+            name: this.#names.at(number),
+            size: this.#sizes.at(number),
+            packedSize: this.#packedSizes.at(number),
+            method: METHODS[this.#methods.at(number)],
+            crc: this.#crcs.at(number),
+            headerOffset: this.#headerOffsets.at(number),
+        };
     }
     /** Returns an entry whose packed bytes have been located. */
     locatedAt(number) {
-        return { ...this.at(number), dataOffset: this.dataOffsetAt(number) };
+        return Object.assign(this.at(number), { dataOffset: this.dataOffsetAt(number) });
     }
     headerOffsetAt(number) {
         return this.#headerOffsets.at(number);
@@ -35493,6 +35499,8 @@ class ZipExtraFields {
 
 const HEADER_SIGNATURE = 0x02014b50;
 const HEADER_BYTES = 46;
+/** The bytes of most headers, with their names and extra fields: for these, one look is enough. */
+const MOST_HEADER_BYTES = 512;
 const ENCRYPTED = 0x0001;
 const PATCHED = 0x0020;
 const STRONGLY_ENCRYPTED = 0x0040;
@@ -35524,7 +35532,7 @@ async function readZipDirectory({ window, rules, slice }, listing) {
         if (entry.type === 'symlink')
             symlinks.push(entries.length);
         entries.add(entry);
-        at += header.bytes.length;
+        at += header.length;
         if (slice.isOver())
             await slice.giveBack();
     }
@@ -35556,7 +35564,7 @@ function parseMethod(method, name) {
 function readHeader(window, at, end) {
     if (at + HEADER_BYTES > end)
         throw invalidArchive('its directory is cut short');
-    const start = window.look(at, HEADER_BYTES, read_window_WINDOW_BYTES);
+    const start = window.look(at, Math.min(MOST_HEADER_BYTES, end - at), read_window_WINDOW_BYTES);
     if (start.readUInt32LE(0) !== HEADER_SIGNATURE)
         throw invalidArchive('its directory contains something that is not a header');
     const extraAt = HEADER_BYTES + start.readUInt16LE(28);
@@ -35564,7 +35572,8 @@ function readHeader(window, at, end) {
     const length = commentAt + start.readUInt16LE(32);
     if (at + length > end)
         throw invalidArchive('its directory is cut short');
-    return { bytes: window.look(at, length, read_window_WINDOW_BYTES), extraAt, commentAt };
+    const bytes = length <= start.length ? start : window.look(at, length, read_window_WINDOW_BYTES);
+    return { bytes, extraAt, commentAt, length };
 }
 function parseEntry({ bytes, extraAt, commentAt }) {
     const flags = bytes.readUInt16LE(8);
@@ -35776,6 +35785,8 @@ function* verifyFirstSignature(window, { name, dataOffset, packedSize }) {
 
 const zip_local_headers_HEADER_SIGNATURE = 0x04034b50;
 const zip_local_headers_HEADER_BYTES = 30;
+/** The bytes of most headers, with their names and extra fields: for these, one look is enough. */
+const zip_local_headers_MOST_HEADER_BYTES = 512;
 const HAS_DATA_DESCRIPTOR = 0x0008;
 const zip_local_headers_SATURATED_32 = 0xffffffff;
 /**
@@ -35854,12 +35865,13 @@ function verifyLocalHeader(header, entry) {
     verifySizes(header, entry);
 }
 function zip_local_headers_readHeader(window, { name, headerOffset }) {
-    const start = window.look(headerOffset, zip_local_headers_HEADER_BYTES, READ_AHEAD_BYTES);
+    const looked = Math.max(zip_local_headers_HEADER_BYTES, Math.min(zip_local_headers_MOST_HEADER_BYTES, window.fileSize - headerOffset));
+    const start = window.look(headerOffset, looked, READ_AHEAD_BYTES);
     if (start.readUInt32LE(0) !== zip_local_headers_HEADER_SIGNATURE)
         throw invalidEntry(name, 'has no local header where the directory says');
     const extraAt = zip_local_headers_HEADER_BYTES + start.readUInt16LE(26);
     const bytes = extraAt + start.readUInt16LE(28);
-    const fixed = window.look(headerOffset, bytes, READ_AHEAD_BYTES);
+    const fixed = bytes <= start.length ? start : window.look(headerOffset, bytes, READ_AHEAD_BYTES);
     const rawName = fixed.subarray(zip_local_headers_HEADER_BYTES, extraAt);
     const fields = new ZipExtraFields(fixed, { start: extraAt, end: bytes, rawName });
     return { fixed, flags: fixed.readUInt16LE(6), rawName, fields, bytes };

@@ -20,13 +20,17 @@ type ListedEntry = ZipEntry & ArchiveEntry & { readonly packedSize: number }
 
 /** A central header, and the positions of its parts of variable length. */
 interface CentralHeader {
+  /** The header, and perhaps more. */
   readonly bytes: Buffer
   readonly extraAt: number
   readonly commentAt: number
+  readonly length: number
 }
 
 const HEADER_SIGNATURE = 0x02014b50
 const HEADER_BYTES = 46
+/** The bytes of most headers, with their names and extra fields: for these, one look is enough. */
+const MOST_HEADER_BYTES = 512
 const ENCRYPTED = 0x0001
 const PATCHED = 0x0020
 const STRONGLY_ENCRYPTED = 0x0040
@@ -61,7 +65,7 @@ export async function readZipDirectory(
     listing.add(entry)
     if (entry.type === 'symlink') symlinks.push(entries.length)
     entries.add(entry)
-    at += header.bytes.length
+    at += header.length
     if (slice.isOver()) await slice.giveBack()
   }
   if (entries.length !== location.count) {
@@ -92,14 +96,15 @@ export function parseMethod(method: number, name: string): ZipMethod {
 
 function readHeader(window: ReadWindow, at: number, end: number): CentralHeader {
   if (at + HEADER_BYTES > end) throw invalidArchive('its directory is cut short')
-  const start = window.look(at, HEADER_BYTES, WINDOW_BYTES)
+  const start = window.look(at, Math.min(MOST_HEADER_BYTES, end - at), WINDOW_BYTES)
   if (start.readUInt32LE(0) !== HEADER_SIGNATURE)
     throw invalidArchive('its directory contains something that is not a header')
   const extraAt = HEADER_BYTES + start.readUInt16LE(28)
   const commentAt = extraAt + start.readUInt16LE(30)
   const length = commentAt + start.readUInt16LE(32)
   if (at + length > end) throw invalidArchive('its directory is cut short')
-  return { bytes: window.look(at, length, WINDOW_BYTES), extraAt, commentAt }
+  const bytes = length <= start.length ? start : window.look(at, length, WINDOW_BYTES)
+  return { bytes, extraAt, commentAt, length }
 }
 
 function parseEntry({ bytes, extraAt, commentAt }: CentralHeader): ListedEntry {

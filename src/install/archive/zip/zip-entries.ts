@@ -66,13 +66,19 @@ export class ZipEntries {
   }
 
   at(number: number): ZipEntry {
-    const [name, crc] = [this.#names.at(number), this.#crcs.at(number)]
-    return { ...this.packingAt(number), name, crc, headerOffset: this.headerOffsetAt(number) }
+    return {
+      name: this.#names.at(number),
+      size: this.#sizes.at(number),
+      packedSize: this.#packedSizes.at(number),
+      method: METHODS[this.#methods.at(number)] as ZipMethod,
+      crc: this.#crcs.at(number),
+      headerOffset: this.#headerOffsets.at(number),
+    }
   }
 
   /** Returns an entry whose packed bytes have been located. */
   locatedAt(number: number): LocatedZipEntry {
-    return { ...this.at(number), dataOffset: this.dataOffsetAt(number) }
+    return Object.assign(this.at(number), { dataOffset: this.dataOffsetAt(number) })
   }
 
   headerOffsetAt(number: number): number {

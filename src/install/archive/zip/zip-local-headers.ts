@@ -17,6 +17,8 @@ interface LocalHeader {
 
 const HEADER_SIGNATURE = 0x04034b50
 const HEADER_BYTES = 30
+/** The bytes of most headers, with their names and extra fields: for these, one look is enough. */
+const MOST_HEADER_BYTES = 512
 const HAS_DATA_DESCRIPTOR = 0x0008
 const SATURATED_32 = 0xffffffff
 /**
@@ -103,12 +105,13 @@ function verifyLocalHeader(header: LocalHeader, entry: ZipEntry): void {
 }
 
 function readHeader(window: ReadWindow, { name, headerOffset }: ZipEntry): LocalHeader {
-  const start = window.look(headerOffset, HEADER_BYTES, READ_AHEAD_BYTES)
+  const looked = Math.max(HEADER_BYTES, Math.min(MOST_HEADER_BYTES, window.fileSize - headerOffset))
+  const start = window.look(headerOffset, looked, READ_AHEAD_BYTES)
   if (start.readUInt32LE(0) !== HEADER_SIGNATURE)
     throw invalidEntry(name, 'has no local header where the directory says')
   const extraAt = HEADER_BYTES + start.readUInt16LE(26)
   const bytes = extraAt + start.readUInt16LE(28)
-  const fixed = window.look(headerOffset, bytes, READ_AHEAD_BYTES)
+  const fixed = bytes <= start.length ? start : window.look(headerOffset, bytes, READ_AHEAD_BYTES)
   const rawName = fixed.subarray(HEADER_BYTES, extraAt)
   const fields = new ZipExtraFields(fixed, { start: extraAt, end: bytes, rawName })
   return { fixed, flags: fixed.readUInt16LE(6), rawName, fields, bytes }
