@@ -39282,12 +39282,10 @@ const FLOWS = {
     rollback: ROLLBACK_TRANSITIONS,
 };
 
-;// CONCATENATED MODULE: ./build/actions/run-kind.js
-/** Returns the kind of a run that installed something and ended without an error; undefined for any other run. */
-function runKindOf({ report, error }) {
-    if (report.outcome !== 'success' || !report.changed || error !== undefined)
-        return undefined;
-    return report.previous_version === null ? 'first install' : 'update';
+;// CONCATENATED MODULE: ./build/actions/has-installed.js
+/** True if a run installed something and ended without an error. */
+function hasInstalled({ report, error }) {
+    return report.outcome === 'success' && report.changed && error === undefined;
 }
 
 ;// CONCATENATED MODULE: ./build/actions/deploy.js
@@ -39314,7 +39312,7 @@ function runKindOf({ report, error }) {
 
 /**
  * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * At the end of a run that installed something, calls `onInstalled` with its kind.
+ * Calls `onInstalled` at the end of a run that installed something.
  */
 async function deploy_deploy(onInstalled = () => { }) {
     let step;
@@ -39327,9 +39325,8 @@ async function deploy_deploy(onInstalled = () => { }) {
         const run = request.checkOnly ? checkInstalled : deploy;
         const ended = refused ?? (await run(request, step.tools));
         step.finish(ended);
-        const kind = runKindOf(ended);
-        if (kind !== undefined)
-            onInstalled(kind);
+        if (hasInstalled(ended))
+            onInstalled();
     }
     catch (error) {
         failStep(step, error);
@@ -44130,7 +44127,7 @@ function supplier_describe(source) {
 
 /**
  * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * At the end of a run that installed something, calls `onInstalled` with its kind.
+ * Calls `onInstalled` at the end of a run that installed something.
  */
 async function project(onInstalled = () => { }) {
     let step;
@@ -44142,9 +44139,8 @@ async function project(onInstalled = () => { }) {
         const request = inputs.request;
         const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)));
         step.finish(ended);
-        const kind = runKindOf(ended);
-        if (kind !== undefined)
-            onInstalled(kind);
+        if (hasInstalled(ended))
+            onInstalled();
     }
     catch (error) {
         failStep(step, error);

@@ -60,11 +60,10 @@ function loadBundle(file, compiled) {
     const bytes = (0,external_node_fs_namespaceObject.readFileSync)(file);
     const cachedData = compiled.read(bytes);
     const script = new external_node_vm_namespaceObject.Script(bytes.toString('latin1'), { filename: file, ...(cachedData && { cachedData }) });
-    if (script.cachedDataRejected === true)
-        compiled.discard();
     const module = { exports: {} };
     script.runInThisContext()(module, module.exports, process.getBuiltinModule, (0,external_node_path_namespaceObject.dirname)(file));
-    return { exports: module.exports, compile: () => script.createCachedData() };
+    const isKept = cachedData !== undefined && script.cachedDataRejected === false;
+    return { exports: module.exports, compile: () => (isKept ? undefined : script.createCachedData()) };
 }
 
 ;// CONCATENATED MODULE: ./build/start/cache-folder.js
@@ -300,19 +299,13 @@ function isMissing(path) {
 
 
 const NAME = 'compiled';
-/** The bytes before the code: a digest, and the list of runs. A multiple of 8, so that V8 uses the code where it is. */
 const DIGEST_BYTES = 32;
-const RUNS_BYTES = 96;
-const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES;
 /** Ten times the code that a whole deployment compiles. */
 const MAX_BYTES = 16 * 1024 * 1024;
 /**
- * The bundle's code as Node.js has compiled it, in one file of this user's cache. A process that can write that
- * file decides what runs, so it is read and written only in a folder that only this user and root can change. Never throws: without
- * the file, a run merely takes longer.
- *
- * Different runs need different functions: an update also compares and moves the old tree. So the file lists the runs
- * that have contributed to its code, and the first one of another kind adds the functions that it has compiled.
+ * The bundle's code as Node.js has compiled it, in one file of this user's cache. A process that can write that file
+ * decides what runs, so it is read and written only in a folder that only this user and root can change. Never throws:
+ * without the file, a run merely takes longer.
  *
  * The file is not synced. Its digest exposes a torn file, and one for another bundle or another Node.js; the next run
  * that installs something replaces it.
@@ -321,7 +314,6 @@ class CompiledCode {
     #folder;
     /** The inputs that the compiled code depends on. */
     #origin = '';
-    #runs = [];
     /** The folder may not exist yet. */
     constructor(folder) {
         this.#folder = folder;
@@ -334,35 +326,22 @@ class CompiledCode {
             if (folder === undefined || !isTrustedFolder(folder))
                 return undefined;
             const file = readPrivateFile((0,external_node_path_namespaceObject.join)(folder, NAME), MAX_BYTES);
-            if (file === undefined || file.length < HEADER_BYTES)
-                return undefined;
-            const [runs, code] = [file.subarray(DIGEST_BYTES, HEADER_BYTES), file.subarray(HEADER_BYTES)];
-            if (!this.#seal(runs, code).equals(file.subarray(0, DIGEST_BYTES)))
-                return undefined;
-            this.#runs = runs.toString('latin1').trimEnd().split(',');
-            return code;
+            const code = file?.subarray(DIGEST_BYTES);
+            return code !== undefined && this.#seal(code).equals(file?.subarray(0, DIGEST_BYTES) ?? code) ? code : undefined;
         });
     }
-    /** Forgets which runs have contributed: Node.js has refused the code. */
-    discard() {
-        this.#runs = [];
-    }
-    /** Replaces the kept code, unless a run of the same kind has contributed to it already. */
-    keep(run, compile) {
+    /** Replaces the kept code, unless there is nothing new. */
+    keep(compile) {
         attempt('kept', () => {
             const folder = this.#folder;
-            if (folder === undefined || this.#runs.includes(run) || !makeTrustedFolder(folder))
+            const code = folder === undefined ? undefined : compile();
+            if (folder === undefined || code === undefined || !makeTrustedFolder(folder))
                 return;
-            const runs = Buffer.from([...this.#runs, run].join(',').padEnd(RUNS_BYTES), 'latin1');
-            if (runs.length > RUNS_BYTES)
-                return;
-            const code = compile();
-            replacePrivateFile((0,external_node_path_namespaceObject.join)(folder, NAME), Buffer.concat([this.#seal(runs, code), runs, code]));
+            replacePrivateFile((0,external_node_path_namespaceObject.join)(folder, NAME), Buffer.concat([this.#seal(code), code]));
         });
     }
-    #seal(runs, code) {
-        const text = `${this.#origin} ${runs.toString('latin1')} ${(0,external_node_crypto_namespaceObject.hash)('sha256', code)}`;
-        return (0,external_node_crypto_namespaceObject.hash)('sha256', Buffer.from(text), 'buffer');
+    #seal(code) {
+        return (0,external_node_crypto_namespaceObject.hash)('sha256', Buffer.from(`${this.#origin} ${(0,external_node_crypto_namespaceObject.hash)('sha256', code)}`), 'buffer');
     }
 }
 /** An operator who wants to know why a run takes longer can turn on the runner's debug log. */
@@ -384,8 +363,8 @@ function attempt(what, act) {
 
 
 /**
- * Runs an action of the bundle in `folder`, with the code that earlier runs compiled if it can be trusted. Once the
- * action has installed something, the code that it needed is kept for later runs.
+ * Runs an action of the bundle in `folder`, with the code that an earlier run compiled if it can be trusted. Once the
+ * action has installed something, the code that it needed is compiled and kept for later runs.
  */
 function start(folder, action) {
     const compiled = new CompiledCode(cacheFolder(process.env));
@@ -393,7 +372,7 @@ function start(folder, action) {
     const run = exports[action];
     if (run === undefined)
         throw new Error(`The bundle has no action ${action}.`);
-    return run(kind => compiled.keep(`${action}: ${kind}`, compile));
+    return run(() => compiled.keep(compile));
 }
 
 module.exports = __webpack_exports__;

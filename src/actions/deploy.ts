@@ -20,15 +20,15 @@ import { apiKeySchema, baseUrlSchema, booleanSchema } from '../runner/inputs/inp
 import { buildDeploymentOutputs } from '../runner/outputs.ts'
 import { runPostStep } from '../runner/post-step.ts'
 import { FLOWS } from './flows.ts'
-import { type RunKind, runKindOf } from './run-kind.ts'
+import { hasInstalled } from './has-installed.ts'
 
 export type DeployInputs = StepInputs<IncompleteRequest>
 
 /**
  * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * At the end of a run that installed something, calls `onInstalled` with its kind.
+ * Calls `onInstalled` at the end of a run that installed something.
  */
-export async function deploy(onInstalled: (kind: RunKind) => void = () => {}): Promise<void> {
+export async function deploy(onInstalled: () => void = () => {}): Promise<void> {
   let step: ActionStep | undefined
   try {
     const inputs = readDeployInputs(readWorkspace())
@@ -39,8 +39,7 @@ export async function deploy(onInstalled: (kind: RunKind) => void = () => {}): P
     const run = request.checkOnly ? checkInstalled : deployArtifact
     const ended = refused ?? (await run(request, step.tools))
     step.finish(ended)
-    const kind = runKindOf(ended)
-    if (kind !== undefined) onInstalled(kind)
+    if (hasInstalled(ended)) onInstalled()
   } catch (error) {
     failStep(step, error)
   } finally {

@@ -4,20 +4,14 @@ import { readPrivateFile, replacePrivateFile } from './private-file.ts'
 import { isTrustedFolder, makeTrustedFolder } from './trusted-folder.ts'
 
 const NAME = 'compiled'
-/** The bytes before the code: a digest, and the list of runs. A multiple of 8, so that V8 uses the code where it is. */
 const DIGEST_BYTES = 32
-const RUNS_BYTES = 96
-const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES
 /** Ten times the code that a whole deployment compiles. */
 const MAX_BYTES = 16 * 1024 * 1024
 
 /**
- * The bundle's code as Node.js has compiled it, in one file of this user's cache. A process that can write that
- * file decides what runs, so it is read and written only in a folder that only this user and root can change. Never throws: without
- * the file, a run merely takes longer.
- *
- * Different runs need different functions: an update also compares and moves the old tree. So the file lists the runs
- * that have contributed to its code, and the first one of another kind adds the functions that it has compiled.
+ * The bundle's code as Node.js has compiled it, in one file of this user's cache. A process that can write that file
+ * decides what runs, so it is read and written only in a folder that only this user and root can change. Never throws:
+ * without the file, a run merely takes longer.
  *
  * The file is not synced. Its digest exposes a torn file, and one for another bundle or another Node.js; the next run
  * that installs something replaces it.
@@ -26,7 +20,6 @@ export class CompiledCode {
   readonly #folder: string | undefined
   /** The inputs that the compiled code depends on. */
   #origin = ''
-  #runs: readonly string[] = []
 
   /** The folder may not exist yet. */
   constructor(folder: string | undefined) {
@@ -40,34 +33,23 @@ export class CompiledCode {
       const folder = this.#folder
       if (folder === undefined || !isTrustedFolder(folder)) return undefined
       const file = readPrivateFile(join(folder, NAME), MAX_BYTES)
-      if (file === undefined || file.length < HEADER_BYTES) return undefined
-      const [runs, code] = [file.subarray(DIGEST_BYTES, HEADER_BYTES), file.subarray(HEADER_BYTES)]
-      if (!this.#seal(runs, code).equals(file.subarray(0, DIGEST_BYTES))) return undefined
-      this.#runs = runs.toString('latin1').trimEnd().split(',')
-      return code
+      const code = file?.subarray(DIGEST_BYTES)
+      return code !== undefined && this.#seal(code).equals(file?.subarray(0, DIGEST_BYTES) ?? code) ? code : undefined
     })
   }
 
-  /** Forgets which runs have contributed: Node.js has refused the code. */
-  discard(): void {
-    this.#runs = []
-  }
-
-  /** Replaces the kept code, unless a run of the same kind has contributed to it already. */
-  keep(run: string, compile: () => Buffer): void {
+  /** Replaces the kept code, unless there is nothing new. */
+  keep(compile: () => Buffer | undefined): void {
     attempt('kept', () => {
       const folder = this.#folder
-      if (folder === undefined || this.#runs.includes(run) || !makeTrustedFolder(folder)) return
-      const runs = Buffer.from([...this.#runs, run].join(',').padEnd(RUNS_BYTES), 'latin1')
-      if (runs.length > RUNS_BYTES) return
-      const code = compile()
-      replacePrivateFile(join(folder, NAME), Buffer.concat([this.#seal(runs, code), runs, code]))
+      const code = folder === undefined ? undefined : compile()
+      if (folder === undefined || code === undefined || !makeTrustedFolder(folder)) return
+      replacePrivateFile(join(folder, NAME), Buffer.concat([this.#seal(code), code]))
     })
   }
 
-  #seal(runs: Buffer, code: Buffer): Buffer {
-    const text = `${this.#origin} ${runs.toString('latin1')} ${hash('sha256', code)}`
-    return hash('sha256', Buffer.from(text), 'buffer')
+  #seal(code: Buffer): Buffer {
+    return hash('sha256', Buffer.from(`${this.#origin} ${hash('sha256', code)}`), 'buffer')
   }
 }
 

@@ -28,18 +28,10 @@ function keptAt(t: TestContext): { folder: string; base: string; own: string; pa
   return { ...cache, path: join(cache.own, 'compiled') }
 }
 
-/** Keeps what a run of another kind than all others compiled. */
 function keep(folder: string | undefined, code = CODE): void {
-  keptRuns += 1
-  keepOf(`run ${keptRuns}`, folder, code)
-}
-
-let keptRuns = 0
-
-function keepOf(run: string, folder: string | undefined, code: Buffer): void {
   const compiled = new CompiledCode(folder)
   compiled.read(BUNDLE)
-  compiled.keep(run, () => code)
+  compiled.keep(() => code)
 }
 
 function read(folder: string | undefined, bundle = BUNDLE): string | undefined {
@@ -160,36 +152,10 @@ describe('the compiled code of a user', () => {
     })
   }
 
-  it('is completed once by each kind of run', t => {
-    const { own } = ownCache(t)
-    const kept = ['first install', 'first install', 'update', 'first install', 'update'].map((run, at) => {
-      keepOf(run, own, Buffer.from(`compiled in run ${at}`))
-      return read(own)
-    })
-    assert.deepEqual(
-      kept,
-      [0, 0, 2, 2, 2].map(at => `compiled in run ${at}`),
-    )
-  })
-
-  it('is not replaced where so many kinds of runs completed it that their list is full', t => {
-    const { own } = keptAt(t)
-    keepOf('r'.repeat(96), own, Buffer.from('newer'))
-    assert.equal(read(own), CODE.toString())
-  })
-
-  it('is replaced by the next run once Node.js has refused it', t => {
-    const { own } = ownCache(t)
-    keepOf('update', own, CODE)
-    const compiled = new CompiledCode(own)
-    compiled.read(BUNDLE)
-    compiled.discard()
-    compiled.keep('update', () => Buffer.from('newer'))
-    assert.equal(read(own), 'newer')
-  })
-
-  it('begins at a multiple of 8 bytes, where V8 does not copy it', t => {
-    const { own } = keptAt(t)
-    assert.equal((new CompiledCode(own).read(BUNDLE)?.byteOffset ?? 1) % 8, 0)
+  it('is not written where nothing new was compiled', t => {
+    const { own, path } = keptAt(t)
+    const { ino } = statSync(path)
+    new CompiledCode(own).keep(() => undefined)
+    assert.equal(statSync(path).ino, ino)
   })
 })
