@@ -35499,7 +35499,7 @@ class ZipExtraFields {
 
 const HEADER_SIGNATURE = 0x02014b50;
 const HEADER_BYTES = 46;
-/** The bytes of most headers, with their names and extra fields: for these, one look is enough. */
+/** The bytes of most headers, central and local, with names and extra fields: for these, one look is enough. */
 const MOST_HEADER_BYTES = 512;
 const ENCRYPTED = 0x0001;
 const PATCHED = 0x0020;
@@ -35785,8 +35785,6 @@ function* verifyFirstSignature(window, { name, dataOffset, packedSize }) {
 
 const zip_local_headers_HEADER_SIGNATURE = 0x04034b50;
 const zip_local_headers_HEADER_BYTES = 30;
-/** The bytes of most headers, with their names and extra fields: for these, one look is enough. */
-const zip_local_headers_MOST_HEADER_BYTES = 512;
 const HAS_DATA_DESCRIPTOR = 0x0008;
 const zip_local_headers_SATURATED_32 = 0xffffffff;
 /**
@@ -35865,7 +35863,7 @@ function verifyLocalHeader(header, entry) {
     verifySizes(header, entry);
 }
 function zip_local_headers_readHeader(window, { name, headerOffset }) {
-    const looked = Math.max(zip_local_headers_HEADER_BYTES, Math.min(zip_local_headers_MOST_HEADER_BYTES, window.fileSize - headerOffset));
+    const looked = Math.max(zip_local_headers_HEADER_BYTES, Math.min(MOST_HEADER_BYTES, window.fileSize - headerOffset));
     const start = window.look(headerOffset, looked, READ_AHEAD_BYTES);
     if (start.readUInt32LE(0) !== zip_local_headers_HEADER_SIGNATURE)
         throw invalidEntry(name, 'has no local header where the directory says');

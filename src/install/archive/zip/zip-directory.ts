@@ -29,8 +29,8 @@ interface CentralHeader {
 
 const HEADER_SIGNATURE = 0x02014b50
 const HEADER_BYTES = 46
-/** The bytes of most headers, with their names and extra fields: for these, one look is enough. */
-const MOST_HEADER_BYTES = 512
+/** The bytes of most headers, central and local, with names and extra fields: for these, one look is enough. */
+export const MOST_HEADER_BYTES = 512
 const ENCRYPTED = 0x0001
 const PATCHED = 0x0020
 const STRONGLY_ENCRYPTED = 0x0040

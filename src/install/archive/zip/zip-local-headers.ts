@@ -3,7 +3,7 @@ import { invalidArchive, invalidEntry } from '../../../core/archive/archive-entr
 import type { ReadWindow } from '../read-window.ts'
 import type { OpenZip } from './open-zip.ts'
 import { isDescriptorOf, MAX_DESCRIPTOR_BYTES, verifyFirstSignature } from './zip-data-descriptor.ts'
-import { isUtf8Name, parseMethod, verifyFlags, type ZipDirectory } from './zip-directory.ts'
+import { isUtf8Name, MOST_HEADER_BYTES, parseMethod, verifyFlags, type ZipDirectory } from './zip-directory.ts'
 import type { ZipEntries, ZipEntry } from './zip-entries.ts'
 import { ZipExtraFields } from './zip-extra-fields.ts'
 
@@ -17,8 +17,6 @@ interface LocalHeader {
 
 const HEADER_SIGNATURE = 0x04034b50
 const HEADER_BYTES = 30
-/** The bytes of most headers, with their names and extra fields: for these, one look is enough. */
-const MOST_HEADER_BYTES = 512
 const HAS_DATA_DESCRIPTOR = 0x0008
 const SATURATED_32 = 0xffffffff
 /**
