@@ -19425,12 +19425,14 @@ function splitPath(root, path) {
 
 
 
+
 /** A tree with more entries is not searched to its end. */
 const MAX_ENTRIES = 200_000;
 /**
  * Finds a file or directory that was moved into a staged tree and was renamed there since, by its inode and the time
  * when it was made. Returns its path relative to the root, or undefined. Follows no symlink. The path may be another
- * process's by now: reach it through its open folder.
+ * process's by now: reach it through its open folder. Throws if a folder cannot be searched, because the tree is deleted
+ * once nothing in it is missing elsewhere.
  */
 async function findRenamed(root, moved) {
     const made = moved.times?.split(' ')[1] ?? '0';
@@ -19440,13 +19442,13 @@ async function findRenamed(root, moved) {
     const pending = [treeOf(moved)];
     let left = MAX_ENTRIES;
     for (let folder = pending.pop(); folder !== undefined; folder = pending.pop()) {
-        for (const entry of listFolder((0,external_node_path_namespaceObject.join)(root, folder))) {
+        for (const entry of searching(folder, () => (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, folder), { withFileTypes: true })) ?? []) {
             if (left-- === 0)
                 return undefined;
             if (slice.isOver())
                 await slice.giveBack();
             const path = `${folder}/${entry.name}`;
-            if (isIt((0,external_node_path_namespaceObject.join)(root, path), moved.ino, made))
+            if (searching(folder, () => isIt((0,external_node_path_namespaceObject.join)(root, path), moved.ino, made)))
                 return path;
             if (entry.isDirectory())
                 pending.push(path);
@@ -19458,23 +19460,19 @@ async function findRenamed(root, moved) {
 function treeOf({ to }) {
     return to.split('/').slice(0, 4).join('/');
 }
-function listFolder(path) {
-    try {
-        return (0,external_node_fs_namespaceObject.readdirSync)(path, { withFileTypes: true });
-    }
-    catch {
-        return [];
-    }
-}
 function isIt(path, ino, made) {
+    const stat = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true });
+    return String(stat.ino) === ino && String(stat.birthtimeNs) === made;
+}
+/** Undefined if nothing is there any more. */
+function searching(folder, read) {
     try {
-        const stat = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true });
-        return String(stat.ino) === ino && String(stat.birthtimeNs) === made;
+        return read();
     }
     catch (error) {
         if (isAbsent(error))
-            return false;
-        throw error;
+            return undefined;
+        throw toHostError(error, `searching ${folder} for what the new version has renamed`);
     }
 }
 

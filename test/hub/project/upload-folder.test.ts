@@ -5,10 +5,10 @@ import { chmodSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { newUploadFolder, removeLeftUploads } from '../../../hub/project/publishing/upload-folder.ts'
+import { withoutRoot } from '../../without-root.ts'
 import { newFolder, runHub } from '../running-hub.ts'
 
 const MODULE = resolve(import.meta.dirname, '../../../hub/project/publishing/upload-folder.ts')
-const NOBODY = 65_534
 
 describe('the folder of an upload', () => {
   it('is removed at the next start of a hub once its own was killed, however new it is', async t => {
@@ -81,14 +81,4 @@ setInterval(() => {}, 1000)`
   t.after(kill)
   const [folder] = await once(child.stdout, 'data')
   return { folder: String(folder), kill }
-}
-
-async function withoutRoot(work: () => Promise<void>): Promise<void> {
-  const user = process.geteuid?.() ?? NOBODY
-  if (user === 0) process.seteuid?.(NOBODY)
-  try {
-    await work()
-  } finally {
-    if (user === 0) process.seteuid?.(user)
-  }
 }

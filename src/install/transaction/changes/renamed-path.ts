@@ -1,5 +1,6 @@
 import { lstatSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { toHostError } from '../../files/system-errors.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
 import { isAbsent } from '../../files/trees/tree-walk.ts'
 
@@ -18,7 +19,8 @@ const MAX_ENTRIES = 200_000
 /**
  * Finds a file or directory that was moved into a staged tree and was renamed there since, by its inode and the time
  * when it was made. Returns its path relative to the root, or undefined. Follows no symlink. The path may be another
- * process's by now: reach it through its open folder.
+ * process's by now: reach it through its open folder. Throws if a folder cannot be searched, because the tree is deleted
+ * once nothing in it is missing elsewhere.
  */
 export async function findRenamed(root: string, moved: MovedFile): Promise<string | undefined> {
   const made = moved.times?.split(' ')[1] ?? '0'
@@ -27,11 +29,11 @@ export async function findRenamed(root: string, moved: MovedFile): Promise<strin
   const pending = [treeOf(moved)]
   let left = MAX_ENTRIES
   for (let folder = pending.pop(); folder !== undefined; folder = pending.pop()) {
-    for (const entry of listFolder(join(root, folder))) {
+    for (const entry of searching(folder, () => readdirSync(join(root, folder), { withFileTypes: true })) ?? []) {
       if (left-- === 0) return undefined
       if (slice.isOver()) await slice.giveBack()
       const path = `${folder}/${entry.name}`
-      if (isIt(join(root, path), moved.ino, made)) return path
+      if (searching(folder, () => isIt(join(root, path), moved.ino, made))) return path
       if (entry.isDirectory()) pending.push(path)
     }
   }
@@ -43,20 +45,17 @@ function treeOf({ to }: MovedFile): string {
   return to.split('/').slice(0, 4).join('/')
 }
 
-function listFolder(path: string) {
-  try {
-    return readdirSync(path, { withFileTypes: true })
-  } catch {
-    return []
-  }
+function isIt(path: string, ino: string, made: string): boolean {
+  const stat = lstatSync(path, { bigint: true })
+  return String(stat.ino) === ino && String(stat.birthtimeNs) === made
 }
 
-function isIt(path: string, ino: string, made: string): boolean {
+/** Undefined if nothing is there any more. */
+function searching<Found>(folder: string, read: () => Found): Found | undefined {
   try {
-    const stat = lstatSync(path, { bigint: true })
-    return String(stat.ino) === ino && String(stat.birthtimeNs) === made
+    return read()
   } catch (error) {
-    if (isAbsent(error)) return false
-    throw error
+    if (isAbsent(error)) return undefined
+    throw toHostError(error, `searching ${folder} for what the new version has renamed`)
   }
 }

@@ -23,6 +23,7 @@ import {
 } from '../../../../src/install/transaction/changes/change.ts'
 import { isAnyMade, undoChanges } from '../../../../src/install/transaction/transaction.ts'
 import { byExtent } from '../../../extent.ts'
+import { withoutRoot } from '../../../without-root.ts'
 import { listTree } from '../../archive/directory-listing.ts'
 import { collectLog } from '../../collected-log.ts'
 import { makeSwappable, startSwapper, whyNoSwapper } from '../../files/folder-swapper.ts'
@@ -122,6 +123,24 @@ describe('a move next to a process that works in the same directory', () => {
       if (again !== undefined) assert.deepEqual(Object.keys(asideIn(root)), ['log'])
     })
   }
+
+  it('deletes no data that the new version has renamed to where it cannot be searched', async t => {
+    const root = makeRoot(t)
+    const [, data] = (await apply(root, OUT, DATA)) as [Change, Change]
+    const hidden = join(root, STAGING, 'tree/hidden')
+    mkdirSync(hidden)
+    renameSync(join(root, STAGING, 'tree/data'), join(hidden, 'data'))
+    chmodSync(root, 0o755)
+    chmodSync(hidden, 0)
+    const undone = withoutRoot(async () => void (await undoChange(root, data)))
+    await assert.rejects(undone, {
+      code: 'host_not_writable',
+      message: /searching \S+\/hidden for what the new version/,
+    })
+    chmodSync(hidden, 0o700)
+    assert.equal((await undoChange(root, data)).wasMade, true)
+    assert.equal(textOf(root, `${SNAPSHOT}/data/db`), 'rows')
+  })
 
   it('waits for data that a process renames away for a moment', async t => {
     const root = makeRoot(t)

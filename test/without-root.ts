@@ -1,0 +1,12 @@
+const NOBODY = 65_534
+
+/** Does some work as a user without rights of its own, if the tests run as root. */
+export async function withoutRoot(work: () => Promise<void>): Promise<void> {
+  const user = process.geteuid?.() ?? NOBODY
+  if (user === 0) process.seteuid?.(NOBODY)
+  try {
+    await work()
+  } finally {
+    if (user === 0) process.seteuid?.(user)
+  }
+}
