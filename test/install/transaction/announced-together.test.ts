@@ -44,6 +44,14 @@ async function makeScene(t: TestContext) {
 
 type Scene = Awaited<ReturnType<typeof makeScene>>
 
+/** A scene after all three moves of each part, with its files before them. */
+async function makeSwitched(t: TestContext): Promise<Scene & { before: ReturnType<typeof listTree> }> {
+  const scene = await makeScene(t)
+  const before = scene.listing()
+  for (const changes of RECORDS) await scene.transaction.apply(changes)
+  return { ...scene, before }
+}
+
 /**
  * Leaves the host as a power cut does: whole records of changes, and any subset of the changes in the last announced
  * record.
@@ -64,8 +72,7 @@ const UNWRITABLE = { append: async () => undefined, close: () => {} }
 
 describe('changes that are announced together', () => {
   it('are one record, and each undo names its own', async t => {
-    const { transaction, journalPath } = await makeScene(t)
-    for (const changes of RECORDS) await transaction.apply(changes)
+    const { transaction, journalPath } = await makeSwitched(t)
     await transaction.rollback()
     const found = (readJournal(journalPath) ?? []).slice(1).map(record => {
       if (record.record === 'undone') return [record.of, record.nth, record.was_made]
@@ -96,8 +103,7 @@ describe('changes that are announced together', () => {
   }
 
   it('are not looked for once they are back and the old version has replaced its files', async t => {
-    const scene = await makeScene(t)
-    for (const changes of RECORDS) await scene.transaction.apply(changes)
+    const scene = await makeSwitched(t)
     const pending = scene.announced()
     await undoChanges({ ...scene.changeLog, journal: UNWRITABLE }, [...pending])
     for (const id of IDS) {
@@ -147,18 +153,14 @@ describe('changes that are announced together', () => {
   }
 
   it('are undone with a kept file that the new version has renamed', async t => {
-    const { root, transaction, listing } = await makeScene(t)
-    const before = listing()
-    for (const changes of RECORDS) await transaction.apply(changes)
+    const { root, transaction, listing, before } = await makeSwitched(t)
     renameSync(join(root, 'plugins/b/data'), join(root, 'plugins/b/data-2'))
     assert.equal(await transaction.rollback(), true)
     assert.deepEqual(listing(), before)
   })
 
   it('are not undone where a kept file is gone that the new version may have moved, until it is put back', async t => {
-    const { root, transaction, listing } = await makeScene(t)
-    const before = listing()
-    for (const changes of RECORDS) await transaction.apply(changes)
+    const { root, transaction, listing, before } = await makeSwitched(t)
     renameSync(join(root, 'plugins/b/data'), join(root, 'elsewhere'))
     const [from, to] = [`${snapshotOf('b')}/data`, `${STAGING}/b/data`]
     await assert.rejects(transaction.rollback(), {

@@ -10,40 +10,35 @@ import { temporaryDirectory, writeTree } from '../../install/temporary-directory
 const EXAMPLES = join(import.meta.dirname, '../../../examples')
 
 describe('what is in a folder', () => {
-  it('is a plugin with the name and version of its plugin.yaml', () => {
-    const folder = join(EXAMPLES, 'plugin')
-    const expected = {
-      folder,
-      kind: 'plugin',
-      slug: 'greeter',
-      version: '1.0.0',
-      isSigned: true,
-      versionFile: 'plugin.yaml',
-    }
-    assert.deepEqual(readSources(folder, {}), expected)
-    assert.deepEqual(readSources(folder, { slug: 'hello', version: '1.0.0' }), { ...expected, slug: 'hello' })
-  })
+  for (const [name, expected, given] of [
+    [
+      'is a plugin with the name and version of its plugin.yaml',
+      { kind: 'plugin', slug: 'greeter', isSigned: true, versionFile: 'plugin.yaml' },
+      { slug: 'hello', version: '1.0.0' },
+    ],
+    [
+      'is a service if it has no plugin.yaml and a program at its top',
+      { kind: 'service', slug: 'service', isSigned: false, versionFile: undefined },
+      { slug: 'clock', version: '2.0.0' },
+    ],
+    [
+      'is a project if it has its plan, which says its id',
+      { kind: 'project', slug: 'prj_ShopExample01', isSigned: true, versionFile: undefined },
+      { kind: 'project', version: '1.1.0-rc.1' },
+    ],
+  ] as const)
+    it(name, () => {
+      const folder = join(EXAMPLES, expected.kind)
+      const found = { folder, version: '1.0.0', ...expected }
+      assert.deepEqual(readSources(folder, {}), found)
+      assert.deepEqual(readSources(folder, given), { ...found, ...given })
+    })
 
   it('has the version of an option where plugin.yaml has none', t => {
     const folder = temporaryDirectory(t)
     writeTree(folder, { 'plugin.yaml': 'name: a\n' })
     const { version, versionFile } = readSources(folder, { version: '2.0.0' })
     assert.deepEqual([version, versionFile], ['2.0.0', undefined])
-  })
-
-  it('is a service if it has no plugin.yaml and a program at its top', () => {
-    const folder = join(EXAMPLES, 'service')
-    const expected = {
-      folder,
-      kind: 'service',
-      slug: 'service',
-      version: '1.0.0',
-      isSigned: false,
-      versionFile: undefined,
-    }
-    assert.deepEqual(readSources(folder, {}), expected)
-    const given = { slug: 'clock', version: '2.0.0' }
-    assert.deepEqual(readSources(folder, given), { ...expected, ...given })
   })
 
   it('has a slug, whatever its name', t => {
@@ -94,21 +89,7 @@ describe('what is in a folder', () => {
       )
   })
 
-  it('is a project if it has its plan, which says its id', t => {
-    const folder = join(EXAMPLES, 'project')
-    const expected = {
-      folder,
-      kind: 'project',
-      slug: 'prj_ShopExample01',
-      version: '1.0.0',
-      isSigned: true,
-      versionFile: undefined,
-    }
-    assert.deepEqual(readSources(folder, {}), expected)
-    assert.deepEqual(readSources(folder, { kind: 'project', version: '1.1.0-rc.1' }), {
-      ...expected,
-      version: '1.1.0-rc.1',
-    })
+  it('needs no key of the host if no plugin of the project is to be signed', t => {
     const unsigned = temporaryDirectory(t)
     const plan = 'project_id: shop\nsteps: []\n'
     writeTree(unsigned, { 'deployment/install.yaml': plan, 'plugins/a/plugin.yaml': '[', 'plugins/b': '' })

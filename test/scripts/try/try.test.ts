@@ -16,6 +16,15 @@ const PLUGIN = join(ROOT, 'examples/plugin')
 const SERVICE = join(ROOT, 'examples/service')
 const PROJECT = join(ROOT, 'examples/project')
 
+const SECTIONS = [
+  'Log of the step',
+  'Job summary',
+  'Outputs',
+  'Files on the host',
+  'The same on a real host: .github/workflows/deploy.yml',
+  'What next',
+]
+
 const ONLY_IN_CI = whyLeftToCi()
 const CONTAINED = /^The folder of --root, \S+, and that of your (?:plugin|service), \S+, must not contain [^\n]+\.\n$/
 
@@ -44,15 +53,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     child.process.kill('SIGTERM')
     assert.equal(await child.ended, 0, child.output())
     assert.deepEqual(readdirSync(temporary), [])
-    expectSections(child.output(), [
-      'plugin greeter 1.0.0',
-      'Log of the step',
-      'Job summary',
-      'Outputs',
-      'Files on the host',
-      'The same on a real host: .github/workflows/deploy.yml',
-      'What next',
-    ])
+    expectSections(child.output(), 'plugin greeter 1.0.0')
     assert.match(child.output(), /^\| outcome +success$/m)
     assert.match(child.output(), /^ {10}slug: greeter$/m)
     assert.match(child.output(), /^ {10}plugin-secret-key: /m)
@@ -88,7 +89,6 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(broken.output(), /^\| running-version +1\.0\.0$/m)
     assert.match(broken.output(), /^--break adds the provision step `broken`, which runs `false`/m)
     assert.match(broken.output(), /^Run it without --break, to install it\.$/m)
-    assert.doesNotMatch(broken.output(), /Add --break/)
     assert.equal(installed(), original)
     assert.deepEqual(readdirSync(temporary).toSorted(), ['clock', 'stage'])
 
@@ -117,15 +117,7 @@ describe('npm run try', { concurrency: 2 }, () => {
 
     const first = start([source, '--root', root], temporary)
     assert.equal(await first.ended, 0, first.output())
-    expectSections(first.output(), [
-      'project prj_ShopExample01 1.0.0',
-      'Log of the step',
-      'Job summary',
-      'Outputs',
-      'Files on the host',
-      'The same on a real host: .github/workflows/deploy.yml',
-      'What next',
-    ])
+    expectSections(first.output(), 'project prj_ShopExample01 1.0.0')
     expectPlainText(first.output())
     assert.ok(first.output().includes(`\nThe hub in ${root} has sealed and published ${source}: `), first.output())
     assert.ok(first.output().includes(`\n  npm run try -- --from ${source} --root ${root} --version 1.0.1\n`))
@@ -304,7 +296,9 @@ async function waitFor({ process: child, ended, output }: Started, pattern: RegE
   }
 }
 
-function expectSections(output: string, expected: readonly string[]): void {
+/** Expects the sections of a deployment that succeeded; the first one is about the sources. */
+function expectSections(output: string, first: string): void {
+  const expected = [first, ...SECTIONS]
   const found = [...output.matchAll(/^--- (.*?) -+$/gm)].map(([, title]) => title ?? '')
   assert.deepEqual(
     found.filter(title => expected.includes(title)),
