@@ -19426,25 +19426,25 @@ function splitPath(root, path) {
 
 
 
-/** A tree with more entries is not searched to its end. */
-const MAX_ENTRIES = 200_000;
+/** Bounds the search while the new version creates one file after the other. */
+const MAX_ENTRIES = 1_000_000;
 /**
  * Finds a file or directory that was moved into a staged tree and was renamed there since, by its inode and the time
  * when it was made. Returns its path relative to the root, or undefined. Follows no symlink. The path may be another
- * process's by now: reach it through its open folder. Throws if a folder cannot be searched, because the tree is deleted
- * once nothing in it is missing elsewhere.
+ * process's by now: reach it through its open folder. Throws if the tree has too many entries or a folder that cannot be
+ * searched, because the tree is deleted once nothing in it is missing elsewhere.
  */
-async function findRenamed(root, moved) {
+async function findRenamed(root, moved, limit = MAX_ENTRIES) {
     const made = moved.times?.split(' ')[1] ?? '0';
     if (made === '0')
         return undefined;
     const slice = new TimeSlice();
     const pending = [treeOf(moved)];
-    let left = MAX_ENTRIES;
+    let left = limit;
     for (let folder = pending.pop(); folder !== undefined; folder = pending.pop()) {
         for (const entry of searching(folder, () => (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, folder), { withFileTypes: true })) ?? []) {
             if (left-- === 0)
-                return undefined;
+                throw tooMany(moved, limit);
             if (slice.isOver())
                 await slice.giveBack();
             const path = `${folder}/${entry.name}`;
@@ -19463,6 +19463,10 @@ function treeOf({ to }) {
 function isIt(path, ino, made) {
     const stat = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true });
     return String(stat.ino) === ino && String(stat.birthtimeNs) === made;
+}
+function tooMany(moved, limit) {
+    return new Error(`${moved.from} is missing, and ${treeOf(moved)} has more than ${limit} files, too many to look for it there. ` +
+        'Stop the process that creates them, and run again.');
 }
 /** Undefined if nothing is there any more. */
 function searching(folder, read) {

@@ -6,31 +6,32 @@ import { isAbsent } from '../../files/trees/tree-walk.ts'
 
 /** What was moved into a staged tree. */
 interface MovedFile {
-  /** Relative to the root. */
+  /** Both relative to the root. */
+  readonly from: string
   readonly to: string
   readonly ino: string
   /** When it was modified and made. */
   readonly times?: string
 }
 
-/** A tree with more entries is not searched to its end. */
-const MAX_ENTRIES = 200_000
+/** Bounds the search while the new version creates one file after the other. */
+const MAX_ENTRIES = 1_000_000
 
 /**
  * Finds a file or directory that was moved into a staged tree and was renamed there since, by its inode and the time
  * when it was made. Returns its path relative to the root, or undefined. Follows no symlink. The path may be another
- * process's by now: reach it through its open folder. Throws if a folder cannot be searched, because the tree is deleted
- * once nothing in it is missing elsewhere.
+ * process's by now: reach it through its open folder. Throws if the tree has too many entries or a folder that cannot be
+ * searched, because the tree is deleted once nothing in it is missing elsewhere.
  */
-export async function findRenamed(root: string, moved: MovedFile): Promise<string | undefined> {
+export async function findRenamed(root: string, moved: MovedFile, limit = MAX_ENTRIES): Promise<string | undefined> {
   const made = moved.times?.split(' ')[1] ?? '0'
   if (made === '0') return undefined
   const slice = new TimeSlice()
   const pending = [treeOf(moved)]
-  let left = MAX_ENTRIES
+  let left = limit
   for (let folder = pending.pop(); folder !== undefined; folder = pending.pop()) {
     for (const entry of searching(folder, () => readdirSync(join(root, folder), { withFileTypes: true })) ?? []) {
-      if (left-- === 0) return undefined
+      if (left-- === 0) throw tooMany(moved, limit)
       if (slice.isOver()) await slice.giveBack()
       const path = `${folder}/${entry.name}`
       if (searching(folder, () => isIt(join(root, path), moved.ino, made))) return path
@@ -48,6 +49,13 @@ function treeOf({ to }: MovedFile): string {
 function isIt(path: string, ino: string, made: string): boolean {
   const stat = lstatSync(path, { bigint: true })
   return String(stat.ino) === ino && String(stat.birthtimeNs) === made
+}
+
+function tooMany(moved: MovedFile, limit: number): Error {
+  return new Error(
+    `${moved.from} is missing, and ${treeOf(moved)} has more than ${limit} files, too many to look for it there. ` +
+      'Stop the process that creates them, and run again.',
+  )
 }
 
 /** Undefined if nothing is there any more. */

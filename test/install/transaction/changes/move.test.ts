@@ -21,6 +21,7 @@ import {
   type PlannedChange,
   undoChange,
 } from '../../../../src/install/transaction/changes/change.ts'
+import { findRenamed } from '../../../../src/install/transaction/changes/renamed-path.ts'
 import { isAnyMade, undoChanges } from '../../../../src/install/transaction/transaction.ts'
 import { byExtent } from '../../../extent.ts'
 import { withoutRoot } from '../../../without-root.ts'
@@ -140,6 +141,20 @@ describe('a move next to a process that works in the same directory', () => {
     chmodSync(hidden, 0o700)
     assert.equal((await undoChange(root, data)).wasMade, true)
     assert.equal(textOf(root, `${SNAPSHOT}/data/db`), 'rows')
+  })
+
+  it('deletes no data in a tree with too many files to look for it', async t => {
+    const root = makeRoot(t)
+    const [, data] = (await apply(root, OUT, DATA)) as [Change, Change & { type: 'move' }]
+    renameSync(join(root, STAGING, 'tree/data'), join(root, STAGING, 'tree/renamed'))
+    const tree = `${STAGING}/tree`
+    assert.equal(await findRenamed(root, data, 3), `${tree}/renamed`)
+    rmSync(join(root, tree, 'renamed'), { recursive: true })
+    assert.equal(await findRenamed(root, data, 1), undefined)
+    writeTree(root, { [`${tree}/log`]: '' })
+    await assert.rejects(findRenamed(root, data, 1), {
+      message: `${SNAPSHOT}/data is missing, and ${tree} has more than 1 files, too many to look for it there. Stop the process that creates them, and run again.`,
+    })
   })
 
   it('waits for data that a process renames away for a moment', async t => {
