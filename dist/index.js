@@ -17088,7 +17088,6 @@ function layoutOf(projectRoot) {
         journal: (0,external_node_path_namespaceObject.join)(own, 'journal.jsonl'),
         installed: (0,external_node_path_namespaceObject.join)(own, 'installed.json'),
         staging: (0,external_node_path_namespaceObject.join)(own, 'staging'),
-        renameProbe: (0,external_node_path_namespaceObject.join)(own, 'rename-probe'),
         snapshots: (0,external_node_path_namespaceObject.join)(own, 'snapshots'),
         trees: (0,external_node_path_namespaceObject.join)(own, 'trees'),
         reports: (0,external_node_path_namespaceObject.join)(own, 'reports'),
@@ -17143,6 +17142,10 @@ function treeRecordPath({ trees }, record) {
 /** Where earlier versions of the action recorded a tree. */
 function earlierRecordPath({ trees }, treeDigest) {
     return (0,external_node_path_namespaceObject.join)(trees, `${treeDigest}.json`);
+}
+/** A directory that is never empty: the target of renames that must fail. */
+function renameProbePath({ own }) {
+    return (0,external_node_path_namespaceObject.join)(own, 'rename-probe');
 }
 function auditPath(layout) {
     return (0,external_node_path_namespaceObject.join)(layout.own, 'audit.jsonl');
@@ -18870,7 +18873,7 @@ function isWritable(path) {
  * kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
  */
 function irreplaceable(layout) {
-    const { renameProbe } = layout;
+    const renameProbe = renameProbePath(layout);
     (0,external_node_fs_namespaceObject.mkdirSync)(renameProbe, { recursive: true, mode: 0o700 });
     requireNothingStranded(layout);
     if ((0,external_node_fs_namespaceObject.readdirSync)(renameProbe).length === 0)
@@ -18885,10 +18888,11 @@ function requireNothingStranded(layout) {
     const names = strandedNames(layout);
     if (names.length === 0)
         return;
-    throw new DeploymentError('inconsistent', `${layout.renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`);
+    throw new DeploymentError('inconsistent', `${renameProbePath(layout)} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`);
 }
 /** Returns the names that are there and may be missing in their places. */
-function strandedNames({ renameProbe }) {
+function strandedNames(layout) {
+    const renameProbe = renameProbePath(layout);
     const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false;
     return isDirectory ? (0,external_node_fs_namespaceObject.readdirSync)(renameProbe).filter(name => name !== FULL) : [];
 }
@@ -21319,9 +21323,9 @@ function changedPlaces(records) {
     return placesIn(records.flatMap(announcedIn));
 }
 /** Returns how many other runs have begun to recover this one. A main step and its post step count as one run. */
-function countAttempts({ runId }, records) {
+function countAttempts({ run }, records) {
     const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
-    runs.delete(runId);
+    runs.delete(run.id);
     return runs.size;
 }
 /**
@@ -21645,6 +21649,7 @@ class UntouchableHostError extends DeploymentError {
 
 
 
+
 /** Another run may be between making a second name for its file and removing the first. */
 const MAX_LISTINGS = 5;
 /**
@@ -21656,14 +21661,14 @@ const MAX_LISTINGS = 5;
  * Throws UntouchableHostError `unsafe_host`.
  */
 function requireOwnFolder(folder) {
-    const { own, renameProbe, snapshots, trees, outbox, reports } = folder.layout;
+    const { own, snapshots, trees, outbox, reports } = folder.layout;
     const found = lstatIfPresentSync(own);
     if (found === undefined)
         return;
     requirePrivateDirectory(folder, found);
     // This one first: in a folder of ours, the others cannot become symlinks any more.
     requireOwnEntries(folder, own);
-    for (const path of [trees, outbox, renameProbe, snapshots, ...shelvesIn(snapshots)])
+    for (const path of [trees, outbox, renameProbePath(folder.layout), snapshots, ...shelvesIn(snapshots)])
         requireOwnEntries(folder, path);
     requireRealFiles(folder, reports);
 }
@@ -21824,11 +21829,11 @@ function checking(access, check) {
     }
 }
 function requireTrusted(access, trusted) {
-    const { layout, allowSharedRoot, sharedRootOption = 'allow-shared-root' } = access;
+    const { layout, sharedRoot } = access;
     const exposures = findExposures(layout.root, trusted);
-    const refused = allowSharedRoot ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
+    const refused = sharedRoot.isAllowed ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
     if (refused.length > 0)
-        throw sharedRoot(refused, { us: trusted.us, sharedRootOption });
+        throw writable(refused, { us: trusted.us, option: sharedRoot.option ?? 'allow-shared-root' });
     return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`);
 }
 /** Returns the directories of plugins in our own record. If it cannot be read, no run uses the directories in it. */
@@ -21870,12 +21875,10 @@ function exposureOf({ path, stat, isForeign, isOpen }, us) {
 function inWords({ path, who }) {
     return `${quote(path)} can be written or replaced by ${who}`;
 }
-function sharedRoot(exposures, { us, sharedRootOption }) {
+function writable(exposures, { us, option }) {
     const found = exposures.map(inWords).join(', and ');
     const fix = exposures.map(({ fix }) => fix).join(' && ');
-    const choice = exposures.some(({ isPlantable }) => isPlantable)
-        ? ''
-        : `, or set ${sharedRootOption} if you trust them`;
+    const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust them`;
     const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`;
     return new UntouchableHostError('unsafe_host', `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: run ${fix}${choice}.`);
 }
@@ -22017,8 +22020,8 @@ const OWN_WORDS = new Set([
  * Removes all secrets from the texts of the report. Redacts text by text, never the JSON: a hub could issue a token
  * whose removal breaks the syntax.
  */
-function redactReport(report, redact) {
-    return redactTexts(report, redact, OWN_WORDS);
+function redactReport(report, secrets) {
+    return redactTexts(report, secrets.redact, OWN_WORDS);
 }
 /**
  * Returns the report as it is written to files. Omits what a step did and checked, and what the place contained before:
@@ -22032,8 +22035,8 @@ function contractOf({ previous_sha256: _, unrecorded: __, signature_valid: ___, 
  * that there is exactly one report. If deployments started in the same millisecond, the later ones have their id in the
  * name.
  */
-async function writeLocalReport({ layout, redact }, report) {
-    const text = textOf(report, redact);
+async function writeLocalReport({ layout, secrets }, report) {
+    const text = textOf(report, secrets);
     const [path, longer] = possiblePaths(layout, report);
     if (await createFile(path, text))
         return path;
@@ -22062,7 +22065,7 @@ async function completeLocalReport(folder, named, complete) {
     const found = findReport(folder.layout, named);
     if (found === undefined)
         return undefined;
-    const report = redactReport(complete(found.report), folder.redact);
+    const report = redactReport(complete(found.report), folder.secrets);
     return { path: await rewriteLocalReport(folder, found.path, report), report };
 }
 /** Reads the report at a path if it is a valid one of this deployment. Never throws. */
@@ -22088,12 +22091,12 @@ function possiblePaths(layout, { started_at, slug, deployment_id: id }) {
     return [(0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`), (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`)];
 }
 /** Replaces the report that `writeLocalReport` has just written at this path. */
-async function rewriteLocalReport({ redact }, path, report) {
-    await replaceFile(path, textOf(report, redact));
+async function rewriteLocalReport({ secrets }, path, report) {
+    await replaceFile(path, textOf(report, secrets));
     return path;
 }
-function textOf(report, redact) {
-    return `${JSON.stringify(redactReport(contractOf(report), redact), null, 2)}\n`;
+function textOf(report, secrets) {
+    return `${JSON.stringify(redactReport(contractOf(report), secrets), null, 2)}\n`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/running-version.js
@@ -22214,7 +22217,7 @@ function conclude(deployment, name, failure) {
     const running_version = isUnknown ? null : readRunningVersion(layout, record.facts);
     const report = buildLocalReport(record, end, { reported, running_version });
     return {
-        report: redactReport(report, tools.secrets.redact),
+        report: redactReport(report, tools.secrets),
         reportPath: undefined,
         plannedSteps: record.plannedSteps,
         error,
@@ -26801,17 +26804,15 @@ function runningIn({ current, history }, version) {
 function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, sender, keepReports }) {
     return {
         layout: layoutOf(projectRoot),
-        allowSharedRoot,
+        sharedRoot: { isAllowed: allowSharedRoot },
         log,
-        redact: secrets.redact,
-        know: secrets.know,
+        secrets,
         sender,
         grace,
         keepReports,
-        runUrl: runner.workflow.url,
+        run: { id: deploymentId, url: runner.workflow.url },
         flows,
-        runId: deploymentId,
-        onRecovered: observer?.onRecovered,
+        recovery: { onRecovered: observer?.onRecovered },
     };
 }
 
@@ -29465,8 +29466,8 @@ function outOfInodes(path, free, needed) {
  * and says what to do.
  */
 function requireOwnKinds(layout) {
-    const { staging, renameProbe, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
-    for (const path of [staging, renameProbe, snapshots, trees, reports, outbox])
+    const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
+    for (const path of [staging, renameProbePath(layout), snapshots, trees, reports, outbox])
         requireOwnDirectory(path);
     for (const shelf of ['plugins', 'extensions', 'set-aside'])
         requireOwnDirectory((0,external_node_path_namespaceObject.join)(snapshots, shelf));
@@ -29682,7 +29683,7 @@ async function begun_startJournal({ host, record, keepPaths }) {
     const path = begunPath(host.layout, record.facts.deployment_id);
     const reportAddress = host.sender?.address ?? null;
     const process = readOwnIdentity();
-    const journal = await record.startJournal({ ...host, path }, { reportAddress, keepPaths, process });
+    const journal = await record.startJournal({ path, redact: host.secrets.redact }, { reportAddress, keepPaths, process });
     if (isInContainer(process) || isUsedInContainers(host.layout.lock))
         await journal.hold();
     return journal;
@@ -29708,8 +29709,8 @@ const MAX_FILES = 4;
  * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has 16 MiB, one
  * rename adds the time to its name, and a new file begins; four files stay.
  */
-async function appendAudit({ layout, redact }, report) {
-    const known = redactReport(report, redact);
+async function appendAudit({ layout, secrets }, report) {
+    const known = redactReport(report, secrets);
     const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome } = known;
     const { host_id, run, sources } = known;
     const line = {
@@ -29875,8 +29876,8 @@ class WaitingReports {
  * waiting reports, then drops the excess. A run that is refused early sends nothing, so it drops the excess itself if
  * more than 400 reports wait.
  */
-async function keepInOutbox({ layout, log, redact }, { address, report }) {
-    const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), redact) }, null, 2);
+async function keepInOutbox({ layout, log, secrets }, { address, report }) {
+    const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), secrets) }, null, 2);
     await replaceFile(entryPath(layout, report), `${text}\n`);
     if ((0,external_node_fs_namespaceObject.readdirSync)(layout.outbox).length <= MAX_UNSENT)
         return;
@@ -29921,7 +29922,7 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     const failures = new Map();
     const running_version = runningAfter(host.layout, record.facts, end.outcome);
     const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version });
-    const fresh = redactReport(known, host.redact);
+    const fresh = redactReport(known, host.secrets);
     // An earlier run, whose journal stayed, may already have delivered this report.
     const accepted = local_report_findAccepted(host.layout, fresh);
     const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted };
@@ -29944,10 +29945,10 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
  * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host or there is no project
  * root. Calls `onKnown` before it sends anything. Never throws.
  */
-async function closeUntouched({ sender, log, redact, grace }, { record, end }, onKnown = () => { }) {
+async function closeUntouched({ sender, log, secrets, grace }, { record, end }, onKnown = () => { }) {
     const { previous_version: running_version } = record.facts;
     const circumstances = { reported: notSent('not sent'), running_version };
-    const unsent = redactReport(buildLocalReport(record, end, circumstances), redact);
+    const unsent = redactReport(buildLocalReport(record, end, circumstances), secrets);
     const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps };
     onKnown(known);
     if (sender === undefined)
@@ -29959,7 +29960,7 @@ async function closeUntouched({ sender, log, redact, grace }, { record, end }, o
     log.warning(describeUnaccepted(delivery.error, unsent));
     return {
         ...known,
-        report: { ...unsent, reported: { accepted: false, attempts, error: redact(delivery.error) } },
+        report: { ...unsent, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } },
         delivery,
     };
 }
@@ -29975,7 +29976,7 @@ async function deliver(host, conclusion, report) {
         await onAccepted?.(delivered.reported.attempts);
     return delivered;
 }
-async function send({ sender, log, redact, grace }, { address, report }) {
+async function send({ sender, log, secrets, grace }, { address, report }) {
     if (sender?.address !== address)
         return { reported: notSent('waits in the outbox for a run that reports to the same hub') };
     const delivery = await sendNow({ sender, grace }, report);
@@ -29983,7 +29984,7 @@ async function send({ sender, log, redact, grace }, { address, report }) {
     if (delivery.accepted)
         return { reported: { accepted: true, attempts, error: null }, delivery };
     log.warning(describeUnaccepted(delivery.error, report));
-    return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery };
+    return { reported: { accepted: false, attempts, error: secrets.redact(delivery.error) }, delivery };
 }
 /** Does not repeat a reason for which the run itself failed: the reader has already seen it. */
 function describeUnaccepted(reason, { error }) {
@@ -30050,9 +30051,9 @@ function restoredUnhealthy(report) {
  * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
  * recovery.
  */
-async function holdLock({ layout, runUrl, log }, timeoutMs, more = {}) {
+async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
     const say = (line) => log.info(line);
-    const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, log: say, ...more });
+    const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl: run.url, log: say, ...more });
     try {
         return await acquire();
     }
@@ -30257,7 +30258,7 @@ async function findDeadBegun(host) {
     }
     return dead;
 }
-async function dead_begun_judge({ runId }, path, id) {
+async function dead_begun_judge({ run }, path, id) {
     const begin = readBegin(path);
     if (begin?.process === undefined)
         return [{ path, isDamaged: true }];
@@ -30268,7 +30269,7 @@ async function dead_begun_judge({ runId }, path, id) {
         return [];
     const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS;
     const records = tryToRead(path);
-    const isDead = id === runId || isOld || isProvablyDead(process, own) || (await isLetGo(path, { process, records }));
+    const isDead = id === run.id || isOld || isProvablyDead(process, own) || (await isLetGo(path, { process, records }));
     if (!isDead)
         return [];
     const isHarmless = records.length > 0 && records.every(({ record }) => HARMLESS.has(record));
@@ -30963,7 +30964,7 @@ function isOfFile(problem, places) {
 function recovered_end_isLeft({ isUnfinished, unchecked }) {
     return isUnfinished === true || unchecked !== undefined;
 }
-function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, journal }) {
+function rollbackOf({ layout, log, grace, recovery }, { begin, records, journal }) {
     const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made);
     const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []));
     const changeLog = { root: layout.root, journal, log, onLost: (problem) => void lost.push(problem) };
@@ -30979,7 +30980,7 @@ function rollbackOf({ layout, log, grace, onFilesRestored }, { begin, records, j
         healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
         undo: async () => (await undoChanges(changeLog, pendingChanges(records))) || wasUndone,
         lost,
-        onFilesRestored,
+        onFilesRestored: recovery?.onFilesRestored,
     };
 }
 /** Ends a run that died after its commit: the new version stays. */
@@ -31050,11 +31051,11 @@ async function recoverJournal(host) {
     for (const directory of directories)
         requireSafeDirectory(host, directory);
     log.group('Recovering an interrupted deployment', 'at once');
-    const journal = openJournal(layout.journal, host.redact);
+    const journal = openJournal(layout.journal, host.secrets.redact);
     try {
         const record = recordFromJournal(begin.facts, records);
         const { drift: _, ...words } = record.facts;
-        host.know(words);
+        host.secrets.know(words);
         return await recoverRun(host, { begin, records, journal, record });
     }
     finally {
@@ -31071,7 +31072,7 @@ async function endBegunRuns(host) {
     for (const { path, isDamaged } of await findDeadBegun(host)) {
         if (host.grace.cancelled.aborted)
             break;
-        const isOwn = path === begunPath(host.layout, host.runId);
+        const isOwn = path === begunPath(host.layout, host.run.id);
         const layout = { ...host.layout, journal: path };
         if (isDamaged)
             await recovery_orWarn(host.log, () => removeDamaged(host.log, path));
@@ -31103,7 +31104,7 @@ async function recoverRun(host, run) {
     const known = findEnd(records);
     verifyRecoverable(host, records);
     if (needsRollback(records))
-        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId });
+        await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id });
     const { end, isUnfinished, unwritten } = await endRun(host, run);
     const wasReported = attempts > 0 && end === known;
     if (wasReported && end.rollback?.restored === false)
@@ -31149,7 +31150,7 @@ function isReportedAlike(end, known) {
     return reportStatusOf(end.outcome) === reportStatusOf(known.outcome);
 }
 /** Logs the recovery in one sentence. If the run had recorded its end, logs only its cleanup or what is wrong. */
-function logRecovered({ log, onRecovered }, report, known) {
+function logRecovered({ log, recovery }, report, known) {
     const unhealthy = restoredUnhealthy(report);
     if (unhealthy !== undefined)
         log.error(unhealthy);
@@ -31158,7 +31159,7 @@ function logRecovered({ log, onRecovered }, report, known) {
     else
         log.notice(describeRecovered(report));
     if (known === undefined)
-        onRecovered?.(unhealthy ?? describeRecovered(report));
+        recovery?.onRecovered?.(unhealthy ?? describeRecovered(report));
 }
 /**
  * Ends the dead run's flow by its own state table. Also enters the states for which the journal had no room, and again
@@ -31203,7 +31204,7 @@ const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 async function recoverMainStep(host, lockTimeoutMs) {
     try {
         const recovered = await recoverHost(host, lockTimeoutMs);
-        return recovered?.report.deployment_id === host.runId ? recovered : (endedByAnother(host) ?? recovered);
+        return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered);
     }
     catch (error) {
         const { code, message } = toDeployError(error);
@@ -31212,24 +31213,24 @@ async function recoverMainStep(host, lockTimeoutMs) {
         const ended = endedByAnother(host);
         if (ended !== undefined)
             return ended;
-        const isWaiting = pathExistsSync(begunPath(host.layout, host.runId));
+        const isWaiting = pathExistsSync(begunPath(host.layout, host.run.id));
         const fate = isWaiting ? 'changed nothing; a later run reports it' : 'left nothing to recover, and no report';
-        host.log.info(`The deployment ${host.runId} has ${fate}. ${message}`);
+        host.log.info(`The deployment ${host.run.id} has ${fate}. ${message}`);
         return undefined;
     }
 }
-function endedByAnother({ layout, log, runId }) {
-    const found = findEndedReport(layout, runId);
+function endedByAnother({ layout, log, run }) {
+    const found = findEndedReport(layout, run.id);
     if (found === undefined)
         return undefined;
     log.notice(`Nothing of this deployment is left to recover: ${recovered_run_describeEnd(found.report)}.`);
     return { report: found.report, reportPath: found.path, plannedSteps: [] };
 }
 /** True if the journal in flight belongs, or may belong, to this run's main step. */
-function isOwnJournal({ layout, runId }) {
+function isOwnJournal({ layout, run }) {
     try {
         const [begin] = readJournal(layout.journal) ?? [];
-        return begin?.record === 'begin' && begin.facts.deployment_id === runId;
+        return begin?.record === 'begin' && begin.facts.deployment_id === run.id;
     }
     catch {
         return true;
@@ -36419,7 +36420,7 @@ async function refuseDeployment(refused, tools) {
     const onKnown = (closed) => tools.observer.onEnded({ ...closed, error });
     if (projectRoot === undefined || !isDirectorySync(projectRoot)) {
         const { log, secrets, grace } = tools;
-        const hub = { sender, log, redact: secrets.redact, grace };
+        const hub = { sender, log, secrets, grace };
         return { ...(await closeUntouched(hub, { record, end }, onKnown)), plannedSteps: [], error };
     }
     const host = hostOf(tools, { ...refused, projectRoot });
@@ -38599,7 +38600,7 @@ class ActionStep {
         this.#outputsOf = outputsOf;
         const wire = wireOptions(inputs.connection, this.#log);
         const { signal } = this.#cancel;
-        const note = (result) => this.#note({ ...result, report: redactReport(result.report, keeper.redact) });
+        const note = (result) => this.#note({ ...result, report: redactReport(result.report, keeper) });
         this.tools = {
             wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
             log: this.#log,
@@ -44475,7 +44476,11 @@ function hostHere(address, log) {
         grace: endlessGrace(),
     };
     const host = hostOf(tools, { ...address, sender: undefined });
-    return { ...host, sharedRootOption: '--allow-shared-root', onFilesRestored: releaseServices };
+    return {
+        ...host,
+        sharedRoot: { isAllowed: address.allowSharedRoot, option: '--allow-shared-root' },
+        recovery: { onFilesRestored: releaseServices },
+    };
 }
 /** While files match no version, no unit that waits for this program may start. */
 const releaseServices = async (isVerified, services) => {
@@ -45915,7 +45920,7 @@ function readStatusInputs(workspace) {
     const failOnDrift = read.withDefault('fail-on-drift', booleanSchema, false);
     const isComplete = root !== undefined && allowSharedRoot !== undefined && keepPaths !== undefined;
     return {
-        request: isComplete ? { layout: layoutOf(root), allowSharedRoot, keepPaths } : undefined,
+        request: isComplete ? { layout: layoutOf(root), sharedRoot: { isAllowed: allowSharedRoot }, keepPaths } : undefined,
         failOnDrift: failOnDrift ?? true,
         ...read.given(),
     };

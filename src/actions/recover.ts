@@ -107,7 +107,11 @@ function hostHere(address: Pick<RecoverCommand, 'projectRoot' | 'allowSharedRoot
     grace: endlessGrace(),
   }
   const host = hostOf(tools, { ...address, sender: undefined })
-  return { ...host, sharedRootOption: '--allow-shared-root', onFilesRestored: releaseServices }
+  return {
+    ...host,
+    sharedRoot: { isAllowed: address.allowSharedRoot, option: '--allow-shared-root' },
+    recovery: { onFilesRestored: releaseServices },
+  }
 }
 
 /** While files match no version, no unit that waits for this program may start. */

@@ -53,7 +53,7 @@ export function readStatusInputs(workspace: string): StatusInputs {
   const failOnDrift = read.withDefault('fail-on-drift', booleanSchema, false)
   const isComplete = root !== undefined && allowSharedRoot !== undefined && keepPaths !== undefined
   return {
-    request: isComplete ? { layout: layoutOf(root), allowSharedRoot, keepPaths } : undefined,
+    request: isComplete ? { layout: layoutOf(root), sharedRoot: { isAllowed: allowSharedRoot }, keepPaths } : undefined,
     failOnDrift: failOnDrift ?? true,
     ...read.given(),
   }

@@ -63,8 +63,7 @@ export class ActionStep {
     this.#outputsOf = outputsOf
     const wire = wireOptions(inputs.connection, this.#log)
     const { signal } = this.#cancel
-    const note = (result: KnownResult): void =>
-      this.#note({ ...result, report: redactReport(result.report, keeper.redact) })
+    const note = (result: KnownResult): void => this.#note({ ...result, report: redactReport(result.report, keeper) })
     this.tools = {
       wires: { wire: createWire({ ...wire, signal }), reportWire: createWire(wire) },
       log: this.#log,

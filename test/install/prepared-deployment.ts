@@ -19,7 +19,7 @@ import { createDeploymentRecord, type DeploymentRecord } from '../../src/install
 import { beginTransaction } from '../../src/install/transaction/transaction.ts'
 import type { Wire } from '../../src/net/wire.ts'
 import { collectLog } from './collected-log.ts'
-import { DEPLOYMENT_ID, factsOf, NO_REDACTION } from './prepared-host.ts'
+import { DEPLOYMENT_ID, factsOf, NO_SECRETS } from './prepared-host.ts'
 
 const NO_WIRE: Wire = {
   requestJson: async () => assert.fail('called the hub'),
@@ -31,15 +31,13 @@ const NO_WIRE: Wire = {
 export function hostOf(layout: Layout, more: Partial<Host> = {}): Host {
   return {
     layout,
-    allowSharedRoot: false,
+    sharedRoot: { isAllowed: false },
     log: collectLog(),
-    redact: NO_REDACTION,
-    know: () => {},
+    secrets: NO_SECRETS,
     sender: undefined,
     grace: endlessGrace(),
-    runUrl: null,
+    run: { id: randomUUID(), url: null },
     flows: FLOWS,
-    runId: randomUUID(),
     ...more,
   }
 }
@@ -66,7 +64,7 @@ export function toolsOf(more: Partial<DeploymentTools> = {}): DeploymentTools {
     log: collectLog(),
     signal: new AbortController().signal,
     now: () => new Date(),
-    secrets: { redact: NO_REDACTION, hide: () => {}, know: () => {} },
+    secrets: NO_SECRETS,
     runner: { workflow: factsOf().run, temporaryFolder: tmpdir() },
     deploymentId: DEPLOYMENT_ID,
     wires: { wire: NO_WIRE, reportWire: NO_WIRE },

@@ -4,17 +4,18 @@ import { type Layout, layoutOf } from '../../src/install/host/layout.ts'
 import { prepareHost } from '../../src/install/host/readiness.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
 import type { Delivery, ReportSender } from '../../src/install/reports/report-sender.ts'
+import type { SecretKeeper } from '../../src/install/transaction/context.ts'
 import type { DeploymentFacts } from '../../src/install/transaction/facts.ts'
 import { collectLog } from './collected-log.ts'
 import { temporaryDirectory } from './temporary-directory.ts'
 
 export const DEPLOYMENT_ID = '7f6c7a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
-export const NO_REDACTION = (text: string): string => text
+export const NO_SECRETS: SecretKeeper = { redact: text => text, hide: () => {}, know: () => {} }
 
 /** A temporary project root with its `.hub-deploy/` folders. */
 export async function prepareTemporaryHost(t: TestContext): Promise<Layout> {
   const layout = layoutOf(temporaryDirectory(t))
-  await prepareHost({ layout, allowSharedRoot: false }, collectLog())
+  await prepareHost({ layout, sharedRoot: { isAllowed: false } }, collectLog())
   return layout
 }
 

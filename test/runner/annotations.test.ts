@@ -4,10 +4,10 @@ import { SourceError } from '../../src/core/document/source-problem.ts'
 import { ArtifactError } from '../../src/core/errors.ts'
 import type { LocalReport } from '../../src/install/reports/local-report.ts'
 import { Annotator } from '../../src/runner/annotations.ts'
-import { NO_REDACTION, reportOf } from '../install/prepared-host.ts'
+import { NO_SECRETS, reportOf } from '../install/prepared-host.ts'
 import { capturedOutput } from './action-environment.ts'
 
-function linesOf(error: Error, report: Partial<LocalReport> = {}, redact = NO_REDACTION): string[] {
+function linesOf(error: Error, report: Partial<LocalReport> = {}, redact = NO_SECRETS.redact): string[] {
   const failed = reportOf({ outcome: 'failed', ...report })
   const { output } = capturedOutput(() => new Annotator(redact).annotateFailure(error, failed))
   return output.split('\n').filter(line => line !== '')

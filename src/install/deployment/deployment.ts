@@ -165,16 +165,14 @@ export function hostOf(
 ): Host {
   return {
     layout: layoutOf(projectRoot),
-    allowSharedRoot,
+    sharedRoot: { isAllowed: allowSharedRoot },
     log,
-    redact: secrets.redact,
-    know: secrets.know,
+    secrets,
     sender,
     grace,
     keepReports,
-    runUrl: runner.workflow.url,
+    run: { id: deploymentId, url: runner.workflow.url },
     flows,
-    runId: deploymentId,
-    onRecovered: observer?.onRecovered,
+    recovery: { onRecovered: observer?.onRecovered },
   }
 }

@@ -40,7 +40,7 @@ export async function refuseDeployment(refused: Refusal, tools: DeploymentTools)
   const onKnown = (closed: ClosedDeployment): void => tools.observer.onEnded({ ...closed, error })
   if (projectRoot === undefined || !isDirectorySync(projectRoot)) {
     const { log, secrets, grace } = tools
-    const hub = { sender, log, redact: secrets.redact, grace }
+    const hub = { sender, log, secrets, grace }
     return { ...(await closeUntouched(hub, { record, end }, onKnown)), plannedSteps: [], error }
   }
   const host = hostOf(tools, { ...refused, projectRoot })

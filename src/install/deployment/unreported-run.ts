@@ -55,7 +55,7 @@ function conclude(deployment: Unreported, name: string, failure?: { thrown: unkn
   const running_version = isUnknown ? null : readRunningVersion(layout, record.facts)
   const report = buildLocalReport(record, end, { reported, running_version })
   return {
-    report: redactReport(report, tools.secrets.redact),
+    report: redactReport(report, tools.secrets),
     reportPath: undefined,
     plannedSteps: record.plannedSteps,
     error,

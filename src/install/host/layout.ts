@@ -24,8 +24,6 @@ export interface Layout {
   readonly journal: string
   readonly installed: string
   readonly staging: string
-  /** A directory that is never empty: the target of renames that must fail. */
-  readonly renameProbe: string
   readonly snapshots: string
   readonly trees: string
   readonly reports: string
@@ -41,7 +39,6 @@ export function layoutOf(projectRoot: string): Layout {
     journal: join(own, 'journal.jsonl'),
     installed: join(own, 'installed.json'),
     staging: join(own, 'staging'),
-    renameProbe: join(own, 'rename-probe'),
     snapshots: join(own, 'snapshots'),
     trees: join(own, 'trees'),
     reports: join(own, 'reports'),
@@ -109,6 +106,11 @@ export function treeRecordPath({ trees }: Layout, record: string): string {
 /** Where earlier versions of the action recorded a tree. */
 export function earlierRecordPath({ trees }: Layout, treeDigest: string): string {
   return join(trees, `${treeDigest}.json`)
+}
+
+/** A directory that is never empty: the target of renames that must fail. */
+export function renameProbePath({ own }: Layout): string {
+  return join(own, 'rename-probe')
 }
 
 export function auditPath(layout: Layout): string {

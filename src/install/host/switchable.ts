@@ -6,7 +6,7 @@ import { mountPointsIn } from '../files/mounts.ts'
 import { withDirectorySync } from '../files/open-directory.ts'
 import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/trees/tree-walk.ts'
 import { type HostTree, presentPaths } from './keep-paths.ts'
-import { installPath, type Layout, type Place } from './layout.ts'
+import { installPath, type Layout, type Place, renameProbePath } from './layout.ts'
 
 /** The directory that is always in the target of the renames that must fail. */
 const FULL = 'full'
@@ -146,7 +146,7 @@ function isWritable(path: string): boolean {
  * kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
  */
 function irreplaceable(layout: Layout): string {
-  const { renameProbe } = layout
+  const renameProbe = renameProbePath(layout)
   mkdirSync(renameProbe, { recursive: true, mode: 0o700 })
   requireNothingStranded(layout)
   if (readdirSync(renameProbe).length === 0) mkdirSync(join(renameProbe, FULL), { recursive: true, mode: 0o700 })
@@ -162,12 +162,13 @@ export function requireNothingStranded(layout: Layout): void {
   if (names.length === 0) return
   throw new DeploymentError(
     'inconsistent',
-    `${layout.renameProbe} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`,
+    `${renameProbePath(layout)} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`,
   )
 }
 
 /** Returns the names that are there and may be missing in their places. */
-export function strandedNames({ renameProbe }: Layout): string[] {
+export function strandedNames(layout: Layout): string[] {
+  const renameProbe = renameProbePath(layout)
   const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false
   return isDirectory ? readdirSync(renameProbe).filter(name => name !== FULL) : []
 }

@@ -20,8 +20,8 @@ const MAX_FILES = 4
  * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has 16 MiB, one
  * rename adds the time to its name, and a new file begins; four files stay.
  */
-export async function appendAudit({ layout, redact }: ReportFolder, report: LocalReport): Promise<void> {
-  const known = redactReport(report, redact)
+export async function appendAudit({ layout, secrets }: ReportFolder, report: LocalReport): Promise<void> {
+  const known = redactReport(report, secrets)
   const { deployment_id, contract, kind, slug, id, version, previous_version, artifact_sha256, outcome } = known
   const { host_id, run, sources } = known
   const line = {

@@ -64,7 +64,7 @@ export async function closeDeployment(
   const failures: Failures = new Map()
   const running_version = runningAfter(host.layout, record.facts, end.outcome)
   const known = buildLocalReport(record, end, { reported: notSent('not sent'), running_version })
-  const fresh = redactReport(known, host.redact)
+  const fresh = redactReport(known, host.secrets)
   // An earlier run, whose journal stayed, may already have delivered this report.
   const accepted = findAccepted(host.layout, fresh)
   const unsent = accepted === undefined ? fresh : { ...fresh, reported: accepted }
@@ -90,13 +90,13 @@ export async function closeDeployment(
  * root. Calls `onKnown` before it sends anything. Never throws.
  */
 export async function closeUntouched(
-  { sender, log, redact, grace }: Pick<Host, 'sender' | 'log' | 'redact' | 'grace'>,
+  { sender, log, secrets, grace }: Pick<Host, 'sender' | 'log' | 'secrets' | 'grace'>,
   { record, end }: Omit<Conclusion, 'address'>,
   onKnown: (closed: ClosedDeployment) => void = () => {},
 ): Promise<ClosedDeployment> {
   const { previous_version: running_version } = record.facts
   const circumstances = { reported: notSent('not sent'), running_version }
-  const unsent = redactReport(buildLocalReport(record, end, circumstances), redact)
+  const unsent = redactReport(buildLocalReport(record, end, circumstances), secrets)
   const known = { report: unsent, reportPath: undefined, plannedSteps: record.plannedSteps }
   onKnown(known)
   if (sender === undefined) return known
@@ -107,7 +107,7 @@ export async function closeUntouched(
   log.warning(describeUnaccepted(delivery.error, unsent))
   return {
     ...known,
-    report: { ...unsent, reported: { accepted: false, attempts, error: redact(delivery.error) } },
+    report: { ...unsent, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } },
     delivery,
   }
 }
@@ -127,14 +127,14 @@ async function deliver(host: Host, conclusion: Conclusion, report: LocalReport):
   return delivered
 }
 
-async function send({ sender, log, redact, grace }: Host, { address, report }: AddressedReport): Promise<Delivered> {
+async function send({ sender, log, secrets, grace }: Host, { address, report }: AddressedReport): Promise<Delivered> {
   if (sender?.address !== address)
     return { reported: notSent('waits in the outbox for a run that reports to the same hub') }
   const delivery = await sendNow({ sender, grace }, report)
   const { attempts } = delivery
   if (delivery.accepted) return { reported: { accepted: true, attempts, error: null }, delivery }
   log.warning(describeUnaccepted(delivery.error, report))
-  return { reported: { accepted: false, attempts, error: redact(delivery.error) }, delivery }
+  return { reported: { accepted: false, attempts, error: secrets.redact(delivery.error) }, delivery }
 }
 
 /** Does not repeat a reason for which the run itself failed: the reader has already seen it. */

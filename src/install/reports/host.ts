@@ -2,6 +2,7 @@ import type { Log } from '../../core/log.ts'
 import type { Transitions } from '../../core/state-machine.ts'
 import type { Grace } from '../files/grace.ts'
 import type { HostAccess } from '../host/ownership/ownership.ts'
+import type { SecretKeeper } from '../transaction/context.ts'
 import type { FlowName } from '../transaction/facts.ts'
 import type { FilesRestored } from '../transaction/rollback.ts'
 import type { ReportSender } from './report-sender.ts'
@@ -14,20 +15,27 @@ export type Flows = Readonly<Record<FlowName, Transitions<string>>>
  */
 export interface Host extends HostAccess {
   readonly log: Log
-  readonly redact: (text: string) => string
-  /** See `SecretKeeper`. */
-  readonly know: (facts: unknown) => void
+  readonly secrets: Pick<SecretKeeper, 'redact' | 'know'>
   /** Undefined when there is no hub to report to. */
   readonly sender: ReportSender | undefined
   /** The limits for the work after a cancel. A report that was not sent by then waits in the outbox. */
   readonly grace: Grace
   /** The number of local reports to keep of each plugin, service or project; if undefined, none is removed. */
   readonly keepReports?: number | undefined
-  /** The workflow run, which the lock names while it holds the host. */
-  readonly runUrl: string | null
+  readonly run: OwnRun
   readonly flows: Flows
+  readonly recovery?: RecoveryEvents
+}
+
+/** The run that works with the host. */
+export interface OwnRun {
   /** A UUID that a main step and its post step share. */
-  readonly runId: string
+  readonly id: string
+  /** The workflow run, which the lock names while it holds the host. */
+  readonly url: string | null
+}
+
+export interface RecoveryEvents {
   /** Set in a recovery that other services of this host wait for. */
   readonly onFilesRestored?: FilesRestored
   /** Called with one sentence about what was recovered. */

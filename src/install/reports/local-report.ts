@@ -4,6 +4,7 @@ import { reportStatusOf } from '../../core/outcome.ts'
 import { createFile, replaceFile } from '../files/durable-files.ts'
 import type { Layout } from '../host/layout.ts'
 import { readStateFileSync } from '../host/state-file.ts'
+import type { Redaction } from '../transaction/context.ts'
 import { type DeploymentEnd, deploymentEndSchema } from '../transaction/end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from '../transaction/facts.ts'
 import { redactTexts } from '../transaction/journal/redaction.ts'
@@ -90,8 +91,8 @@ const OWN_WORDS: ReadonlySet<string> = new Set([
  * Removes all secrets from the texts of the report. Redacts text by text, never the JSON: a hub could issue a token
  * whose removal breaks the syntax.
  */
-export function redactReport(report: LocalReport, redact: (text: string) => string): LocalReport {
-  return redactTexts(report, redact, OWN_WORDS) as LocalReport
+export function redactReport(report: LocalReport, secrets: Redaction): LocalReport {
+  return redactTexts(report, secrets.redact, OWN_WORDS) as LocalReport
 }
 
 /**
@@ -108,15 +109,15 @@ export function contractOf({
 }
 
 /** The folder for reports, and the redaction for every file in it. */
-export type ReportFolder = { readonly layout: Layout; readonly redact: (text: string) => string }
+export type ReportFolder = { readonly layout: Layout; readonly secrets: Redaction }
 
 /**
  * Writes the report, redacted, by rename and with mode 0600. Returns its path, which every process derives alike, so
  * that there is exactly one report. If deployments started in the same millisecond, the later ones have their id in the
  * name.
  */
-export async function writeLocalReport({ layout, redact }: ReportFolder, report: LocalReport): Promise<string> {
-  const text = textOf(report, redact)
+export async function writeLocalReport({ layout, secrets }: ReportFolder, report: LocalReport): Promise<string> {
+  const text = textOf(report, secrets)
   const [path, longer] = possiblePaths(layout, report)
   if (await createFile(path, text)) return path
   const own = readReportOf(path, report.deployment_id) === undefined ? longer : path
@@ -149,7 +150,7 @@ export async function completeLocalReport(
 ): Promise<FoundReport | undefined> {
   const found = findReport(folder.layout, named)
   if (found === undefined) return undefined
-  const report = redactReport(complete(found.report), folder.redact)
+  const report = redactReport(complete(found.report), folder.secrets)
   return { path: await rewriteLocalReport(folder, found.path, report), report }
 }
 
@@ -184,11 +185,15 @@ function possiblePaths(layout: Layout, { started_at, slug, deployment_id: id }: 
 }
 
 /** Replaces the report that `writeLocalReport` has just written at this path. */
-export async function rewriteLocalReport({ redact }: ReportFolder, path: string, report: LocalReport): Promise<string> {
-  await replaceFile(path, textOf(report, redact))
+export async function rewriteLocalReport(
+  { secrets }: ReportFolder,
+  path: string,
+  report: LocalReport,
+): Promise<string> {
+  await replaceFile(path, textOf(report, secrets))
   return path
 }
 
-function textOf(report: LocalReport, redact: (text: string) => string): string {
-  return `${JSON.stringify(redactReport(contractOf(report), redact), null, 2)}\n`
+function textOf(report: LocalReport, secrets: Redaction): string {
+  return `${JSON.stringify(redactReport(contractOf(report), secrets), null, 2)}\n`
 }

@@ -3,6 +3,7 @@ import { asSentence } from '../../core/sentence.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { tryUnlinkSync } from '../files/trees/remove-tree.ts'
 import { pathExistsSync } from '../files/trees/tree-walk.ts'
+import type { Redaction } from '../transaction/context.ts'
 import { findAccepted, noteAccepted } from './local-report.ts'
 import type { Delivery, ReportSender } from './report-sender.ts'
 import { MAX_WAITING_DAYS, type OutboxPlace, type WaitingReport, WaitingReports } from './waiting-reports.ts'
@@ -15,7 +16,7 @@ const MAX_DENIED = 5
 /** The waiting reports, and the sender that takes them until the signal is aborted. */
 export interface Outbox extends OutboxPlace {
   readonly sender: ReportSender
-  readonly redact: (text: string) => string
+  readonly secrets: Redaction
   readonly signal: AbortSignal
 }
 

@@ -8,6 +8,7 @@ import { tryUnlinkSync } from '../files/trees/remove-tree.ts'
 import { pathExistsSync } from '../files/trees/tree-walk.ts'
 import type { Layout } from '../host/layout.ts'
 import { readStateFileSync } from '../host/state-file.ts'
+import type { Redaction } from '../transaction/context.ts'
 import { contractOf, type LocalReport, localReportSchema, redactReport } from './local-report.ts'
 
 const MAX_WAITING = 200
@@ -85,10 +86,10 @@ export class WaitingReports {
  * more than 400 reports wait.
  */
 export async function keepInOutbox(
-  { layout, log, redact }: OutboxPlace & { readonly redact: (text: string) => string },
+  { layout, log, secrets }: OutboxPlace & { readonly secrets: Redaction },
   { address, report }: AddressedReport,
 ): Promise<void> {
-  const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), redact) }, null, 2)
+  const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), secrets) }, null, 2)
   await replaceFile(entryPath(layout, report), `${text}\n`)
   if (readdirSync(layout.outbox).length <= MAX_UNSENT) return
   new WaitingReports({ layout, log }).dropOld(new Date(report.completed_at))

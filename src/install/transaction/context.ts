@@ -33,6 +33,9 @@ export interface SecretKeeper {
   know(facts: unknown): void
 }
 
+/** Redacts the texts that a run writes. */
+export type Redaction = Pick<SecretKeeper, 'redact'>
+
 /** The facts that the runner gave to the process of a deployment. */
 export interface RunnerFacts {
   readonly workflow: WorkflowRun

@@ -14,7 +14,7 @@ import {
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { DeploymentError } from '../../../src/core/errors.ts'
-import { type Layout, layoutOf } from '../../../src/install/host/layout.ts'
+import { type Layout, layoutOf, renameProbePath } from '../../../src/install/host/layout.ts'
 import { checkHost, prepareHost } from '../../../src/install/host/readiness.ts'
 import type { SwitchingHost } from '../../../src/install/host/switchable.ts'
 import { collectLog } from '../collected-log.ts'
@@ -34,7 +34,7 @@ describe('prepareHost', () => {
     const layout = layoutOf(temporaryDirectory(t))
     const before = process.umask(0)
     t.after(() => process.umask(before))
-    for (let time = 0; time < 2; time++) await prepareHost({ layout, allowSharedRoot: false }, collectLog())
+    for (let time = 0; time < 2; time++) await prepareHost({ layout, sharedRoot: { isAllowed: false } }, collectLog())
     const { own, staging, snapshots, trees, reports, outbox } = layout
     for (const folder of [own, staging, snapshots, trees, reports, outbox]) assert.equal(modeOf(folder), 0o700, folder)
   })
@@ -42,7 +42,7 @@ describe('prepareHost', () => {
   it('makes a missing root, and says so', async t => {
     const layout = layoutOf(join(temporaryDirectory(t), 'app'))
     const log = collectLog()
-    await prepareHost({ layout, allowSharedRoot: false }, log)
+    await prepareHost({ layout, sharedRoot: { isAllowed: false } }, log)
     assert.equal(modeOf(layout.root), 0o755)
     assert.equal(log.lines.filter(line => line.startsWith('notice')).length, 1)
   })
@@ -51,7 +51,10 @@ describe('prepareHost', () => {
     const layout = layoutOf(temporaryDirectory(t))
     mkdirSync(layout.own)
     chmodSync(layout.own, 0o777)
-    await assert.rejects(prepareHost({ layout, allowSharedRoot: false }, collectLog()), refusedWith('unsafe_host'))
+    await assert.rejects(
+      prepareHost({ layout, sharedRoot: { isAllowed: false } }, collectLog()),
+      refusedWith('unsafe_host'),
+    )
     assert.equal(modeOf(layout.own), 0o777)
   })
 
@@ -79,7 +82,7 @@ describe('prepareHost', () => {
     it(`refuses ${name}`, async t => {
       const folder = temporaryDirectory(t)
       await assert.rejects(
-        prepareHost({ layout: layoutOf(prepare(folder)), allowSharedRoot: false }, collectLog()),
+        prepareHost({ layout: layoutOf(prepare(folder)), sharedRoot: { isAllowed: false } }, collectLog()),
         DeploymentError,
       )
       assert.ok(!existsSync(join(folder, 'elsewhere', 'staging')))
@@ -106,8 +109,8 @@ describe('checkHost', () => {
     for (const time of ['first', 'second']) {
       checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' })
       assert.ok(existsSync(join(layout.root, 'plugins/greeter/data/rows')), time)
-      assert.deepEqual(readdirSync(layout.renameProbe), ['full'], time)
-      rmdirSync(join(layout.renameProbe, 'full'))
+      assert.deepEqual(readdirSync(renameProbePath(layout)), ['full'], time)
+      rmdirSync(join(renameProbePath(layout), 'full'))
     }
   })
 
@@ -119,15 +122,15 @@ describe('checkHost', () => {
       () => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' }),
       refusedWith('inconsistent'),
     )
-    assert.deepEqual(readdirSync(layout.renameProbe), ['main'])
+    assert.deepEqual(readdirSync(renameProbePath(layout)), ['main'])
   })
 
   for (const [what, plant] of Object.entries(PLANTED))
     it(`opens and follows nothing that a service has put into that target: ${what}`, async t => {
       const layout = await prepareTemporaryHost(t)
       writeTree(layout.root, { 'plugins/greeter/main': '' })
-      mkdirSync(layout.renameProbe)
-      plant(join(layout.renameProbe, 'full'))
+      mkdirSync(renameProbePath(layout))
+      plant(join(renameProbePath(layout), 'full'))
       checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' })
       assert.ok(existsSync(join(layout.root, 'plugins/greeter/main')))
     })
@@ -178,7 +181,7 @@ describe('something else in the place of a file or directory of this action', ()
       if (expected === 'a file') mkdirSync(path)
       else writeFileSync(path, '')
       await assert.rejects(
-        prepareHost({ layout, allowSharedRoot: false }, collectLog()),
+        prepareHost({ layout, sharedRoot: { isAllowed: false } }, collectLog()),
         error =>
           error instanceof DeploymentError &&
           error.code === 'host_not_writable' &&

@@ -16,7 +16,7 @@ import { writeTree } from '../temporary-directory.ts'
 const NEVER = new AbortController().signal
 
 async function inspect(layout: Layout, signal = NEVER): Promise<Inspection> {
-  return await inspectHost({ layout, allowSharedRoot: false, keepPaths: [] }, { log: collectLog(), signal })
+  return await inspectHost({ layout, sharedRoot: { isAllowed: false }, keepPaths: [] }, { log: collectLog(), signal })
 }
 
 /** Each part with the finding about its files. */
@@ -170,7 +170,10 @@ describe('inspectHost', () => {
         },
       })
       const log = collectLog()
-      const inspection = await inspectHost({ layout, allowSharedRoot: false, keepPaths }, { log, signal: NEVER })
+      const inspection = await inspectHost(
+        { layout, sharedRoot: { isAllowed: false }, keepPaths },
+        { log, signal: NEVER },
+      )
       assert.deepEqual([inspection.activity.kind, log.lines.length], [kind, lines])
       assert.equal(isDrifted(inspection), kind === 'quiet' ? false : undefined)
     })

@@ -11,7 +11,14 @@ import { buildEnd } from '../../../src/install/transaction/end.ts'
 import { createDeploymentRecord } from '../../../src/install/transaction/record.ts'
 import { type CollectedLog, collectLog } from '../collected-log.ts'
 import { hostOf, newRecord } from '../prepared-deployment.ts'
-import { DEPLOYMENT_ID, factsOf, prepareTemporaryHost, type RecordingSender, senderThat } from '../prepared-host.ts'
+import {
+  DEPLOYMENT_ID,
+  factsOf,
+  NO_SECRETS,
+  prepareTemporaryHost,
+  type RecordingSender,
+  senderThat,
+} from '../prepared-host.ts'
 
 const SECRET = 'hunter22'
 const ACCEPTED: Delivery = { accepted: true, attempts: 2 }
@@ -46,7 +53,7 @@ async function close(t: TestContext, setting: Setting = {}): Promise<Closing> {
     { state: 'pending', at: factsOf().started_at },
     { state: 'failed', at: FAILED.completed_at },
   ])
-  const host = hostOf(layout, { log, sender, redact: createRedactor([secret]) })
+  const host = hostOf(layout, { log, sender, secrets: { ...NO_SECRETS, redact: createRedactor([secret]) } })
   return { layout, log, sender, closed: await closeDeployment(host, { record, end: FAILED, address }) }
 }
 

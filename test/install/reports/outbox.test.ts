@@ -12,7 +12,7 @@ import { buildEnd } from '../../../src/install/transaction/end.ts'
 import { createDeploymentRecord } from '../../../src/install/transaction/record.ts'
 import { collectLog } from '../collected-log.ts'
 import { hostOf } from '../prepared-deployment.ts'
-import { DEPLOYMENT_ID, factsOf, NO_REDACTION, prepareTemporaryHost, reportOf, senderThat } from '../prepared-host.ts'
+import { DEPLOYMENT_ID, factsOf, NO_SECRETS, prepareTemporaryHost, reportOf, senderThat } from '../prepared-host.ts'
 
 const HERE = 'http://hub greeter'
 
@@ -24,8 +24,8 @@ describe('keepInOutbox', () => {
   it('writes the report redacted, 0600', async t => {
     const layout = await prepareTemporaryHost(t)
     const error = { code: 'network' as const, message: 'key hunter22 was refused', step: null }
-    const redact = (text: string): string => text.replaceAll('hunter22', '***')
-    await keepInOutbox({ ...hostOf(layout), redact }, { address: HERE, report: reportOf({ error }) })
+    const secrets = { redact: (text: string): string => text.replaceAll('hunter22', '***') }
+    await keepInOutbox({ ...hostOf(layout), secrets }, { address: HERE, report: reportOf({ error }) })
     const [name] = readdirSync(layout.outbox)
     const path = join(layout.outbox, name as string)
     assert.equal(statSync(path).mode & 0o777, 0o600)
@@ -38,7 +38,7 @@ describe('keepInOutbox', () => {
     const people = { did: 'HTTP 200', checked: ['greeter'] }
     const report = reportOf({ previous_sha256: 'cd'.repeat(32), unrecorded: true, steps: [{ ...step, ...people }] })
     await keepInOutbox(hostOf(layout), { address: HERE, report })
-    const path = await writeLocalReport({ layout, redact: NO_REDACTION }, report)
+    const path = await writeLocalReport({ layout, secrets: NO_SECRETS }, report)
     const waiting = JSON.parse(readFileSync(join(layout.outbox, readdirSync(layout.outbox)[0] as string), 'utf8'))
     assert.deepEqual(waiting.report, JSON.parse(readFileSync(path, 'utf8')))
     assert.deepEqual([waiting.report.steps, 'unrecorded' in waiting.report], [[step], false])
@@ -68,7 +68,7 @@ describe('sendOutbox', () => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     await keep(layout, '2026-01-01T00:00:00.000Z')
-    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION, signal: AbortSignal.abort() }, NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), secrets: NO_SECRETS, signal: AbortSignal.abort() }, NOW)
     assert.equal(sender.sent.length, 0)
   })
 
@@ -76,8 +76,8 @@ describe('sendOutbox', () => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     for (const day of ['03', '01', '02']) await keep(layout, `2026-01-${day}T00:00:00.000Z`)
-    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION, signal: NEVER }, NOW)
-    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION, signal: NEVER }, NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), secrets: NO_SECRETS, signal: NEVER }, NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), secrets: NO_SECRETS, signal: NEVER }, NOW)
     assert.deepEqual(
       sender.sent.map(({ report, retry }) => [report.started_at.slice(8, 10), retry]),
       [
@@ -93,7 +93,7 @@ describe('sendOutbox', () => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     await keep(layout, '2026-01-01T00:00:00.000Z', 'http://other greeter')
-    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION, signal: NEVER }, NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), secrets: NO_SECRETS, signal: NEVER }, NOW)
     assert.deepEqual(sender.sent, [])
     assert.equal(readdirSync(layout.outbox).length, 1)
   })
@@ -132,7 +132,7 @@ describe('sendOutbox', () => {
       const sender = senderThat(delivery)
       const log = collectLog()
       for (const day of ['01', '02', '03']) await keep(layout, `2026-01-${day}T00:00:00.000Z`)
-      await sendOutbox({ layout, sender, log, redact: NO_REDACTION, signal: NEVER }, NOW)
+      await sendOutbox({ layout, sender, log, secrets: NO_SECRETS, signal: NEVER }, NOW)
       assert.deepEqual([sender.sent.length, readdirSync(layout.outbox).length], [sent, left])
       assert.equal(log.lines.filter(line => line.startsWith('warning')).length, warnings)
     })
@@ -153,7 +153,7 @@ describe('sendOutbox', () => {
         return { accepted: true, attempts: 1 }
       },
     }
-    await sendOutbox({ layout, sender, log, redact: NO_REDACTION, signal: NEVER }, new Date('2025-12-21T00:00:00.000Z'))
+    await sendOutbox({ layout, sender, log, secrets: NO_SECRETS, signal: NEVER }, new Date('2025-12-21T00:00:00.000Z'))
     assert.deepEqual(sent, ['01', '20', '19', '18', '17', '16', '15', '14'])
     assert.equal(readdirSync(layout.outbox).length, 17)
     const warnings = log.lines.filter(line => line.startsWith('warning'))
@@ -167,7 +167,7 @@ describe('sendOutbox', () => {
     writeFileSync(join(layout.outbox, '0.json'), '{"schema":1}')
     writeFileSync(join(layout.outbox, 'notes.txt'), '')
     await keep(layout, '2026-01-01T00:00:00.000Z')
-    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION, signal: NEVER }, NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), secrets: NO_SECRETS, signal: NEVER }, NOW)
     assert.equal(sender.sent.length, 1)
     assert.deepEqual(readdirSync(layout.outbox), ['0.json', 'notes.txt'])
   })
@@ -182,7 +182,7 @@ describe('sendOutbox', () => {
           ? { accepted: false, attempts: 1, status: 500, error: 'broken', final: false }
           : { accepted: true, attempts: 1 },
     }
-    await sendOutbox({ layout, sender, log: collectLog(), redact: NO_REDACTION, signal: NEVER }, NOW)
+    await sendOutbox({ layout, sender, log: collectLog(), secrets: NO_SECRETS, signal: NEVER }, NOW)
     assert.deepEqual(
       readdirSync(layout.outbox).map(name => name.slice(0, 10)),
       ['2026-01-01'],
@@ -198,7 +198,7 @@ describe('sendOutbox', () => {
       if (index < 3)
         await keepInOutbox(hostOf(layout), { address: there, report: reportOf({ started_at: `${at.slice(0, -2)}1Z` }) })
     }
-    const outbox = { layout, log: collectLog(), redact: NO_REDACTION }
+    const outbox = { layout, log: collectLog(), secrets: NO_SECRETS }
     const broken = senderThat({ accepted: false, attempts: 1, status: 500, error: 'broken', final: false })
     await sendOutbox({ ...outbox, sender: broken, signal: NEVER }, NOW)
     assert.deepEqual([broken.sent.length, readdirSync(layout.outbox).length], [203, 203])
@@ -211,7 +211,7 @@ describe('sendOutbox', () => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     await keep(layout, '2026-01-01T00:00:00.000Z', 'http://retired greeter')
-    const outbox = { layout, sender, log: collectLog(), redact: NO_REDACTION }
+    const outbox = { layout, sender, log: collectLog(), secrets: NO_SECRETS }
     await sendOutbox({ ...outbox, signal: NEVER }, new Date('2026-02-01T00:00:00.000Z'))
     assert.equal(readdirSync(layout.outbox).length, 1)
     await sendOutbox({ ...outbox, signal: NEVER }, new Date('2026-02-02T00:00:00.000Z'))
@@ -223,7 +223,7 @@ describe('sendOutbox', () => {
     for (let index = 0; index < 203; index++) mkdirSync(join(layout.outbox, `${1000 + index}.json`))
     await keep(layout, '2026-01-01T00:00:00.000Z')
     const [sender, log] = [senderThat({ accepted: true, attempts: 1 }), collectLog()]
-    await sendOutbox({ layout, sender, log, redact: NO_REDACTION, signal: NEVER }, NOW)
+    await sendOutbox({ layout, sender, log, secrets: NO_SECRETS, signal: NEVER }, NOW)
     assert.deepEqual([sender.sent.length, readdirSync(layout.outbox).length], [1, 203])
     assert.match(log.lines.join('\n'), /1000\.json.* and 198 more.*remove it/)
   })
@@ -233,7 +233,7 @@ describe('sendOutbox', () => {
     const [sender, log] = [senderThat({ accepted: true, attempts: 1 }), collectLog()]
     rmSync(layout.outbox, { recursive: true })
     writeFileSync(layout.outbox, '')
-    await sendOutbox({ layout, sender, log, redact: NO_REDACTION, signal: NEVER }, NOW)
+    await sendOutbox({ layout, sender, log, secrets: NO_SECRETS, signal: NEVER }, NOW)
     assert.equal(log.lines.filter(line => line.startsWith('warning')).length, 1)
     assert.ok(log.lines.join('\n').includes(layout.outbox))
   })
@@ -244,7 +244,7 @@ describe('sendOutbox', () => {
     const host = hostOf(layout, { sender })
     const path = await writeLocalReport(host, report)
     await keepInOutbox(host, { address: HERE, report })
-    const outbox = { layout, sender, log: collectLog(), redact: NO_REDACTION }
+    const outbox = { layout, sender, log: collectLog(), secrets: NO_SECRETS }
     await sendOutbox({ ...outbox, signal: NEVER }, NOW)
     assert.equal(JSON.parse(readFileSync(path, 'utf8')).reported.accepted, true)
     // The remains of an entry that could not be removed and a journal that stayed.

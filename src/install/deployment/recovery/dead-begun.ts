@@ -37,7 +37,7 @@ export interface BegunJournal {
  * longer lock their journal, that of this run's own main step, and those that are older than any run. Ignores a run
  * that may be alive.
  */
-export async function findDeadBegun(host: Pick<Host, 'layout' | 'runId'>): Promise<BegunJournal[]> {
+export async function findDeadBegun(host: Pick<Host, 'layout' | 'run'>): Promise<BegunJournal[]> {
   const { own } = host.layout
   const dead: BegunJournal[] = []
   for (const name of readdirSync(own)) {
@@ -47,7 +47,7 @@ export async function findDeadBegun(host: Pick<Host, 'layout' | 'runId'>): Promi
   return dead
 }
 
-async function judge({ runId }: Pick<Host, 'runId'>, path: string, id: string): Promise<BegunJournal[]> {
+async function judge({ run }: Pick<Host, 'run'>, path: string, id: string): Promise<BegunJournal[]> {
   const begin = readBegin(path)
   if (begin?.process === undefined) return [{ path, isDamaged: true }]
   const { process, facts } = begin
@@ -56,7 +56,7 @@ async function judge({ runId }: Pick<Host, 'runId'>, path: string, id: string): 
   if (isSeenRunning(process, own)) return []
   const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS
   const records = tryToRead(path)
-  const isDead = id === runId || isOld || isProvablyDead(process, own) || (await isLetGo(path, { process, records }))
+  const isDead = id === run.id || isOld || isProvablyDead(process, own) || (await isLetGo(path, { process, records }))
   if (!isDead) return []
   const isHarmless = records.length > 0 && records.every(({ record }) => HARMLESS.has(record))
   return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }]

@@ -101,9 +101,9 @@ export function changedPlaces(records: readonly JournalRecord[]): Place[] {
 }
 
 /** Returns how many other runs have begun to recover this one. A main step and its post step count as one run. */
-export function countAttempts({ runId }: Host, records: readonly JournalRecord[]): number {
+export function countAttempts({ run }: Host, records: readonly JournalRecord[]): number {
   const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])))
-  runs.delete(runId)
+  runs.delete(run.id)
   return runs.size
 }
 

@@ -9,12 +9,12 @@ import type { Host } from '../../reports/host.ts'
  * recovery.
  */
 export async function holdLock(
-  { layout, runUrl, log }: Host,
+  { layout, run, log }: Host,
   timeoutMs: number,
   more: Partial<Pick<LockRequest, 'signal' | 'log' | 'deployment'>> = {},
 ): Promise<HeldLock> {
   const say = (line: string): void => log.info(line)
-  const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl, log: say, ...more })
+  const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl: run.url, log: say, ...more })
   try {
     return await acquire()
   } catch (error) {

@@ -26,31 +26,31 @@ const RECOVERY_LOCK_TIMEOUT_MS = 5000
 export async function recoverMainStep(host: Host, lockTimeoutMs?: number): Promise<ClosedDeployment | undefined> {
   try {
     const recovered = await recoverHost(host, lockTimeoutMs)
-    return recovered?.report.deployment_id === host.runId ? recovered : (endedByAnother(host) ?? recovered)
+    return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered)
   } catch (error) {
     const { code, message } = toDeployError(error)
     if (code !== 'locked' || isOwnJournal(host)) throw error
     const ended = endedByAnother(host)
     if (ended !== undefined) return ended
-    const isWaiting = pathExistsSync(begunPath(host.layout, host.runId))
+    const isWaiting = pathExistsSync(begunPath(host.layout, host.run.id))
     const fate = isWaiting ? 'changed nothing; a later run reports it' : 'left nothing to recover, and no report'
-    host.log.info(`The deployment ${host.runId} has ${fate}. ${message}`)
+    host.log.info(`The deployment ${host.run.id} has ${fate}. ${message}`)
     return undefined
   }
 }
 
-function endedByAnother({ layout, log, runId }: Host): ClosedDeployment | undefined {
-  const found = findEndedReport(layout, runId)
+function endedByAnother({ layout, log, run }: Host): ClosedDeployment | undefined {
+  const found = findEndedReport(layout, run.id)
   if (found === undefined) return undefined
   log.notice(`Nothing of this deployment is left to recover: ${describeEnd(found.report)}.`)
   return { report: found.report, reportPath: found.path, plannedSteps: [] }
 }
 
 /** True if the journal in flight belongs, or may belong, to this run's main step. */
-function isOwnJournal({ layout, runId }: Host): boolean {
+function isOwnJournal({ layout, run }: Host): boolean {
   try {
     const [begin] = readJournal(layout.journal) ?? []
-    return begin?.record === 'begin' && begin.facts.deployment_id === runId
+    return begin?.record === 'begin' && begin.facts.deployment_id === run.id
   } catch {
     return true
   }

@@ -88,10 +88,7 @@ function isLeft({ isUnfinished, unchecked }: Pick<RolledBack, 'isUnfinished' | '
   return isUnfinished === true || unchecked !== undefined
 }
 
-function rollbackOf(
-  { layout, log, grace, onFilesRestored }: Host,
-  { begin, records, journal }: DeadRun,
-): RollbackRequest {
+function rollbackOf({ layout, log, grace, recovery }: Host, { begin, records, journal }: DeadRun): RollbackRequest {
   const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made)
   const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []))
   const changeLog = { root: layout.root, journal, log, onLost: (problem: string) => void lost.push(problem) }
@@ -107,7 +104,7 @@ function rollbackOf(
     healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
     undo: async () => (await undoChanges(changeLog, pendingChanges(records))) || wasUndone,
     lost,
-    onFilesRestored,
+    onFilesRestored: recovery?.onFilesRestored,
   }
 }
 

@@ -73,11 +73,11 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
   const directories = new Set(changedPlaces(records).map(({ directory }) => directory))
   for (const directory of directories) requireSafeDirectory(host, directory)
   log.group('Recovering an interrupted deployment', 'at once')
-  const journal = openJournal(layout.journal, host.redact)
+  const journal = openJournal(layout.journal, host.secrets.redact)
   try {
     const record = recordFromJournal(begin.facts, records)
     const { drift: _, ...words } = record.facts
-    host.know(words)
+    host.secrets.know(words)
     return await recoverRun(host, { begin, records, journal, record })
   } finally {
     journal.close()
@@ -93,7 +93,7 @@ async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
   const ofOthers = { ...host, sender: host.sender && limitSender(host.sender, BEGUN_REPORTS_TIMEOUT_MS) }
   for (const { path, isDamaged } of await findDeadBegun(host)) {
     if (host.grace.cancelled.aborted) break
-    const isOwn = path === begunPath(host.layout, host.runId)
+    const isOwn = path === begunPath(host.layout, host.run.id)
     const layout = { ...host.layout, journal: path }
     if (isDamaged) await orWarn(host.log, () => removeDamaged(host.log, path))
     // The run has made no changes, so its journal is recovered like any other.
@@ -124,7 +124,8 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   const attempts = countAttempts(host, records)
   const known = findEnd(records)
   verifyRecoverable(host, records)
-  if (needsRollback(records)) await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.runId })
+  if (needsRollback(records))
+    await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id })
   const { end, isUnfinished, unwritten } = await endRun(host, run)
   const wasReported = attempts > 0 && end === known
   if (wasReported && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
@@ -164,12 +165,12 @@ function isReportedAlike(end: DeploymentEnd, known: DeploymentEnd): boolean {
 }
 
 /** Logs the recovery in one sentence. If the run had recorded its end, logs only its cleanup or what is wrong. */
-function logRecovered({ log, onRecovered }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
+function logRecovered({ log, recovery }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
   const unhealthy = restoredUnhealthy(report)
   if (unhealthy !== undefined) log.error(unhealthy)
   else if (known !== undefined) log.info(`The deployment ${report.deployment_id} of ${report.slug} is cleaned up now.`)
   else log.notice(describeRecovered(report))
-  if (known === undefined) onRecovered?.(unhealthy ?? describeRecovered(report))
+  if (known === undefined) recovery?.onRecovered?.(unhealthy ?? describeRecovered(report))
 }
 
 /**

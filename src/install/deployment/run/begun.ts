@@ -60,7 +60,10 @@ async function startJournal({ host, record, keepPaths }: RunningDeployment): Pro
   const path = begunPath(host.layout, record.facts.deployment_id)
   const reportAddress = host.sender?.address ?? null
   const process = readOwnIdentity()
-  const journal = await record.startJournal({ ...host, path }, { reportAddress, keepPaths, process })
+  const journal = await record.startJournal(
+    { path, redact: host.secrets.redact },
+    { reportAddress, keepPaths, process },
+  )
   if (isInContainer(process) || isUsedInContainers(host.layout.lock)) await journal.hold()
   return journal
 }

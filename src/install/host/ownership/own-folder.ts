@@ -1,7 +1,7 @@
 import { type Dirent, readdirSync, type Stats } from 'node:fs'
 import { join } from 'node:path'
 import { isAbsent, lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
-import type { Layout } from '../layout.ts'
+import { type Layout, renameProbePath } from '../layout.ts'
 import { nameUser, otherWriters, quote } from './permissions.ts'
 import { findExposureOf } from './private-directory.ts'
 import { UntouchableHostError } from './untouchable-host.ts'
@@ -24,13 +24,14 @@ export interface OwnFolder {
  * Throws UntouchableHostError `unsafe_host`.
  */
 export function requireOwnFolder(folder: OwnFolder): void {
-  const { own, renameProbe, snapshots, trees, outbox, reports } = folder.layout
+  const { own, snapshots, trees, outbox, reports } = folder.layout
   const found = lstatIfPresentSync(own)
   if (found === undefined) return
   requirePrivateDirectory(folder, found)
   // This one first: in a folder of ours, the others cannot become symlinks any more.
   requireOwnEntries(folder, own)
-  for (const path of [trees, outbox, renameProbe, snapshots, ...shelvesIn(snapshots)]) requireOwnEntries(folder, path)
+  for (const path of [trees, outbox, renameProbePath(folder.layout), snapshots, ...shelvesIn(snapshots)])
+    requireOwnEntries(folder, path)
   requireRealFiles(folder, reports)
 }
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { DeploymentError } from '../../../core/errors.ts'
 import { lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
-import { auditPath, type Layout, reservePath } from '../layout.ts'
+import { auditPath, type Layout, renameProbePath, reservePath } from '../layout.ts'
 
 /**
  * Checks that every path in `.hub-deploy/` that this action uses by name is a directory or a regular file, as this
@@ -9,8 +9,8 @@ import { auditPath, type Layout, reservePath } from '../layout.ts'
  * and says what to do.
  */
 export function requireOwnKinds(layout: Layout): void {
-  const { staging, renameProbe, snapshots, trees, reports, outbox, lock, journal, installed } = layout
-  for (const path of [staging, renameProbe, snapshots, trees, reports, outbox]) requireOwnDirectory(path)
+  const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout
+  for (const path of [staging, renameProbePath(layout), snapshots, trees, reports, outbox]) requireOwnDirectory(path)
   for (const shelf of ['plugins', 'extensions', 'set-aside']) requireOwnDirectory(join(snapshots, shelf))
   for (const path of [lock, journal, installed, auditPath(layout), reservePath(layout)]) {
     if (lstatIfPresentSync(path)?.isFile() === false) throw inTheWay(path, 'a file')

@@ -15,9 +15,13 @@ const USUAL_DIRECTORIES: readonly string[] = [DEFAULT_PLUGINS_DIRECTORY, EXTENSI
 /** A project root, and whether the operator accepts one that others own or can write. */
 export interface HostAccess {
   readonly layout: Layout
-  readonly allowSharedRoot: boolean
+  readonly sharedRoot: SharedRoot
+}
+
+export interface SharedRoot {
+  readonly isAllowed: boolean
   /** The name that another program gives to `allow-shared-root`. */
-  readonly sharedRootOption?: string
+  readonly option?: string
 }
 
 /**
@@ -83,10 +87,10 @@ interface Trusted {
 }
 
 function requireTrusted(access: HostAccess, trusted: Trusted): string[] {
-  const { layout, allowSharedRoot, sharedRootOption = 'allow-shared-root' } = access
+  const { layout, sharedRoot } = access
   const exposures = findExposures(layout.root, trusted)
-  const refused = allowSharedRoot ? exposures.filter(({ isPlantable }) => isPlantable) : exposures
-  if (refused.length > 0) throw sharedRoot(refused, { us: trusted.us, sharedRootOption })
+  const refused = sharedRoot.isAllowed ? exposures.filter(({ isPlantable }) => isPlantable) : exposures
+  if (refused.length > 0) throw writable(refused, { us: trusted.us, option: sharedRoot.option ?? 'allow-shared-root' })
   return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`)
 }
 
@@ -138,15 +142,13 @@ function inWords({ path, who }: Exposure): string {
   return `${quote(path)} can be written or replaced by ${who}`
 }
 
-function sharedRoot(
+function writable(
   exposures: readonly Exposure[],
-  { us, sharedRootOption }: { us: number; sharedRootOption: string },
+  { us, option }: { us: number; option: string },
 ): UntouchableHostError {
   const found = exposures.map(inWords).join(', and ')
   const fix = exposures.map(({ fix }) => fix).join(' && ')
-  const choice = exposures.some(({ isPlantable }) => isPlantable)
-    ? ''
-    : `, or set ${sharedRootOption} if you trust them`
+  const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust them`
   const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`
   return new UntouchableHostError(
     'unsafe_host',

@@ -6,6 +6,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { requireAtRest } from '../../../../src/install/deployment/recovery/at-rest.ts'
 import { holdLock } from '../../../../src/install/deployment/recovery/hold-lock.ts'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
+import { renameProbePath } from '../../../../src/install/host/layout.ts'
 import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
 import { buildEnd } from '../../../../src/install/transaction/end.ts'
 import { writeTree } from '../../temporary-directory.ts'
@@ -79,7 +80,7 @@ describe('a host that must be at rest', () => {
     const scene = await makeScene(t)
     const data = join(scene.layout.root, 'plugins/greeter/data')
     writeTree(scene.layout.own, { 'rename-probe/.keep': '' })
-    renameSync(data, join(scene.layout.renameProbe, 'data'))
+    renameSync(data, join(renameProbePath(scene.layout), 'data'))
     await assertRefused(scene, 'inconsistent', /must contain nothing but full/)
   })
 })

@@ -16,7 +16,7 @@ import { applyChanges } from '../../../../src/install/transaction/changes/change
 import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { listTree } from '../../archive/directory-listing.ts'
 import { missingTools } from '../../missing-tools.ts'
-import { DEPLOYMENT_ID, factsOf, NO_REDACTION, reportOf } from '../../prepared-host.ts'
+import { DEPLOYMENT_ID, factsOf, NO_SECRETS, reportOf } from '../../prepared-host.ts'
 import { journalText } from '../../transaction/journal/journal-text.ts'
 import { assertReported, begun, makeScene, type Scene, SNAPSHOT, STAGING, UPDATE } from './recovery-scene.ts'
 
@@ -35,7 +35,7 @@ async function makeBegunScene(t: TestContext, runId = OTHER_RUN): Promise<BegunS
   return {
     ...scene,
     path,
-    host: { ...scene.host, runId },
+    host: { ...scene.host, run: { id: runId, url: null } },
     write(process, { startedAt = NOW, records = [] } = {}) {
       const facts = { ...factsOf(), started_at: startedAt }
       const [begin, ...states] = begun(scene.sender, ['pending', 'fetching'], facts) as JournalRecord[]
@@ -91,7 +91,7 @@ describe('a run that died before it had the host', () => {
   it('is shown by its post step as the run reported it that has the host now', async t => {
     const scene = await makeBegunScene(t)
     scene.writeJournal(begun(scene.sender))
-    const reports = { layout: scene.layout, redact: NO_REDACTION }
+    const reports = { layout: scene.layout, secrets: NO_SECRETS }
     await writeLocalReport(reports, reportOf({ slug: 'other', outcome: 'success' }))
     await writeLocalReport(reports, reportOf({ deployment_id: OTHER_RUN, outcome: 'failed' }))
     const lock = await acquireLock({ path: scene.layout.lock, timeoutMs: 0, runUrl: null, log: () => {} })

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { holdLock } from '../../../../src/install/deployment/recovery/hold-lock.ts'
 import { recoverBeforeRefusal, recoverHost } from '../../../../src/install/deployment/recovery/recover-host.ts'
+import { renameProbePath } from '../../../../src/install/host/layout.ts'
 import { UntouchableHostError } from '../../../../src/install/host/ownership/untouchable-host.ts'
 import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
 import { buildEnd } from '../../../../src/install/transaction/end.ts'
@@ -72,7 +73,7 @@ describe('recoverBeforeRefusal', () => {
   it('makes the end inconsistent, with nothing to recover, while something is stranded where renames must fail', async t => {
     const scene = await makeScene(t)
     assert.equal(await recoverBeforeRefusal(scene.host, REFUSED), REFUSED)
-    mkdirSync(join(scene.layout.renameProbe, 'lib'), { recursive: true })
+    mkdirSync(join(renameProbePath(scene.layout), 'lib'), { recursive: true })
     const known = await recoverBeforeRefusal(scene.host, REFUSED)
     assert.ok(!(known instanceof Error))
     assert.deepEqual([known.outcome, known.error?.code], ['inconsistent', 'invalid_input'])

@@ -260,7 +260,7 @@ describe('recover', () => {
     scene.writeJournal([...begun(scene.sender), ...announced(UPDATE.slice(0, 1))])
     renameSync(join(scene.layout.root, 'plugins/greeter'), join(scene.layout.root, 'elsewhere'))
     for (let attempt = 1; attempt <= 5; attempt++) {
-      const run = { ...scene.host, runId: randomUUID() }
+      const run = { ...scene.host, run: { id: randomUUID(), url: null } }
       for (const step of ['main', 'post']) await assert.rejects(recover(run), inconsistent, step)
     }
     const journal = scene.journalText()

@@ -28,7 +28,7 @@ async function deployedHost(t: TestContext): Promise<Layout> {
   const folder = temporaryDirectory(t)
   const layout = layoutOf(join(folder, 'app'))
   mkdirSync(layout.root, { mode: 0o755 })
-  await prepareHost({ layout, allowSharedRoot: false }, collectLog())
+  await prepareHost({ layout, sharedRoot: { isAllowed: false } }, collectLog())
   writeTree(layout.root, { 'plugins/greeter/a': '', 'extensions/clock/a': '' })
   writeTree(layout.own, {
     'journal.jsonl': '{"record":"begin"}\n',
@@ -63,7 +63,7 @@ interface Strange {
 function assertUntouchable(layout: Layout, { allowSharedRoot, says }: { allowSharedRoot: boolean; says: RegExp }) {
   const before = listTree(dirname(layout.root))
   assert.throws(
-    () => requireSafeHost({ layout, allowSharedRoot }),
+    () => requireSafeHost({ layout, sharedRoot: { isAllowed: allowSharedRoot } }),
     (error: unknown) => {
       assert.ok(error instanceof UntouchableHostError && error.code === 'unsafe_host', String(error))
       assert.match(error.message, says)
@@ -76,8 +76,11 @@ function assertUntouchable(layout: Layout, { allowSharedRoot, says }: { allowSha
 describe('requireSafeHost', () => {
   it('accepts what a deployment makes, and nothing at all', async t => {
     const layout = await deployedHost(t)
-    assert.deepEqual(requireSafeHost({ layout, allowSharedRoot: false }), [])
-    assert.deepEqual(requireSafeHost({ layout: layoutOf(join(layout.root, 'none')), allowSharedRoot: false }), [])
+    assert.deepEqual(requireSafeHost({ layout, sharedRoot: { isAllowed: false } }), [])
+    assert.deepEqual(
+      requireSafeHost({ layout: layoutOf(join(layout.root, 'none')), sharedRoot: { isAllowed: false } }),
+      [],
+    )
   })
 
   const harmless: Record<string, (layout: Layout) => void> = {
@@ -95,7 +98,7 @@ describe('requireSafeHost', () => {
     it(`accepts ${name}`, async t => {
       const layout = await deployedHost(t)
       change(layout)
-      assert.deepEqual(requireSafeHost({ layout, allowSharedRoot: false }), [])
+      assert.deepEqual(requireSafeHost({ layout, sharedRoot: { isAllowed: false } }), [])
     })
   }
 
@@ -109,7 +112,7 @@ describe('requireSafeHost', () => {
     it(`accepts ${name}`, { skip }, async t => {
       const layout = await deployedHost(t)
       change(layout)
-      assert.deepEqual(requireSafeHost({ layout, allowSharedRoot: false }), [])
+      assert.deepEqual(requireSafeHost({ layout, sharedRoot: { isAllowed: false } }), [])
     })
   }
 
@@ -184,7 +187,7 @@ describe('requireSafeHost', () => {
         change(layout)
         assertUntouchable(layout, { allowSharedRoot: false, says })
         assertUntouchable(layout, { allowSharedRoot: false, says: /allow-shared-root/ })
-        const [warning, ...more] = requireSafeHost({ layout, allowSharedRoot: true })
+        const [warning, ...more] = requireSafeHost({ layout, sharedRoot: { isAllowed: true } })
         assert.match(warning ?? '', /can be written or replaced by .*allow-shared-root/)
         assert.deepEqual(more, [])
       })
