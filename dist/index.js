@@ -39283,10 +39283,12 @@ const FLOWS = {
     rollback: ROLLBACK_TRANSITIONS,
 };
 
-;// CONCATENATED MODULE: ./build/actions/has-installed.js
-/** True if a run installed something and ended without an error. */
-function hasInstalled({ report, error }) {
-    return report.outcome === 'success' && report.changed && error === undefined;
+;// CONCATENATED MODULE: ./build/actions/run-kind.js
+/** Returns the kind of a run that installed something and ended without an error; undefined for any other run. */
+function runKindOf({ report, error }) {
+    if (report.outcome !== 'success' || !report.changed || error !== undefined)
+        return undefined;
+    return report.previous_version === null ? 'first install' : 'update';
 }
 
 ;// CONCATENATED MODULE: ./build/actions/deploy.js
@@ -39313,7 +39315,7 @@ function hasInstalled({ report, error }) {
 
 /**
  * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * Calls `onInstalled` at the end of a run that installed something.
+ * At the end of a run that installed something, calls `onInstalled` with its kind.
  */
 async function deploy_deploy(onInstalled = () => { }) {
     let step;
@@ -39326,8 +39328,9 @@ async function deploy_deploy(onInstalled = () => { }) {
         const run = request.checkOnly ? checkInstalled : deploy;
         const ended = refused ?? (await run(request, step.tools));
         step.finish(ended);
-        if (hasInstalled(ended))
-            onInstalled();
+        const kind = runKindOf(ended);
+        if (kind !== undefined)
+            onInstalled(kind);
     }
     catch (error) {
         failStep(step, error);
@@ -44128,7 +44131,7 @@ function supplier_describe(source) {
 
 /**
  * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * Calls `onInstalled` at the end of a run that installed something.
+ * At the end of a run that installed something, calls `onInstalled` with its kind.
  */
 async function project(onInstalled = () => { }) {
     let step;
@@ -44140,8 +44143,9 @@ async function project(onInstalled = () => { }) {
         const request = inputs.request;
         const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)));
         step.finish(ended);
-        if (hasInstalled(ended))
-            onInstalled();
+        const kind = runKindOf(ended);
+        if (kind !== undefined)
+            onInstalled(kind);
     }
     catch (error) {
         failStep(step, error);

@@ -60,10 +60,11 @@ function loadBundle(file, compiled) {
     const bytes = (0,external_node_fs_namespaceObject.readFileSync)(file);
     const cachedData = compiled.read(bytes);
     const script = new external_node_vm_namespaceObject.Script(bytes.toString('latin1'), { filename: file, ...(cachedData && { cachedData }) });
+    if (script.cachedDataRejected === true)
+        compiled.discard();
     const module = { exports: {} };
     script.runInThisContext()(module, module.exports, process.getBuiltinModule, (0,external_node_path_namespaceObject.dirname)(file));
-    const isKept = cachedData !== undefined && script.cachedDataRejected === false;
-    return { exports: module.exports, compile: () => (isKept ? undefined : script.createCachedData()) };
+    return { exports: module.exports, compile: () => script.createCachedData() };
 }
 
 ;// CONCATENATED MODULE: ./build/start/cache-folder.js
@@ -299,13 +300,19 @@ function isMissing(path) {
 
 
 const NAME = 'compiled';
+/** The bytes before the code: a digest, and the list of runs. A multiple of 8, so that V8 uses the code where it is. */
 const DIGEST_BYTES = 32;
+const RUNS_BYTES = 96;
+const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES;
 /** Ten times the code that a whole deployment compiles. */
 const MAX_BYTES = 16 * 1024 * 1024;
 /**
  * The bundle's code as Node.js has compiled it, in one file of this user's cache. A process that can write that file
  * decides what runs, so it is read and written only in a folder that only this user and root can change. Never throws:
  * without the file, a run merely takes longer.
+ *
+ * Different runs need different functions: an update also compares and moves the old tree. So the file lists the kinds
+ * of runs that have contributed to its code, and the first run of another kind adds the functions that it has compiled.
  *
  * The file is not synced. Its digest exposes a torn file, and one for another bundle or another Node.js; the next run
  * that installs something replaces it.
@@ -314,6 +321,8 @@ class CompiledCode {
     #folder;
     /** The inputs that the compiled code depends on. */
     #origin = '';
+    /** The kinds of runs that have contributed; undefined if no code is kept. */
+    #runs;
     /** The folder may not exist yet. */
     constructor(folder) {
         this.#folder = folder;
@@ -326,22 +335,43 @@ class CompiledCode {
             if (folder === undefined || !isTrustedFolder(folder))
                 return undefined;
             const file = readPrivateFile((0,external_node_path_namespaceObject.join)(folder, NAME), MAX_BYTES);
-            const code = file?.subarray(DIGEST_BYTES);
-            return code !== undefined && this.#seal(code).equals(file?.subarray(0, DIGEST_BYTES) ?? code) ? code : undefined;
+            if (file === undefined || file.length < HEADER_BYTES)
+                return undefined;
+            const [runs, code] = [file.subarray(DIGEST_BYTES, HEADER_BYTES), file.subarray(HEADER_BYTES)];
+            if (!this.#seal(runs, code).equals(file.subarray(0, DIGEST_BYTES)))
+                return undefined;
+            const list = runs.toString('latin1').trimEnd();
+            this.#runs = list === '' ? [] : list.split(',');
+            return code;
         });
     }
-    /** Replaces the kept code, unless there is nothing new. */
-    keep(compile) {
+    /** Forgets the code that was read: Node.js has refused it. */
+    discard() {
+        this.#runs = undefined;
+    }
+    /**
+     * Replaces the kept code, unless a run of the same kind has contributed to it already. A run without a kind may lack
+     * code that it has compiled: its code is kept only where there is none, and any later run replaces it.
+     */
+    keep(run, compile) {
         attempt('kept', () => {
             const folder = this.#folder;
-            const code = folder === undefined ? undefined : compile();
-            if (folder === undefined || code === undefined || !makeTrustedFolder(folder))
+            if (folder === undefined || !this.#lacks(run) || !makeTrustedFolder(folder))
                 return;
-            replacePrivateFile((0,external_node_path_namespaceObject.join)(folder, NAME), Buffer.concat([this.#seal(code), code]));
+            const list = [...(this.#runs ?? []), run].filter(kind => kind !== undefined).join(',');
+            const runs = Buffer.from(list.padEnd(RUNS_BYTES), 'latin1');
+            if (runs.length > RUNS_BYTES)
+                return;
+            const code = compile();
+            replacePrivateFile((0,external_node_path_namespaceObject.join)(folder, NAME), Buffer.concat([this.#seal(runs, code), runs, code]));
         });
     }
-    #seal(code) {
-        return (0,external_node_crypto_namespaceObject.hash)('sha256', Buffer.from(`${this.#origin} ${(0,external_node_crypto_namespaceObject.hash)('sha256', code)}`), 'buffer');
+    #lacks(run) {
+        return this.#runs === undefined || (run !== undefined && !this.#runs.includes(run));
+    }
+    #seal(runs, code) {
+        const text = `${this.#origin} ${runs.toString('latin1')} ${(0,external_node_crypto_namespaceObject.hash)('sha256', code)}`;
+        return (0,external_node_crypto_namespaceObject.hash)('sha256', Buffer.from(text), 'buffer');
     }
 }
 /** An operator who wants to know why a run takes longer can turn on the runner's debug log. */
@@ -363,8 +393,13 @@ function attempt(what, act) {
 
 
 /**
- * Runs an action of the bundle in `folder`, with the code that an earlier run compiled if it can be trusted. Once the
- * action has installed something, the code that it needed is compiled and kept for later runs.
+ * V8 drops compiled code that several full collections of garbage have found unused. A run that has used less processor
+ * time, in microseconds, has not had as many.
+ */
+const MAX_PROCESSOR_TIME = 1_000_000;
+/**
+ * Runs an action of the bundle in `folder`, with the code that earlier runs compiled if it can be trusted. Once the
+ * action has installed something, the code that it needed is kept for later runs.
  */
 function start(folder, action) {
     const compiled = new CompiledCode(cacheFolder(process.env));
@@ -372,7 +407,11 @@ function start(folder, action) {
     const run = exports[action];
     if (run === undefined)
         throw new Error(`The bundle has no action ${action}.`);
-    return run(() => compiled.keep(compile));
+    return run(kind => compiled.keep(isShort() ? `${action}: ${kind}` : undefined, compile));
+}
+function isShort() {
+    const { user, system } = process.cpuUsage();
+    return user + system < MAX_PROCESSOR_TIME;
 }
 
 module.exports = __webpack_exports__;

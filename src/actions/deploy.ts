@@ -20,15 +20,15 @@ import { apiKeySchema, baseUrlSchema, booleanSchema } from '../runner/inputs/inp
 import { buildDeploymentOutputs } from '../runner/outputs.ts'
 import { runPostStep } from '../runner/post-step.ts'
 import { FLOWS } from './flows.ts'
-import { hasInstalled } from './has-installed.ts'
+import { type RunKind, runKindOf } from './run-kind.ts'
 
 export type DeployInputs = StepInputs<IncompleteRequest>
 
 /**
  * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * Calls `onInstalled` at the end of a run that installed something.
+ * At the end of a run that installed something, calls `onInstalled` with its kind.
  */
-export async function deploy(onInstalled: () => void = () => {}): Promise<void> {
+export async function deploy(onInstalled: (kind: RunKind) => void = () => {}): Promise<void> {
   let step: ActionStep | undefined
   try {
     const inputs = readDeployInputs(readWorkspace())
@@ -39,7 +39,8 @@ export async function deploy(onInstalled: () => void = () => {}): Promise<void> 
     const run = request.checkOnly ? checkInstalled : deployArtifact
     const ended = refused ?? (await run(request, step.tools))
     step.finish(ended)
-    if (hasInstalled(ended)) onInstalled()
+    const kind = runKindOf(ended)
+    if (kind !== undefined) onInstalled(kind)
   } catch (error) {
     failStep(step, error)
   } finally {

@@ -18,7 +18,7 @@ import { runPostStep } from '../runner/post-step.ts'
 import type { SourceInputs } from '../sources/source-request.ts'
 import { SourceSupplier } from '../sources/supplier.ts'
 import { FLOWS } from './flows.ts'
-import { hasInstalled } from './has-installed.ts'
+import { type RunKind, runKindOf } from './run-kind.ts'
 
 export interface ProjectInputs extends StepInputs<IncompleteProjectRequest> {
   readonly sources: SourceInputs
@@ -26,9 +26,9 @@ export interface ProjectInputs extends StepInputs<IncompleteProjectRequest> {
 
 /**
  * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * Calls `onInstalled` at the end of a run that installed something.
+ * At the end of a run that installed something, calls `onInstalled` with its kind.
  */
-export async function project(onInstalled: () => void = () => {}): Promise<void> {
+export async function project(onInstalled: (kind: RunKind) => void = () => {}): Promise<void> {
   let step: ActionStep | undefined
   try {
     const inputs = readProjectInputs(readWorkspace())
@@ -38,7 +38,8 @@ export async function project(onInstalled: () => void = () => {}): Promise<void>
     const request = inputs.request as ProjectRequest
     const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)))
     step.finish(ended)
-    if (hasInstalled(ended)) onInstalled()
+    const kind = runKindOf(ended)
+    if (kind !== undefined) onInstalled(kind)
   } catch (error) {
     failStep(step, error)
   } finally {

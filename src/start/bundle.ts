@@ -3,13 +3,13 @@ import { dirname } from 'node:path'
 import { Script } from 'node:vm'
 import type { CompiledCode } from './compiled-code.ts'
 
-/** An action that the bundle exports. It calls `onInstalled` once it has installed something. */
-export type Action = (onInstalled: () => void) => Promise<void>
+/** An action that the bundle exports. Once it has installed something, it calls `onInstalled` with the kind of its run. */
+export type Action = (onInstalled: (run: string) => void) => Promise<void>
 
 export interface Bundle {
   readonly exports: Readonly<Record<string, Action | undefined>>
-  /** Returns everything of the bundle that has been compiled so far; undefined if all of it came from the cache. */
-  compile(): Buffer | undefined
+  /** Returns everything of the bundle that has been compiled so far, in this run or in those that kept their code. */
+  compile(): Buffer
 }
 
 /**
@@ -20,8 +20,8 @@ export function loadBundle(file: string, compiled: CompiledCode): Bundle {
   const bytes = readFileSync(file)
   const cachedData = compiled.read(bytes)
   const script = new Script(bytes.toString('latin1'), { filename: file, ...(cachedData && { cachedData }) })
+  if (script.cachedDataRejected === true) compiled.discard()
   const module = { exports: {} }
   script.runInThisContext()(module, module.exports, process.getBuiltinModule, dirname(file))
-  const isKept = cachedData !== undefined && script.cachedDataRejected === false
-  return { exports: module.exports, compile: () => (isKept ? undefined : script.createCachedData()) }
+  return { exports: module.exports, compile: () => script.createCachedData() }
 }

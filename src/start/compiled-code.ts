@@ -4,7 +4,10 @@ import { readPrivateFile, replacePrivateFile } from './private-file.ts'
 import { isTrustedFolder, makeTrustedFolder } from './trusted-folder.ts'
 
 const NAME = 'compiled'
+/** The bytes before the code: a digest, and the list of runs. A multiple of 8, so that V8 uses the code where it is. */
 const DIGEST_BYTES = 32
+const RUNS_BYTES = 96
+const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES
 /** Ten times the code that a whole deployment compiles. */
 const MAX_BYTES = 16 * 1024 * 1024
 
@@ -13,6 +16,9 @@ const MAX_BYTES = 16 * 1024 * 1024
  * decides what runs, so it is read and written only in a folder that only this user and root can change. Never throws:
  * without the file, a run merely takes longer.
  *
+ * Different runs need different functions: an update also compares and moves the old tree. So the file lists the kinds
+ * of runs that have contributed to its code, and the first run of another kind adds the functions that it has compiled.
+ *
  * The file is not synced. Its digest exposes a torn file, and one for another bundle or another Node.js; the next run
  * that installs something replaces it.
  */
@@ -20,6 +26,8 @@ export class CompiledCode {
   readonly #folder: string | undefined
   /** The inputs that the compiled code depends on. */
   #origin = ''
+  /** The kinds of runs that have contributed; undefined if no code is kept. */
+  #runs: readonly string[] | undefined
 
   /** The folder may not exist yet. */
   constructor(folder: string | undefined) {
@@ -33,23 +41,43 @@ export class CompiledCode {
       const folder = this.#folder
       if (folder === undefined || !isTrustedFolder(folder)) return undefined
       const file = readPrivateFile(join(folder, NAME), MAX_BYTES)
-      const code = file?.subarray(DIGEST_BYTES)
-      return code !== undefined && this.#seal(code).equals(file?.subarray(0, DIGEST_BYTES) ?? code) ? code : undefined
+      if (file === undefined || file.length < HEADER_BYTES) return undefined
+      const [runs, code] = [file.subarray(DIGEST_BYTES, HEADER_BYTES), file.subarray(HEADER_BYTES)]
+      if (!this.#seal(runs, code).equals(file.subarray(0, DIGEST_BYTES))) return undefined
+      const list = runs.toString('latin1').trimEnd()
+      this.#runs = list === '' ? [] : list.split(',')
+      return code
     })
   }
 
-  /** Replaces the kept code, unless there is nothing new. */
-  keep(compile: () => Buffer | undefined): void {
+  /** Forgets the code that was read: Node.js has refused it. */
+  discard(): void {
+    this.#runs = undefined
+  }
+
+  /**
+   * Replaces the kept code, unless a run of the same kind has contributed to it already. A run without a kind may lack
+   * code that it has compiled: its code is kept only where there is none, and any later run replaces it.
+   */
+  keep(run: string | undefined, compile: () => Buffer): void {
     attempt('kept', () => {
       const folder = this.#folder
-      const code = folder === undefined ? undefined : compile()
-      if (folder === undefined || code === undefined || !makeTrustedFolder(folder)) return
-      replacePrivateFile(join(folder, NAME), Buffer.concat([this.#seal(code), code]))
+      if (folder === undefined || !this.#lacks(run) || !makeTrustedFolder(folder)) return
+      const list = [...(this.#runs ?? []), run].filter(kind => kind !== undefined).join(',')
+      const runs = Buffer.from(list.padEnd(RUNS_BYTES), 'latin1')
+      if (runs.length > RUNS_BYTES) return
+      const code = compile()
+      replacePrivateFile(join(folder, NAME), Buffer.concat([this.#seal(runs, code), runs, code]))
     })
   }
 
-  #seal(code: Buffer): Buffer {
-    return hash('sha256', Buffer.from(`${this.#origin} ${hash('sha256', code)}`), 'buffer')
+  #lacks(run: string | undefined): boolean {
+    return this.#runs === undefined || (run !== undefined && !this.#runs.includes(run))
+  }
+
+  #seal(runs: Buffer, code: Buffer): Buffer {
+    const text = `${this.#origin} ${runs.toString('latin1')} ${hash('sha256', code)}`
+    return hash('sha256', Buffer.from(text), 'buffer')
   }
 }
 

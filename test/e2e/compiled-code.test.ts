@@ -65,7 +65,7 @@ function plant(): void {
   const script = new Script(text, { filename: BUNDLE })
   const code = new CompiledCode(own())
   code.read(bundle)
-  code.keep(() => script.createCachedData())
+  code.keep('planted', () => script.createCachedData())
 }
 
 /** Continues on a host with 1.0.0, after something was planted in the code that its deployment kept. */
@@ -82,10 +82,13 @@ async function beginWithPlanted(): Promise<void> {
 }
 
 describe('the compiled code that a deployment keeps', () => {
-  it('is kept by the first deployment, 0600, and used by the following ones', async () => {
+  it('is kept by the first deployment, 0600, completed by the first update, and used by the following ones', async () => {
     assertSucceeds(await deploy())
-    assert.equal(statSync(compiled()).mode & 0o7777, 0o600)
-    assert.ok(await usesWhatIsKept('1.1.0'))
+    const { mode, size } = statSync(compiled())
+    assert.equal(mode & 0o7777, 0o600)
+    assert.equal(await usesWhatIsKept('1.1.0'), false)
+    assert.ok(statSync(compiled()).size > size)
+    assert.ok(await usesWhatIsKept('1.2.0'))
   })
 
   it('is replaced once it is torn or damaged, and hinders no deployment', async () => {

@@ -28,10 +28,26 @@ function keptAt(t: TestContext): { folder: string; base: string; own: string; pa
   return { ...cache, path: join(cache.own, 'compiled') }
 }
 
+/** Keeps what a run of another kind than all others compiled. */
 function keep(folder: string | undefined, code = CODE): void {
+  keptRuns += 1
+  keepOf(`run ${keptRuns}`, folder, code)
+}
+
+let keptRuns = 0
+
+function keepOf(run: string | undefined, folder: string | undefined, code: Buffer): void {
   const compiled = new CompiledCode(folder)
   compiled.read(BUNDLE)
-  compiled.keep(() => code)
+  compiled.keep(run, () => code)
+}
+
+/** Returns after each run which of them has kept the code last. */
+function contributors(folder: string, runs: readonly (string | undefined)[]): (number | undefined)[] {
+  return runs.map((run, at) => {
+    keepOf(run, folder, Buffer.from([at]))
+    return new CompiledCode(folder).read(BUNDLE)?.[0]
+  })
 }
 
 function read(folder: string | undefined, bundle = BUNDLE): string | undefined {
@@ -152,10 +168,35 @@ describe('the compiled code of a user', () => {
     })
   }
 
-  it('is not written where nothing new was compiled', t => {
-    const { own, path } = keptAt(t)
-    const { ino } = statSync(path)
-    new CompiledCode(own).keep(() => undefined)
-    assert.equal(statSync(path).ino, ino)
+  it('is completed once by each kind of run', t => {
+    const { own } = ownCache(t)
+    const runs = ['first install', 'first install', 'update', 'first install', 'update']
+    assert.deepEqual(contributors(own, runs), [0, 0, 2, 2, 2])
+  })
+
+  it('is that of a run without a kind only until another run has some', t => {
+    const { own } = ownCache(t)
+    assert.deepEqual(contributors(own, [undefined, undefined, 'update', undefined, 'update']), [0, 0, 2, 2, 2])
+  })
+
+  it('is not replaced where so many kinds of runs completed it that their list is full', t => {
+    const { own } = keptAt(t)
+    keepOf('r'.repeat(96), own, Buffer.from('newer'))
+    assert.equal(read(own), CODE.toString())
+  })
+
+  it('is replaced by the next run once Node.js has refused it', t => {
+    const { own } = ownCache(t)
+    keepOf('update', own, CODE)
+    const compiled = new CompiledCode(own)
+    compiled.read(BUNDLE)
+    compiled.discard()
+    compiled.keep('update', () => Buffer.from('newer'))
+    assert.equal(read(own), 'newer')
+  })
+
+  it('begins at a multiple of 8 bytes, where V8 does not copy it', t => {
+    const { own } = keptAt(t)
+    assert.equal((new CompiledCode(own).read(BUNDLE)?.byteOffset ?? 1) % 8, 0)
   })
 })
