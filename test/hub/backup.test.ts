@@ -15,6 +15,7 @@ import { signArchive } from '../../hub/marketplace/publish.ts'
 import { startHub } from '../../hub/server.ts'
 import { openStore } from '../../hub/store.ts'
 import { byExtent, whyLeftToCi } from '../extent.ts'
+import { HANG_LIMIT_MS } from '../hang-limit.ts'
 import { NOW, report } from './fleet-of.ts'
 import { publishShop } from './project/project-source.ts'
 import { CLI, hub as command, hubProcess } from './run-cli.ts'
@@ -24,7 +25,7 @@ const VERSIONS = byExtent({ sample: 12, ci: 60 })
 
 const ONLY_IN_CI = whyLeftToCi()
 
-describe('a backup', { timeout: 120_000 }, () => {
+describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
   it('gives every answer that its hub gave, once restored', async t => {
     const hub = await runHub(t, { now: () => NOW })
     const key = hub.newKey({ owner: 'alice' })

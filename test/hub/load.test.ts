@@ -12,6 +12,7 @@ import { createProjectKey, type Purpose } from '../../hub/project/project-keys.t
 import { publishProject } from '../../hub/project/publish.ts'
 import { openStore, type Store } from '../../hub/store.ts'
 import { byExtent } from '../extent.ts'
+import { HANG_LIMIT_MS } from '../hang-limit.ts'
 import { sealShop } from './project/project-source.ts'
 import { type Ended, hubProcess } from './run-cli.ts'
 import { type Ends, newFolder, SIGNING_SECRET } from './running-hub.ts'
@@ -27,7 +28,7 @@ const CONTRACTS = [
 ] as const
 
 for (const [contract, commands] of CONTRACTS)
-  describe(`a hub that many hosts use at once by the ${contract} contract`, { timeout: 120_000 }, () => {
+  describe(`a hub that many hosts use at once by the ${contract} contract`, { timeout: HANG_LIMIT_MS }, () => {
     let served: Served
     before(async () => {
       served = await serve(contract)

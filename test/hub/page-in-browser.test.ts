@@ -3,6 +3,7 @@ import { after, before, describe, it, type TestContext } from 'node:test'
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { openBrowser, whyNoBrowser } from '../../local/browser.ts'
 import { sampled, whyLeftToCi } from '../extent.ts'
+import { HANG_LIMIT_MS } from '../hang-limit.ts'
 import { NOW, report } from './fleet-of.ts'
 import { type HubUnderTest, runHub } from './running-hub.ts'
 
@@ -12,7 +13,7 @@ const NAME_OF_64 = 'n'.repeat(64)
 const DIGEST = 'e5193da1'.repeat(8)
 const MIN_CONTRAST = 4.5
 
-describe('the fleet page in a browser', { skip: whyLeftToCi() || whyNoBrowser(), timeout: 120_000 }, () => {
+describe('the fleet page in a browser', { skip: whyLeftToCi() || whyNoBrowser(), timeout: HANG_LIMIT_MS }, () => {
   let browser: Browser
   before(async () => {
     browser = await openBrowser()

@@ -9,12 +9,13 @@ import { createInterface } from 'node:readline'
 import { describe, it, type TestContext } from 'node:test'
 import { signArchive } from '../../hub/marketplace/publish.ts'
 import { whyLeftToCi } from '../extent.ts'
+import { HANG_LIMIT_MS } from '../hang-limit.ts'
 import { ADMIN_TOKEN, newFolder, runHub, SIGNING_SECRET } from './running-hub.ts'
 
 const PAGE = readFileSync(resolve(import.meta.dirname, '../../docs/hub.md'), 'utf8')
 const skip = whyLeftToCi() || (spawnSync('caddy', ['version']).status !== 0 && 'caddy is not on PATH')
 
-describe('the hub behind the proxy of docs/hub.md', { skip, timeout: 60_000 }, () => {
+describe('the hub behind the proxy of docs/hub.md', { skip, timeout: HANG_LIMIT_MS }, () => {
   it('serves signed artifacts, takes reports, and asks for the admin token on its page', async t => {
     const hub = await runHub(t)
     await hub.publish()

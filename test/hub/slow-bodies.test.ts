@@ -8,6 +8,7 @@ import { text } from 'node:stream/consumers'
 import { describe, it, type TestContext } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { endSlowBodies } from '../../hub/http/slow-bodies.ts'
+import { HANG_LIMIT_MS } from '../hang-limit.ts'
 import { sealShop } from './project/project-source.ts'
 import { ADMIN, PUBLISH } from './project/publishing.ts'
 import { type HubUnderTest, runHub } from './running-hub.ts'
@@ -17,7 +18,7 @@ const ENOUGH = 960_000
 const UPLOAD = { ...ADMIN, 'Content-Type': 'application/octet-stream' }
 const JSON_BODY = { 'Content-Type': 'application/json' }
 
-describe('a request whose body is slow', { timeout: 30_000 }, () => {
+describe('a request whose body is slow', { timeout: HANG_LIMIT_MS }, () => {
   for (const [name, path, headers] of [
     ['an upload', PUBLISH, UPLOAD],
     ['a report', '/v1/auth', JSON_BODY],

@@ -7,6 +7,7 @@ import { describe, it } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import { artifactPath } from '../../hub/artifacts.ts'
 import { endStalledAnswers } from '../../hub/http/stalled-answers.ts'
+import { HANG_LIMIT_MS } from '../hang-limit.ts'
 import { isOpen } from './open-files.ts'
 import { runHub } from './running-hub.ts'
 
@@ -14,7 +15,7 @@ const STALL_MS = 100
 /** More than the system buffers for both sides of a connection. */
 const SIZE = 64 * 1024 * 1024
 
-describe('an answer that its client does not read', { timeout: 30_000 }, () => {
+describe('an answer that its client does not read', { timeout: HANG_LIMIT_MS }, () => {
   it('is ended, and its file closed', async t => {
     const hub = await runHub(t, { stallMs: STALL_MS })
     await hub.publish()

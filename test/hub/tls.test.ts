@@ -11,6 +11,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { startHub } from '../../hub/server.ts'
 import { readTls } from '../../hub/tls-files.ts'
 import { COMPILE_CACHE } from '../compile-cache.ts'
+import { HANG_LIMIT_MS } from '../hang-limit.ts'
 import { CLI, hub } from './run-cli.ts'
 import { ADMIN_TOKEN, newFolder, runHub } from './running-hub.ts'
 
@@ -18,7 +19,7 @@ const NAMES = 'subjectAltName=DNS:localhost,IP:127.0.0.1'
 
 const skip = spawnSync('openssl', ['version']).status !== 0 && 'openssl is not on PATH'
 
-describe('a hub with a certificate', { skip, concurrency: 2, timeout: 60_000 }, () => {
+describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT_MS }, () => {
   it('serves HTTPS, and asks for the admin token under another name than a loopback one', async t => {
     const { cert, key } = issue(t)
     const tls = { cert: readFileSync(cert), key: readFileSync(key) }

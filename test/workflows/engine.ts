@@ -3,9 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
-
-/** No run takes a tenth of this, but a run that hangs must not keep the tests from ending. */
-const LIMIT_MS = 300_000
+import { HANG_LIMIT_MS } from '../hang-limit.ts'
 
 /** A run of one workflow by `act`, the engine: each job runs as a job of a self-hosted runner on this machine. */
 export interface WorkflowRun {
@@ -91,7 +89,7 @@ export async function runWorkflow(run: WorkflowRun): Promise<WorkflowResult> {
     cwd: run.repository,
     env: engineEnvironment(run),
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: LIMIT_MS,
+    timeout: HANG_LIMIT_MS,
     killSignal: 'SIGKILL',
   })
   const log = await readToEnd(child)

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { sendPublication } from '../../../hub/project/publishing/send-publication.ts'
+import { HANG_LIMIT_MS } from '../../hang-limit.ts'
 import { runHub } from '../running-hub.ts'
 import { newValue } from './project-client.ts'
 import { sealShop } from './project-source.ts'
@@ -28,7 +29,7 @@ describe('publishing on a hub that gives no answer', () => {
   })
 })
 
-describe('publishing on a hub that is busy', { timeout: 60_000 }, () => {
+describe('publishing on a hub that is busy', { timeout: HANG_LIMIT_MS }, () => {
   it('waits as the hub asks for, and publishes then', async t => {
     const hub = await runHub(t)
     const access = { hubUrl: hub.url, devkey: newValue(hub, 'publisher') }

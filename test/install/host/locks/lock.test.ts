@@ -18,6 +18,7 @@ import { acquireLock, describeOther, type LockRequest } from '../../../../src/in
 import { readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
 import { COMPILE_CACHE } from '../../../compile-cache.ts'
 import { sampled } from '../../../extent.ts'
+import { HANG_LIMIT_MS } from '../../../hang-limit.ts'
 import { createSteppedClock } from '../../stepped-clock.ts'
 import { temporaryDirectory } from '../../temporary-directory.ts'
 
@@ -266,7 +267,7 @@ describe('a lock that 8 processes want at once', { concurrency: false }, () => {
   }
   const rows = Object.entries(scenes).flatMap(scene => Object.entries(tools).map(tool => [scene, tool] as const))
   for (const [[which, { content, dying }], [how, hasFlock]] of sampled(rows, 2)) {
-    it(`${which}, ${how}, is never held twice, and leaves nothing behind`, { timeout: 300_000 }, async t => {
+    it(`${which}, ${how}, is never held twice, and leaves nothing behind`, { timeout: HANG_LIMIT_MS }, async t => {
       const folder = temporaryDirectory(t)
       if (content !== undefined) writeFileSync(join(folder, 'lock'), content())
       const contenders = Array.from({ length: 8 }, (_, index) => ({ dies: index < dying, hasFlock: hasFlock(index) }))
