@@ -18602,8 +18602,7 @@ function isUsedInContainers(path) {
     return areContainersNoted(kernelLockOf(path));
 }
 async function waitForTurn(request, contender, clock) {
-    const { path, runUrl, deployment, signal } = request;
-    const identity = readOwnIdentity();
+    const { path, runUrl, deployment, signal, identity = readOwnIdentity() } = request;
     const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal };
     const pause = startWaiting(request, contender, clock);
     for (;;) {

@@ -6,7 +6,7 @@ import { toHostError } from '../../files/system-errors.ts'
 import { areContainersNoted, noteContainers } from './container-note.ts'
 import { ANSWER_TIMEOUT_MS, type KernelLockAttempt, readFreeKernelLock, tryKernelLock } from './kernel-lock.ts'
 import { describeHolder, type Holder, isAbandoned, readLock, release, removeDeadMarks, tryTake } from './lock-file.ts'
-import { isInContainer, readOwnIdentity } from './process-identity.ts'
+import { isInContainer, type ProcessIdentity, readOwnIdentity } from './process-identity.ts'
 
 const POLL_MS = 250
 const REPORT_EVERY_MS = 10_000
@@ -23,6 +23,8 @@ export interface LockRequest {
   /** Receives a line about the holder while this process waits. */
   log: (line: string) => void
   signal?: AbortSignal | undefined
+  /** The process that takes the lock. Default: this one. */
+  identity?: ProcessIdentity
 }
 
 export interface HeldLock {
@@ -84,8 +86,7 @@ interface Contender {
 }
 
 async function waitForTurn(request: LockRequest, contender: Contender, clock: Clock): Promise<Holder> {
-  const { path, runUrl, deployment, signal } = request
-  const identity = readOwnIdentity()
+  const { path, runUrl, deployment, signal, identity = readOwnIdentity() } = request
   const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal }
   const pause = startWaiting(request, contender, clock)
   for (;;) {

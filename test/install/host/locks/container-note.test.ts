@@ -5,7 +5,7 @@ import { describe, it } from 'node:test'
 import { areContainersNoted, noteContainers } from '../../../../src/install/host/locks/container-note.ts'
 import { tryKernelLock } from '../../../../src/install/host/locks/kernel-lock.ts'
 import { acquireLock, isUsedInContainers } from '../../../../src/install/host/locks/lock.ts'
-import { isInContainer, readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
+import { readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
 import { missingTools } from '../../missing-tools.ts'
 import { temporaryDirectory } from '../../temporary-directory.ts'
 
@@ -31,10 +31,16 @@ describe('noteContainers', () => {
 })
 
 describe('acquireLock', () => {
-  it('notes that containers use the host only if this process is in one', async t => {
-    const path = join(temporaryDirectory(t), 'lock')
-    const lock = await acquireLock({ path, timeoutMs: 0, runUrl: null, log: () => {} })
-    lock.release()
-    assert.equal(isUsedInContainers(path), isInContainer(readOwnIdentity()))
-  })
+  for (const [where, pid_namespace, isNoted] of [
+    ['in a container', 'pid:[4026532201]', true],
+    ['on the machine itself', 'pid:[4026531836]', false],
+    ['where the system does not say', null, false],
+  ] as const)
+    it(`${isNoted ? 'notes' : 'does not note'} that containers use the host for a process ${where}`, async t => {
+      const path = join(temporaryDirectory(t), 'lock')
+      const identity = { ...readOwnIdentity(), pid_namespace }
+      const lock = await acquireLock({ path, timeoutMs: 0, runUrl: null, log: () => {}, identity })
+      lock.release()
+      assert.equal(isUsedInContainers(path), isNoted)
+    })
 })
