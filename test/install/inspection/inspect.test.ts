@@ -130,6 +130,18 @@ describe('inspectHost', () => {
     assert.equal((await inspect(layout)).activity.kind, 'interrupted')
   })
 
+  it('leaves a path that a live run has stranded to that run, and names it once that is dead', async t => {
+    const layout = await journalOf(t)
+    writeTree(layout.root, { '.hub-deploy/rename-probe/data/db': 'rows' })
+    const holder = await holdElsewhere(t, layout.lock)
+    assert.equal((await inspect(layout)).activity.kind, 'busy')
+    await holder.kill()
+    await assert.rejects(inspect(layout), error => {
+      const { code, message } = toDeployError(error)
+      return code === 'inconsistent' && /rename-probe must contain nothing but full, but contains data/.test(message)
+    })
+  })
+
   for (const [name, changes, expected] of [
     ['in another pid namespace, whose kernel lock is gone', { pid_namespace: 'pid:[1]' }, 'interrupted'],
     [
