@@ -20213,6 +20213,10 @@ const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
         context: nullable(schemas_string()),
     }),
 ]));
+/** Returns the same key for the same service, also if it was read from a journal. */
+function keyOfService(service) {
+    return JSON.stringify(service);
+}
 /** Returns the service of an id, or undefined if the host config has no supervisor, or says `none`. */
 function serviceOf(config, id) {
     const named = config.plugins.get(id);
@@ -20341,9 +20345,9 @@ function stateCommand(service) {
 }
 /** Reports an action in the past tense: `greeter.service restarted`. */
 function inPast({ service, action }) {
-    return `${shortName(service)} ${PAST[action]}`;
+    return `${shortName(service)} ${PAST_TENSE[action]}`;
 }
-const PAST = { start: 'started', stop: 'stopped', restart: 'restarted' };
+const PAST_TENSE = { start: 'started', stop: 'stopped', restart: 'restarted' };
 /** The command line that shows an operator the last lines of a service's log. */
 function logCommand(service) {
     switch (service.supervisor) {
@@ -20629,7 +20633,7 @@ async function planServiceChange(task, earlier, signal) {
     const state = await readServiceState(task.service, { signal });
     if (!state.known)
         throw unknownState(task, state.evidence);
-    const known = earlier.find(change => keyOf(change.service) === keyOf(task.service) && change.replicas);
+    const known = earlier.find(change => keyOfService(change.service) === keyOfService(task.service) && change.replicas);
     return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas };
 }
 /**
@@ -20700,19 +20704,15 @@ function within({ signal }) {
 function firstChanges(changes) {
     const touched = new Map();
     for (const change of changes) {
-        const key = keyOf(change.service);
+        const key = keyOfService(change.service);
         const first = touched.get(key) ?? change;
         touched.delete(key);
         touched.set(key, first);
     }
     return [...touched.values()].reverse();
 }
-const DONE = { stop: 'stopped', start: 'started', restart: 'restarted' };
 function unknownState({ service, action }, evidence) {
-    return new DeploymentError('step_failed', `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore it: it was not ${DONE[action]}. Check that the supervisor answers on this host.`);
-}
-function keyOf(service) {
-    return JSON.stringify(service);
+    return new DeploymentError('step_failed', `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore it: it was not ${PAST_TENSE[action]}. Check that the supervisor answers on this host.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/end.js
@@ -21588,9 +21588,9 @@ function quote(path) {
 function nameGroup(gid) {
     return nameAccount('/etc/group', 'group', gid);
 }
-function nameAccount(file, what, id) {
+function nameAccount(file, kind, id) {
     const name = findName(file, id);
-    return name === undefined ? `${what} ${id}` : `${what} ${cleanForeignText(name, 64)} (${id})`;
+    return name === undefined ? `${kind} ${id}` : `${kind} ${cleanForeignText(name, 64)} (${id})`;
 }
 /** Both files have the name first and the number third. */
 function findName(file, id) {
@@ -22335,20 +22335,20 @@ function isEarlier(time, other) {
 }
 /** Returns the line that an item would have. */
 function asLine({ sha256 = '-', kind, content, path }) {
-    return { path, what: `${sha256}\t${kind}\t${record_line_quote(content)}` };
+    return { path, fields: `${sha256}\t${kind}\t${record_line_quote(content)}` };
 }
 /** True if two lines have the same content. A record of an earlier version of the action does not contain modes. */
-function isAlike({ what }, other) {
-    if (what === other.what)
+function isAlike({ fields }, other) {
+    if (fields === other.fields)
         return true;
-    return (WITHOUT_MODE.test(what) || WITHOUT_MODE.test(other.what)) && withoutMode(what) === withoutMode(other.what);
+    return ((WITHOUT_MODE.test(fields) || WITHOUT_MODE.test(other.fields)) && withoutMode(fields) === withoutMode(other.fields));
 }
 /** Returns the unparsed lines of a record, in order. Throws TreeRecordDamage for a path that it cannot read. */
 function* linesIn(text) {
     for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
         const path = text.lastIndexOf('\t', end) + 1;
         const stamp = text.indexOf('\t', text.indexOf('\t', text.indexOf('\t', start) + 1) + 1);
-        yield { path: unquote(text.slice(path, end)), what: text.slice(start, stamp) };
+        yield { path: unquote(text.slice(path, end)), fields: text.slice(start, stamp) };
     }
 }
 /**
@@ -22366,8 +22366,8 @@ function unquote(text) {
         throw new TreeRecordDamage('it quotes something else than a text');
     return value;
 }
-function withoutMode(what) {
-    return what.replace(/^([^\t]*)\t[0-7]{1,4}\t/, '$1\tfile\t');
+function withoutMode(fields) {
+    return fields.replace(/^([^\t]*)\t[0-7]{1,4}\t/, '$1\tfile\t');
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/read-tree-record.js
@@ -23192,8 +23192,8 @@ function explainFailure(error, { origin, sent }) {
         const message = `${origin} does not speak TLS on this port, or no version that is accepted (${code}): check the URL and its port, or should it be http instead of https?`;
         return new TransientError('network', message, { sent, cause: error });
     }
-    const what = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`;
-    return new TransientError('network', `${what} (${reason}): ${CONNECTION_ADVICE}`, {
+    const failure = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`;
+    return new TransientError('network', `${failure} (${reason}): ${CONNECTION_ADVICE}`, {
         sent,
         cause: error,
     });
@@ -27741,9 +27741,9 @@ class NeedsCheck {
                 return READY;
         }
     }
-    #supervised(what) {
+    #supervised(need) {
         if (this.#hostConfig?.supervisor === undefined)
-            return this.#lack(what);
+            return this.#lack(need);
         return this.#hostConfig.supervisor === 'none' ? { type: 'skip' } : READY;
     }
     /** A healthcheck without `plugin` checks everything that the plan installs. */
@@ -27769,10 +27769,10 @@ class NeedsCheck {
     #checkOf(id) {
         return this.#hostConfig?.plugins.get(id)?.healthcheck;
     }
-    #lack(what) {
+    #lack(need) {
         const file = this.#hostConfig?.file;
         const where = file === undefined ? 'the host-config input names no file' : `${file} has none`;
-        return { type: 'refused', reason: `needs ${what} in the host config, and ${where}` };
+        return { type: 'refused', reason: `needs ${need} in the host config, and ${where}` };
     }
 }
 
@@ -27810,10 +27810,10 @@ function verifyTemplates(steps, keepPaths, hasFile) {
         const kept = keepPaths.find(keep => path === keep || path.startsWith(`${keep}/`));
         if (kept === undefined && hasFile(step.from))
             return [];
-        const what = kept === undefined
+        const reason = kept === undefined
             ? 'which is not a regular file of the artifact'
             : `which is in ${kept}, a path that keep-paths leaves to the host`;
-        return [stepProblem(step, `from names ${step.from}, ${what}`)];
+        return [stepProblem(step, `from names ${step.from}, ${reason}`)];
     });
     if (problems.length > 0)
         throw new PlanError(problems);
@@ -28116,17 +28116,18 @@ function stagedItems({ tree, staged }, keepPaths) {
 ;// CONCATENATED MODULE: ./build/install/transaction/unrestored.js
 
 
+
 /** Returns the services that may still run files of a version that was rolled back, because they were not restored. */
 function findUnrestored(layout, services) {
     const unrestored = new Set(readHostRecord(layout).unrestored);
-    return services.filter(service => unrestored.has(unrestored_keyOf(service)));
+    return services.filter(service => unrestored.has(keyOfService(service)));
 }
 /** Records the services that could not be restored, and forgets those that were. Durable when it returns. */
 async function noteRestorations(layout, { restored = [], unrestored = [] }) {
     try {
         const { unrestored: before } = readHostRecord(layout);
-        const gone = new Set(restored.map(unrestored_keyOf));
-        const after = [...new Set([...before.filter(key => !gone.has(key)), ...unrestored.map(unrestored_keyOf)])];
+        const gone = new Set(restored.map(keyOfService));
+        const after = [...new Set([...before.filter(key => !gone.has(key)), ...unrestored.map(keyOfService)])];
         if (after.join('\n') !== before.join('\n'))
             await recordUnrestored(layout, after);
     }
@@ -28135,10 +28136,6 @@ async function noteRestorations(layout, { restored = [], unrestored = [] }) {
             ? toHostError(error, `recording in ${layout.installed} which services run old files`)
             : error;
     }
-}
-/** Returns the same key for the same service, also if it was read from a journal. */
-function unrestored_keyOf(service) {
-    return JSON.stringify(service);
 }
 
 ;// CONCATENATED MODULE: ./build/core/content/plugin-yaml.js
@@ -28210,14 +28207,14 @@ function asPythonPrints(value, source) {
     const isFloat = source !== undefined && /[.eE]/.test(source) && !/^0x/i.test(source);
     return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
 }
-function notAPlugin(what) {
-    return new ArtifactError('not_a_plugin', plugin_yaml_refusal(what, '; for a service set kind: service'));
+function notAPlugin(problem) {
+    return new ArtifactError('not_a_plugin', plugin_yaml_refusal(problem, '; for a service set kind: service'));
 }
 function invalid(rule) {
     return new ArtifactError('invalid_manifest', plugin_yaml_refusal(rule));
 }
-function plugin_yaml_refusal(what, hint = '') {
-    return `The artifact's plugin.yaml ${what}, so it was refused. The publisher must fix it${hint}.`;
+function plugin_yaml_refusal(problem, hint = '') {
+    return `The artifact's plugin.yaml ${problem}, so it was refused. The publisher must fix it${hint}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/previous-install.js
@@ -28999,13 +28996,13 @@ function sizesInWords({ before, after }) {
  * `inconsistent` if a real run would be refused for that reason.
  */
 async function announceRecovery(deployment) {
-    const first = await whatComesFirst(deployment);
-    if (first === undefined)
+    const waiting = await describeUnended(deployment);
+    if (waiting === undefined)
         return;
     deployment.drift.disregard();
-    deployment.tools.log.notice(`${first} This dry run compares with the files as they are now.`);
+    deployment.tools.log.notice(`${waiting} This dry run compares with the files as they are now.`);
 }
-async function whatComesFirst({ host, tools }) {
+async function describeUnended({ host, tools }) {
     const other = await findUnended(host, tools.signal);
     if (other === undefined)
         return undefined;
@@ -29740,7 +29737,7 @@ async function appendLine(path, text) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, APPEND, 0o600);
     try {
         const lines = readTail(fd).split('\n');
-        if (lines.some(known => audit_keyOf(known) === audit_keyOf(text)))
+        if (lines.some(known => keyOf(known) === keyOf(text)))
             return 'written';
         if ((0,external_node_fs_namespaceObject.fstatSync)(fd).size >= audit_MAX_BYTES)
             return 'full';
@@ -29763,7 +29760,7 @@ async function rotate(layout) {
 }
 const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/;
 /** Ignores the time, because a recovery may find the same outcome at another time. */
-function audit_keyOf(line) {
+function keyOf(line) {
     return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join();
 }
 function readTail(fd) {
@@ -29995,14 +29992,14 @@ async function sendNow({ sender, grace }, report) {
     return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting });
 }
 /** Notes a failure. A later attempt that succeeds clears the note of an earlier one. */
-async function orNote(failures, what, write) {
+async function orNote(failures, subject, write) {
     try {
         const written = await write();
-        failures.delete(what);
+        failures.delete(subject);
         return written;
     }
     catch (error) {
-        failures.set(what, (isSystemError(error) ? toHostError(error, `writing ${what}`) : toDeployError(error)).message);
+        failures.set(subject, (isSystemError(error) ? toHostError(error, `writing ${subject}`) : toDeployError(error)).message);
         return undefined;
     }
 }
@@ -30205,8 +30202,8 @@ function ended_report_namesIn(folder) {
 ;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
 /** Describes in one sentence how an interrupted deployment was found, and what the host runs since its recovery. */
 function describeRecovered(report) {
-    const what = [report.slug, report.version].filter(known => known !== null).join(' ');
-    return `The interrupted deployment of ${what} was recovered: ${recovered_run_describeEnd(report)}.`;
+    const deployed = [report.slug, report.version].filter(known => known !== null).join(' ');
+    return `The interrupted deployment of ${deployed} was recovered: ${recovered_run_describeEnd(report)}.`;
 }
 /** Describes in a clause how a deployment ended. */
 function recovered_run_describeEnd({ outcome, running_version: running }) {
@@ -35901,8 +35898,8 @@ function verifySizes(header, entry) {
     if (!agrees(size, entry.size) || !agrees(packedSize, entry.packedSize))
         throw contradiction(entry, 'size');
 }
-function contradiction(entry, what) {
-    return invalidEntry(entry.name, `has another ${what} in its local header than in the directory`);
+function contradiction(entry, field) {
+    return invalidEntry(entry.name, `has another ${field} in its local header than in the directory`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip/plan-zip.js
@@ -37508,7 +37505,7 @@ const OWN_OUTPUTS = new Set([
     'artifact-size',
 ]);
 function createRunnerFiles(log, redact) {
-    const warn = (what, error) => log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`);
+    const warn = (subject, error) => log.warning(`The ${subject} could not be written: ${error instanceof Error ? error.message : String(error)}`);
     const written = new Map();
     let summaryStart;
     return {
@@ -37600,7 +37597,7 @@ function createRunnerLog(redact) {
             if (shown === 'at once')
                 open.show();
         },
-        did: what => void open?.did.push(what),
+        did: result => void open?.did.push(result),
         info: line => write(() => info(safe(line))),
         notice: line => once('notice', line),
         warning: line => once('warning', line),
@@ -37972,8 +37969,8 @@ function now(report) {
     if (rollback === null)
         return version === null ? unexamined(report) : `${cell(version)}, as before.`;
     const none = report.unrecorded ? 'what was there before is back' : 'nothing is installed, as before';
-    const what = version === null ? none : cell(version);
-    return withProblems(`${what}${filesNow(report)}${servicesNow(report)}.`, report);
+    const running = version === null ? none : cell(version);
+    return withProblems(`${running}${filesNow(report)}${servicesNow(report)}.`, report);
 }
 /** Once a run begins, it has examined what is installed: if the report names no version, none was there. */
 function unexamined({ states, error, previous_version: before, unrecorded }) {
@@ -38275,7 +38272,7 @@ function describeEnding(run) {
         case 'failed':
             return describeFailure(report);
         case 'rolled_back':
-            return { mark: '\u21a9\ufe0f', sentence: `${wanted(report)} was rolled back on ${report.host_id}; ${whatIsBack(report)}` };
+            return { mark: '\u21a9\ufe0f', sentence: `${wanted(report)} was rolled back on ${report.host_id}; ${restoredNow(report)}` };
         case 'interrupted':
             return { mark: '\u26a0\ufe0f', sentence: `The deployment of ${wanted(report)} on ${report.host_id} was interrupted` };
         case 'inconsistent':
@@ -38287,14 +38284,14 @@ function describeEnding(run) {
 }
 function describeFailure(report) {
     const { host_id: host, error } = report;
-    const what = report.rollback_of === undefined ? wanted(report) : `The rollback of ${ending_nameOf(report)}`;
+    const subject = report.rollback_of === undefined ? wanted(report) : `The rollback of ${ending_nameOf(report)}`;
     const verb = error && VERBS[error.code];
     if (actingSteps(report).length > 0)
-        return { mark: '\u274c', sentence: `${what} ${verb ?? 'failed'} on ${host}; no file was changed` };
+        return { mark: '\u274c', sentence: `${subject} ${verb ?? 'failed'} on ${host}; no file was changed` };
     if (error?.code === 'unhealthy')
         return { mark: '\u274c', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` };
     const otherwise = error === null ? 'was not installed' : 'was refused';
-    return { mark: '\u274c', sentence: `${what} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` };
+    return { mark: '\u274c', sentence: `${subject} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` };
 }
 /** The verbs for an artifact that no check has refused. */
 const VERBS = {
@@ -38313,7 +38310,7 @@ const VERBS = {
     step_failed: 'failed',
     step_timed_out: 'failed',
 };
-function whatIsBack({ previous_version: before, rollback, unrecorded }) {
+function restoredNow({ previous_version: before, rollback, unrecorded }) {
     if (unrecorded)
         return 'what was there before is back';
     if (before === null)
@@ -39228,8 +39225,8 @@ async function runPostStep(readInputs, flows, hostOf) {
             step.finishCheck(await checkRestored(host, handover));
     }
     catch (error) {
-        const what = `recovering ${request?.projectRoot ?? 'the host'}`;
-        failStep(step, isSystemError(error) ? toHostError(error, what) : error);
+        const doing = `recovering ${request?.projectRoot ?? 'the host'}`;
+        failStep(step, isSystemError(error) ? toHostError(error, doing) : error);
     }
     finally {
         step?.close();
@@ -42013,8 +42010,8 @@ function parseDecimal(digits) {
         throw tar_pax_malformed('number');
     return Number(digits);
 }
-function tar_pax_malformed(what) {
-    return invalidArchive(`a PAX header has a malformed ${what}`);
+function tar_pax_malformed(field) {
+    return invalidArchive(`a PAX header has a malformed ${field}`);
 }
 
 ;// CONCATENATED MODULE: ./build/core/archive/tar-member.js
@@ -42968,9 +42965,9 @@ async function extractNeeded(deployment, opened, folder) {
     deployment.tools.log.did(`${countInWords(tree.files.length, 'file')}, ${bytesInWords(tree.bytes)}`);
     return { content, tree, intact: installed };
 }
-async function extractInto({ request, tools }, { artifact }, what) {
-    makeOpenDirectorySync(what.target);
-    return await extractTar(artifact, { ...what, limits: request.extraction, signal: tools.signal });
+async function extractInto({ request, tools }, { artifact }, wanted) {
+    makeOpenDirectorySync(wanted.target);
+    return await extractTar(artifact, { ...wanted, limits: request.extraction, signal: tools.signal });
 }
 /** The versions of this project that the host has or retains. */
 function knownVersions({ layout, request }) {
@@ -45204,11 +45201,11 @@ async function verifySnapshot({ layout, tools }, part) {
         throw unrecorded(root);
     if (isModified(difference))
         throw modifiedSnapshot(root, verify_inWords(difference));
-    const what = `${placeName(part)} ${part.version}`;
+    const restored = `${placeName(part)} ${part.version}`;
     if (retained.modified)
-        tools.log.warning(`${what} contains changes that were made on this host, and is restored with them.`);
+        tools.log.warning(`${restored} contains changes that were made on this host, and is restored with them.`);
     else
-        tools.log.did(`${what} as it was installed`);
+        tools.log.did(`${restored} as it was installed`);
 }
 function verify_inWords({ changed, removed, added, instead }) {
     if (instead !== undefined)
@@ -45469,16 +45466,16 @@ function readTraces({ own, journal, installed }) {
 }
 function interruptedRun(layout, records) {
     const { slug, version } = factsIn(records);
-    const what = `The deployment of ${slug ?? 'an unknown name'} ${version ?? ''}`.trimEnd();
+    const deployment = `The deployment of ${slug ?? 'an unknown name'} ${version ?? ''}`.trimEnd();
     const commit = findCommit(records);
     const recovery = 'The next run, or dist/recover.js, recovers this host.';
     if (commit !== undefined) {
-        const sentence = `${what} was interrupted after its commit, so it is installed, but its cleanup is not complete. ${recovery}`;
+        const sentence = `${deployment} was interrupted after its commit, so it is installed, but its cleanup is not complete. ${recovery}`;
         return { kind: 'interrupted', commit, inDoubt: new Set(), sentence };
     }
     const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : []);
     const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new';
-    return { kind: 'interrupted', commit, inDoubt, sentence: `${what} was interrupted, ${state}. ${recovery}` };
+    return { kind: 'interrupted', commit, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` };
 }
 function factsIn(records) {
     const facts = records.flatMap(entry => (entry.record === 'begin' || entry.record === 'facts' ? [entry.facts] : []));
@@ -46181,8 +46178,8 @@ function local_artifact_refuseTooLarge({ source, request: { maxArtifactBytes } }
         return;
     throw new ArchiveError('archive_too_large', `The artifact ${cleanForeignText(source.path)} has ${bytes} bytes, more than the ${maxArtifactBytes} that max-artifact-bytes allows. Raise max-artifact-bytes if the artifact is meant to be that large.`);
 }
-function local_artifact_unusable({ path }, what) {
-    return new ConfigError('invalid_input', `artifact-path must name a regular file in the workspace; of ${cleanForeignText(path)} the gate found: ${what}.`);
+function local_artifact_unusable({ path }, found) {
+    return new ConfigError('invalid_input', `artifact-path must name a regular file in the workspace; of ${cleanForeignText(path)} the gate found: ${found}.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/gate/gate.js

@@ -375,14 +375,14 @@ class CompiledCode {
     }
 }
 /** An operator who wants to know why a run takes longer can turn on the runner's debug log. */
-function attempt(what, act) {
+function attempt(deed, act) {
     try {
         return act();
     }
     catch (error) {
         const code = error instanceof Error && 'code' in error ? error.code : 'unknown error';
         if (process.env['RUNNER_DEBUG'] === '1')
-            process.stdout.write(`::debug::Compiled code was not ${what}: ${code}\n`);
+            process.stdout.write(`::debug::Compiled code was not ${deed}: ${code}\n`);
         return undefined;
     }
 }

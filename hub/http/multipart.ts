@@ -111,6 +111,6 @@ class Scanner {
   }
 }
 
-function malformed(what: string): HubError {
-  return new HubError(400, `The multipart body ${what}.`)
+function malformed(fault: string): HubError {
+  return new HubError(400, `The multipart body ${fault}.`)
 }

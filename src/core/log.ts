@@ -6,7 +6,7 @@ export interface Log {
    * Says what the open group has done, so that a folded log shows it too. May be called several times. A log that folds
    * ignores this while no group is open, so no fact that a reader needs may appear only here.
    */
-  did(what: string): void
+  did(result: string): void
   /** Closes the open group, if there is one. */
   end(): void
   info(line: string): void

@@ -165,10 +165,10 @@ async function extractNeeded(
 async function extractInto(
   { request, tools }: ProjectDeployment,
   { artifact }: OpenedProject,
-  what: Pick<TarExtractionRequest, 'target'> & Partial<TarExtractionRequest>,
+  wanted: Pick<TarExtractionRequest, 'target'> & Partial<TarExtractionRequest>,
 ): Promise<ExtractedTree> {
-  makeOpenDirectorySync(what.target)
-  return await extractTar(artifact, { ...what, limits: request.extraction, signal: tools.signal })
+  makeOpenDirectorySync(wanted.target)
+  return await extractTar(artifact, { ...wanted, limits: request.extraction, signal: tools.signal })
 }
 
 /** The versions of this project that the host has or retains. */

@@ -49,10 +49,10 @@ async function verifySnapshot({ layout, tools }: RunningRollback, part: Restored
   })
   if (difference === undefined) throw unrecorded(root)
   if (isModified(difference)) throw modifiedSnapshot(root, inWords(difference))
-  const what = `${placeName(part)} ${part.version}`
+  const restored = `${placeName(part)} ${part.version}`
   if (retained.modified)
-    tools.log.warning(`${what} contains changes that were made on this host, and is restored with them.`)
-  else tools.log.did(`${what} as it was installed`)
+    tools.log.warning(`${restored} contains changes that were made on this host, and is restored with them.`)
+  else tools.log.did(`${restored} as it was installed`)
 }
 
 function inWords({ changed, removed, added, instead }: TreeDifference): string {

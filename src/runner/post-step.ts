@@ -39,8 +39,8 @@ export async function runPostStep<Request extends LockedRequest>(
     if (mayBeLeft) step.finishRecovery(await recoverMainStep(host, request.lockTimeoutMs))
     if (handover !== '') step.finishCheck(await checkRestored(host, handover))
   } catch (error) {
-    const what = `recovering ${request?.projectRoot ?? 'the host'}`
-    failStep(step, isSystemError(error) ? toHostError(error, what) : error)
+    const doing = `recovering ${request?.projectRoot ?? 'the host'}`
+    failStep(step, isSystemError(error) ? toHostError(error, doing) : error)
   } finally {
     step?.close()
   }

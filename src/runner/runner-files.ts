@@ -33,8 +33,8 @@ export interface RunnerFiles {
 }
 
 export function createRunnerFiles(log: Log, redact: (text: string) => string): RunnerFiles {
-  const warn = (what: string, error: unknown): void =>
-    log.warning(`The ${what} could not be written: ${error instanceof Error ? error.message : String(error)}`)
+  const warn = (subject: string, error: unknown): void =>
+    log.warning(`The ${subject} could not be written: ${error instanceof Error ? error.message : String(error)}`)
   const written = new Map<string, string>()
   let summaryStart: number | undefined
   return {

@@ -56,7 +56,7 @@ export function createRunnerLog(redact: (text: string) => string): RunnerLog {
       open = new OpenGroup(safe(title), safe)
       if (shown === 'at once') open.show()
     },
-    did: what => void open?.did.push(what),
+    did: result => void open?.did.push(result),
     info: line => write(() => core.info(safe(line))),
     notice: line => once('notice', line),
     warning: line => once('warning', line),

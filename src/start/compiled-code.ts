@@ -82,12 +82,12 @@ export class CompiledCode {
 }
 
 /** An operator who wants to know why a run takes longer can turn on the runner's debug log. */
-function attempt<Result>(what: 'read' | 'kept', act: () => Result): Result | undefined {
+function attempt<Result>(deed: 'read' | 'kept', act: () => Result): Result | undefined {
   try {
     return act()
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : 'unknown error'
-    if (process.env['RUNNER_DEBUG'] === '1') process.stdout.write(`::debug::Compiled code was not ${what}: ${code}\n`)
+    if (process.env['RUNNER_DEBUG'] === '1') process.stdout.write(`::debug::Compiled code was not ${deed}: ${code}\n`)
     return undefined
   }
 }

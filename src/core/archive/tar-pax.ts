@@ -110,6 +110,6 @@ function parseDecimal(digits: string): number {
   return Number(digits)
 }
 
-function malformed(what: string): Error {
-  return invalidArchive(`a PAX header has a malformed ${what}`)
+function malformed(field: string): Error {
+  return invalidArchive(`a PAX header has a malformed ${field}`)
 }

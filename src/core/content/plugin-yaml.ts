@@ -90,14 +90,14 @@ function asPythonPrints(value: number, source: string | undefined): string {
   return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value)
 }
 
-function notAPlugin(what: string): ArtifactError {
-  return new ArtifactError('not_a_plugin', refusal(what, '; for a service set kind: service'))
+function notAPlugin(problem: string): ArtifactError {
+  return new ArtifactError('not_a_plugin', refusal(problem, '; for a service set kind: service'))
 }
 
 function invalid(rule: string): ArtifactError {
   return new ArtifactError('invalid_manifest', refusal(rule))
 }
 
-function refusal(what: string, hint = ''): string {
-  return `The artifact's plugin.yaml ${what}, so it was refused. The publisher must fix it${hint}.`
+function refusal(problem: string, hint = ''): string {
+  return `The artifact's plugin.yaml ${problem}, so it was refused. The publisher must fix it${hint}.`
 }

@@ -61,8 +61,8 @@ class NeedsCheck {
     }
   }
 
-  #supervised(what: string): Answer {
-    if (this.#hostConfig?.supervisor === undefined) return this.#lack(what)
+  #supervised(need: string): Answer {
+    if (this.#hostConfig?.supervisor === undefined) return this.#lack(need)
     return this.#hostConfig.supervisor === 'none' ? { type: 'skip' } : READY
   }
 
@@ -90,9 +90,9 @@ class NeedsCheck {
     return this.#hostConfig?.plugins.get(id)?.healthcheck
   }
 
-  #lack(what: string): Answer {
+  #lack(need: string): Answer {
     const file = this.#hostConfig?.file
     const where = file === undefined ? 'the host-config input names no file' : `${file} has none`
-    return { type: 'refused', reason: `needs ${what} in the host config, and ${where}` }
+    return { type: 'refused', reason: `needs ${need} in the host config, and ${where}` }
   }
 }

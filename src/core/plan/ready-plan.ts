@@ -54,11 +54,11 @@ export function verifyTemplates(
     const path = step.from.split('/').slice(2).join('/')
     const kept = keepPaths.find(keep => path === keep || path.startsWith(`${keep}/`))
     if (kept === undefined && hasFile(step.from)) return []
-    const what =
+    const reason =
       kept === undefined
         ? 'which is not a regular file of the artifact'
         : `which is in ${kept}, a path that keep-paths leaves to the host`
-    return [stepProblem(step, `from names ${step.from}, ${what}`)]
+    return [stepProblem(step, `from names ${step.from}, ${reason}`)]
   })
   if (problems.length > 0) throw new PlanError(problems)
 }

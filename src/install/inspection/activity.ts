@@ -41,16 +41,16 @@ export function readTraces({ own, journal, installed }: Layout): string {
 
 function interruptedRun(layout: Layout, records: readonly JournalRecord[]): InterruptedRun {
   const { slug, version } = factsIn(records)
-  const what = `The deployment of ${slug ?? 'an unknown name'} ${version ?? ''}`.trimEnd()
+  const deployment = `The deployment of ${slug ?? 'an unknown name'} ${version ?? ''}`.trimEnd()
   const commit = findCommit(records)
   const recovery = 'The next run, or dist/recover.js, recovers this host.'
   if (commit !== undefined) {
-    const sentence = `${what} was interrupted after its commit, so it is installed, but its cleanup is not complete. ${recovery}`
+    const sentence = `${deployment} was interrupted after its commit, so it is installed, but its cleanup is not complete. ${recovery}`
     return { kind: 'interrupted', commit, inDoubt: new Set(), sentence }
   }
   const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : [])
   const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new'
-  return { kind: 'interrupted', commit, inDoubt, sentence: `${what} was interrupted, ${state}. ${recovery}` }
+  return { kind: 'interrupted', commit, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` }
 }
 
 function factsIn(records: readonly JournalRecord[]): Partial<DeploymentFacts> {

@@ -152,13 +152,16 @@ async function sendNow(
 }
 
 /** Notes a failure. A later attempt that succeeds clears the note of an earlier one. */
-async function orNote<T>(failures: Failures, what: string, write: () => Promise<T>): Promise<T | undefined> {
+async function orNote<T>(failures: Failures, subject: string, write: () => Promise<T>): Promise<T | undefined> {
   try {
     const written = await write()
-    failures.delete(what)
+    failures.delete(subject)
     return written
   } catch (error) {
-    failures.set(what, (isSystemError(error) ? toHostError(error, `writing ${what}`) : toDeployError(error)).message)
+    failures.set(
+      subject,
+      (isSystemError(error) ? toHostError(error, `writing ${subject}`) : toDeployError(error)).message,
+    )
     return undefined
   }
 }

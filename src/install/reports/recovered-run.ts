@@ -3,8 +3,8 @@ import type { LocalReport } from './local-report.ts'
 
 /** Describes in one sentence how an interrupted deployment was found, and what the host runs since its recovery. */
 export function describeRecovered(report: LocalReport): string {
-  const what = [report.slug, report.version].filter(known => known !== null).join(' ')
-  return `The interrupted deployment of ${what} was recovered: ${describeEnd(report)}.`
+  const deployed = [report.slug, report.version].filter(known => known !== null).join(' ')
+  return `The interrupted deployment of ${deployed} was recovered: ${describeEnd(report)}.`
 }
 
 /** Describes in a clause how a deployment ended. */

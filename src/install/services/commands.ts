@@ -45,10 +45,10 @@ export function stateCommand(service: Service): Command {
 
 /** Reports an action in the past tense: `greeter.service restarted`. */
 export function inPast({ service, action }: ServiceTask): string {
-  return `${shortName(service)} ${PAST[action]}`
+  return `${shortName(service)} ${PAST_TENSE[action]}`
 }
 
-const PAST: Record<ServiceAction, string> = { start: 'started', stop: 'stopped', restart: 'restarted' }
+export const PAST_TENSE: Record<ServiceAction, string> = { start: 'started', stop: 'stopped', restart: 'restarted' }
 
 /** The command line that shows an operator the last lines of a service's log. */
 export function logCommand(service: Service): string {

@@ -2,8 +2,8 @@ import { setTimeout } from 'node:timers/promises'
 import { z } from 'zod/mini'
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
-import { inPast, type ServiceOrder, type ServiceTask } from './commands.ts'
-import { describeService, type Service, serviceSchema } from './service.ts'
+import { inPast, PAST_TENSE, type ServiceOrder, type ServiceTask } from './commands.ts'
+import { describeService, keyOfService, type Service, serviceSchema } from './service.ts'
 import { forgetStarts, type Limits, readServiceState, superviseService } from './supervise.ts'
 
 /** kubectl refuses to restart a deployment that was restarted within the same second. */
@@ -34,7 +34,7 @@ export async function planServiceChange(
 ): Promise<ServiceChange> {
   const state = await readServiceState(task.service, { signal })
   if (!state.known) throw unknownState(task, state.evidence)
-  const known = earlier.find(change => keyOf(change.service) === keyOf(task.service) && change.replicas)
+  const known = earlier.find(change => keyOfService(change.service) === keyOfService(task.service) && change.replicas)
   return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas }
 }
 
@@ -137,7 +137,7 @@ function within({ signal }: Restoring): Partial<Limits> {
 function firstChanges(changes: readonly ServiceChange[]): ServiceChange[] {
   const touched = new Map<string, ServiceChange>()
   for (const change of changes) {
-    const key = keyOf(change.service)
+    const key = keyOfService(change.service)
     const first = touched.get(key) ?? change
     touched.delete(key)
     touched.set(key, first)
@@ -145,15 +145,9 @@ function firstChanges(changes: readonly ServiceChange[]): ServiceChange[] {
   return [...touched.values()].reverse()
 }
 
-const DONE = { stop: 'stopped', start: 'started', restart: 'restarted' } as const
-
 function unknownState({ service, action }: ServiceTask, evidence: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
-    `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore it: it was not ${DONE[action]}. Check that the supervisor answers on this host.`,
+    `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore it: it was not ${PAST_TENSE[action]}. Check that the supervisor answers on this host.`,
   )
-}
-
-function keyOf(service: Service): string {
-  return JSON.stringify(service)
 }

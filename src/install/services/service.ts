@@ -17,6 +17,11 @@ export const serviceSchema = z.lazy(() =>
 )
 export type Service = z.infer<typeof serviceSchema>
 
+/** Returns the same key for the same service, also if it was read from a journal. */
+export function keyOfService(service: Service): string {
+  return JSON.stringify(service)
+}
+
 /** Returns the service of an id, or undefined if the host config has no supervisor, or says `none`. */
 export function serviceOf(config: HostConfig, id: string): Service | undefined {
   const named = config.plugins.get(id)

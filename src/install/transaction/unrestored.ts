@@ -1,12 +1,12 @@
 import { isSystemError, toHostError } from '../files/system-errors.ts'
 import { readHostRecord, recordUnrestored } from '../host/installed/host-record.ts'
 import type { Layout } from '../host/layout.ts'
-import type { Service } from '../services/service.ts'
+import { keyOfService, type Service } from '../services/service.ts'
 
 /** Returns the services that may still run files of a version that was rolled back, because they were not restored. */
 export function findUnrestored(layout: Layout, services: readonly Service[]): readonly Service[] {
   const unrestored = new Set(readHostRecord(layout).unrestored)
-  return services.filter(service => unrestored.has(keyOf(service)))
+  return services.filter(service => unrestored.has(keyOfService(service)))
 }
 
 /** Services that were restarted or stopped after the rollback, and services that could not be. */
@@ -22,17 +22,12 @@ export async function noteRestorations(
 ): Promise<void> {
   try {
     const { unrestored: before } = readHostRecord(layout)
-    const gone = new Set(restored.map(keyOf))
-    const after = [...new Set([...before.filter(key => !gone.has(key)), ...unrestored.map(keyOf)])]
+    const gone = new Set(restored.map(keyOfService))
+    const after = [...new Set([...before.filter(key => !gone.has(key)), ...unrestored.map(keyOfService)])]
     if (after.join('\n') !== before.join('\n')) await recordUnrestored(layout, after)
   } catch (error) {
     throw isSystemError(error)
       ? toHostError(error, `recording in ${layout.installed} which services run old files`)
       : error
   }
-}
-
-/** Returns the same key for the same service, also if it was read from a journal. */
-function keyOf(service: Service): string {
-  return JSON.stringify(service)
 }

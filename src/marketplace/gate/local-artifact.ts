@@ -114,9 +114,9 @@ function refuseTooLarge({ source, request: { maxArtifactBytes } }: LocalReading,
   )
 }
 
-function unusable({ path }: LocalSource, what: string): ConfigError {
+function unusable({ path }: LocalSource, found: string): ConfigError {
   return new ConfigError(
     'invalid_input',
-    `artifact-path must name a regular file in the workspace; of ${cleanForeignText(path)} the gate found: ${what}.`,
+    `artifact-path must name a regular file in the workspace; of ${cleanForeignText(path)} the gate found: ${found}.`,
   )
 }

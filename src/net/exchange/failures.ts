@@ -43,8 +43,8 @@ export function explainFailure(error: unknown, { origin, sent }: ConnectionState
     const message = `${origin} does not speak TLS on this port, or no version that is accepted (${code}): check the URL and its port, or should it be http instead of https?`
     return new TransientError('network', message, { sent, cause: error })
   }
-  const what = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`
-  return new TransientError('network', `${what} (${reason}): ${CONNECTION_ADVICE}`, {
+  const failure = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`
+  return new TransientError('network', `${failure} (${reason}): ${CONNECTION_ADVICE}`, {
     sent,
     cause: error,
   })

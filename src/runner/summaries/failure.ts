@@ -95,8 +95,8 @@ function now(report: LocalReport): string {
   if (report.error?.code === 'locked') return 'not known; another deployment is in progress on this host.'
   if (rollback === null) return version === null ? unexamined(report) : `${cell(version)}, as before.`
   const none = report.unrecorded ? 'what was there before is back' : 'nothing is installed, as before'
-  const what = version === null ? none : cell(version)
-  return withProblems(`${what}${filesNow(report)}${servicesNow(report)}.`, report)
+  const running = version === null ? none : cell(version)
+  return withProblems(`${running}${filesNow(report)}${servicesNow(report)}.`, report)
 }
 
 /** Once a run begins, it has examined what is installed: if the report names no version, none was there. */

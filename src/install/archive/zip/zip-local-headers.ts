@@ -144,6 +144,6 @@ function verifySizes(header: LocalHeader, entry: ZipEntry): void {
   if (!agrees(size, entry.size) || !agrees(packedSize, entry.packedSize)) throw contradiction(entry, 'size')
 }
 
-function contradiction(entry: ZipEntry, what: string): Error {
-  return invalidEntry(entry.name, `has another ${what} in its local header than in the directory`)
+function contradiction(entry: ZipEntry, field: string): Error {
+  return invalidEntry(entry.name, `has another ${field} in its local header than in the directory`)
 }

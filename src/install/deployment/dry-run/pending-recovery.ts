@@ -6,13 +6,13 @@ import { findUnended } from '../recovery/at-rest.ts'
  * `inconsistent` if a real run would be refused for that reason.
  */
 export async function announceRecovery(deployment: RunningDeployment): Promise<void> {
-  const first = await whatComesFirst(deployment)
-  if (first === undefined) return
+  const waiting = await describeUnended(deployment)
+  if (waiting === undefined) return
   deployment.drift.disregard()
-  deployment.tools.log.notice(`${first} This dry run compares with the files as they are now.`)
+  deployment.tools.log.notice(`${waiting} This dry run compares with the files as they are now.`)
 }
 
-async function whatComesFirst({ host, tools }: RunningDeployment): Promise<string | undefined> {
+async function describeUnended({ host, tools }: RunningDeployment): Promise<string | undefined> {
   const other = await findUnended(host, tools.signal)
   if (other === undefined) return undefined
   if ('holder' in other)

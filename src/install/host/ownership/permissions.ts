@@ -27,9 +27,9 @@ function nameGroup(gid: number): string {
   return nameAccount('/etc/group', 'group', gid)
 }
 
-function nameAccount(file: string, what: string, id: number): string {
+function nameAccount(file: string, kind: string, id: number): string {
   const name = findName(file, id)
-  return name === undefined ? `${what} ${id}` : `${what} ${cleanForeignText(name, 64)} (${id})`
+  return name === undefined ? `${kind} ${id}` : `${kind} ${cleanForeignText(name, 64)} (${id})`
 }
 
 /** Both files have the name first and the number third. */

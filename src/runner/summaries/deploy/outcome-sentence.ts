@@ -13,7 +13,7 @@ export function describeEnding(run: RunFacts): Ending {
     case 'failed':
       return describeFailure(report)
     case 'rolled_back':
-      return { mark: '↩️', sentence: `${wanted(report)} was rolled back on ${report.host_id}; ${whatIsBack(report)}` }
+      return { mark: '↩️', sentence: `${wanted(report)} was rolled back on ${report.host_id}; ${restoredNow(report)}` }
     case 'interrupted':
       return { mark: '⚠️', sentence: `The deployment of ${wanted(report)} on ${report.host_id} was interrupted` }
     case 'inconsistent':
@@ -26,14 +26,14 @@ export function describeEnding(run: RunFacts): Ending {
 
 function describeFailure(report: LocalReport): Ending {
   const { host_id: host, error } = report
-  const what = report.rollback_of === undefined ? wanted(report) : `The rollback of ${nameOf(report)}`
+  const subject = report.rollback_of === undefined ? wanted(report) : `The rollback of ${nameOf(report)}`
   const verb = error && VERBS[error.code]
   if (actingSteps(report).length > 0)
-    return { mark: '❌', sentence: `${what} ${verb ?? 'failed'} on ${host}; no file was changed` }
+    return { mark: '❌', sentence: `${subject} ${verb ?? 'failed'} on ${host}; no file was changed` }
   if (error?.code === 'unhealthy')
     return { mark: '❌', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` }
   const otherwise = error === null ? 'was not installed' : 'was refused'
-  return { mark: '❌', sentence: `${what} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` }
+  return { mark: '❌', sentence: `${subject} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` }
 }
 
 /** The verbs for an artifact that no check has refused. */
@@ -54,7 +54,7 @@ const VERBS: Partial<Record<ErrorCode, string>> = {
   step_timed_out: 'failed',
 }
 
-function whatIsBack({ previous_version: before, rollback, unrecorded }: LocalReport): string {
+function restoredNow({ previous_version: before, rollback, unrecorded }: LocalReport): string {
   if (unrecorded) return 'what was there before is back'
   if (before === null) return 'nothing is installed, as before'
   if (rollback?.healthy === false) return `${before} is installed again, but not healthy`

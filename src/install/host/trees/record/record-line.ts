@@ -44,18 +44,20 @@ function isEarlier(time: string, other: string): boolean {
 /** A recorded item, unparsed: its path, and every field that distinguishes its content. */
 export interface RecordedLine {
   readonly path: string
-  readonly what: string
+  readonly fields: string
 }
 
 /** Returns the line that an item would have. */
 export function asLine({ sha256 = '-', kind, content, path }: RecordedItem): RecordedLine {
-  return { path, what: `${sha256}\t${kind}\t${quote(content)}` }
+  return { path, fields: `${sha256}\t${kind}\t${quote(content)}` }
 }
 
 /** True if two lines have the same content. A record of an earlier version of the action does not contain modes. */
-export function isAlike({ what }: RecordedLine, other: RecordedLine): boolean {
-  if (what === other.what) return true
-  return (WITHOUT_MODE.test(what) || WITHOUT_MODE.test(other.what)) && withoutMode(what) === withoutMode(other.what)
+export function isAlike({ fields }: RecordedLine, other: RecordedLine): boolean {
+  if (fields === other.fields) return true
+  return (
+    (WITHOUT_MODE.test(fields) || WITHOUT_MODE.test(other.fields)) && withoutMode(fields) === withoutMode(other.fields)
+  )
 }
 
 /** Returns the unparsed lines of a record, in order. Throws TreeRecordDamage for a path that it cannot read. */
@@ -63,7 +65,7 @@ export function* linesIn(text: string): Generator<RecordedLine, undefined> {
   for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
     const path = text.lastIndexOf('\t', end) + 1
     const stamp = text.indexOf('\t', text.indexOf('\t', text.indexOf('\t', start) + 1) + 1)
-    yield { path: unquote(text.slice(path, end)), what: text.slice(start, stamp) }
+    yield { path: unquote(text.slice(path, end)), fields: text.slice(start, stamp) }
   }
 }
 
@@ -82,6 +84,6 @@ function unquote(text: string): string {
   return value
 }
 
-function withoutMode(what: string): string {
-  return what.replace(/^([^\t]*)\t[0-7]{1,4}\t/, '$1\tfile\t')
+function withoutMode(fields: string): string {
+  return fields.replace(/^([^\t]*)\t[0-7]{1,4}\t/, '$1\tfile\t')
 }
