@@ -26744,22 +26744,7 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
     const record = createDeploymentRecord(facts, machine.history, tools.secrets.know);
     let running = null;
     let { keepPaths } = request;
-    /**
-     * A final state does no work, and the run's last sentence says how it ended. A state that can be rolled back changes
-     * the host, so its group is logged at once.
-     */
-    const logState = (state) => {
-        const next = transitions[state];
-        if (next.length === 0)
-            tools.log.end();
-        else
-            tools.log.group(state, next.includes('rolled_back') ? 'at once' : undefined);
-    };
-    const interrupted = () => {
-        const running_version = runningIn(machine, { before: running, after: record.facts.version });
-        const end = buildEnd(tools.now(), { outcome: 'interrupted' });
-        return buildLocalReport(record, end, { reported: notSent(null), running_version });
-    };
+    const interrupted = () => reportKilled({ record, machine, found: running }, tools.now());
     return {
         request,
         tools,
@@ -26778,7 +26763,7 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
             // One state may compute for long; hear a cancel before the next.
             await hearSignals();
             const change = machine.enter(state);
-            logState(state);
+            logState(tools.log, state, transitions[state]);
             await record.enter(change);
             tools.observer.onProgress(interrupted());
         },
@@ -26788,6 +26773,22 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
             return interrupted();
         },
     };
+}
+/**
+ * A final state does no work, and the run's last sentence says how it ended. A state that can be rolled back changes the
+ * host, so its group is logged at once.
+ */
+function logState(log, state, next) {
+    if (next.length === 0)
+        log.end();
+    else
+        log.group(state, next.includes('rolled_back') ? 'at once' : undefined);
+}
+/** Builds the report to use if the run is killed now. */
+function reportKilled({ record, machine, found }, at) {
+    const running_version = runningIn(machine, { before: found, after: record.facts.version });
+    const end = buildEnd(at, { outcome: 'interrupted' });
+    return buildLocalReport(record, end, { reported: notSent(null), running_version });
 }
 /**
  * Returns the running version to report if the run is killed now; null where the host may run neither version whole

@@ -1,4 +1,5 @@
 import type { DeployError } from '../../core/errors.ts'
+import type { Log } from '../../core/log.ts'
 import { createStateMachine, type StateMachine, type Transitions } from '../../core/state-machine.ts'
 import type { Wire } from '../../net/wire.ts'
 import type { Grace } from '../files/grace.ts'
@@ -14,7 +15,7 @@ import { readRunningVersion } from '../reports/running-version.ts'
 import type { Deployment, HostRequest, Tools } from '../transaction/context.ts'
 import { buildEnd } from '../transaction/end.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
-import { createDeploymentRecord } from '../transaction/record.ts'
+import { createDeploymentRecord, type DeploymentRecord } from '../transaction/record.ts'
 import type { DryRunResult } from './dry-run/dry-run-result.ts'
 
 /** The connections to a hub. */
@@ -93,20 +94,7 @@ export function startDeployment<State extends string>(
   const record = createDeploymentRecord(facts, machine.history, tools.secrets.know)
   let running: string | null = null
   let { keepPaths } = request
-  /**
-   * A final state does no work, and the run's last sentence says how it ended. A state that can be rolled back changes
-   * the host, so its group is logged at once.
-   */
-  const logState = (state: State): void => {
-    const next: readonly string[] = transitions[state]
-    if (next.length === 0) tools.log.end()
-    else tools.log.group(state, next.includes('rolled_back') ? 'at once' : undefined)
-  }
-  const interrupted = (): LocalReport => {
-    const running_version = runningIn(machine, { before: running, after: record.facts.version })
-    const end = buildEnd(tools.now(), { outcome: 'interrupted' })
-    return buildLocalReport(record, end, { reported: notSent(null), running_version })
-  }
+  const interrupted = (): LocalReport => reportKilled({ record, machine, found: running }, tools.now())
   return {
     request,
     tools,
@@ -125,7 +113,7 @@ export function startDeployment<State extends string>(
       // One state may compute for long; hear a cancel before the next.
       await hearSignals()
       const change = machine.enter(state)
-      logState(state)
+      logState(tools.log, state, transitions[state])
       await record.enter(change)
       tools.observer.onProgress(interrupted())
     },
@@ -135,6 +123,30 @@ export function startDeployment<State extends string>(
       return interrupted()
     },
   }
+}
+
+/**
+ * A final state does no work, and the run's last sentence says how it ended. A state that can be rolled back changes the
+ * host, so its group is logged at once.
+ */
+function logState(log: Log, state: string, next: readonly string[]): void {
+  if (next.length === 0) log.end()
+  else log.group(state, next.includes('rolled_back') ? 'at once' : undefined)
+}
+
+/** How far a run has got. */
+interface Progress {
+  readonly record: DeploymentRecord
+  readonly machine: Pick<StateMachine<string>, 'current' | 'history'>
+  /** The version that it has found running. */
+  readonly found: string | null
+}
+
+/** Builds the report to use if the run is killed now. */
+function reportKilled({ record, machine, found }: Progress, at: Date): LocalReport {
+  const running_version = runningIn(machine, { before: found, after: record.facts.version })
+  const end = buildEnd(at, { outcome: 'interrupted' })
+  return buildLocalReport(record, end, { reported: notSent(null), running_version })
 }
 
 /**
