@@ -21080,75 +21080,11 @@ function readBytes(path) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
+;// CONCATENATED MODULE: ./build/install/transaction/undo.js
 
 
 
 
-
-
-
-function beginTransaction(changeLog) {
-    const { root, journal, log } = changeLog;
-    const changes = [];
-    const places = [];
-    const services = [];
-    const healthchecks = [];
-    const lost = [];
-    return {
-        places,
-        lost,
-        services,
-        healthchecks,
-        get changed() {
-            return changes.some(({ change }) => change.type !== 'make_directory');
-        },
-        async apply(planned, reach = () => undefined) {
-            const announced = [];
-            for (const change of planned) {
-                reach(change);
-                announced.push(await announceable(root, change));
-            }
-            const [first, ...others] = announced;
-            if (first === undefined)
-                return;
-            const record = announcementOf([first, ...others]);
-            const seq = await journal.append(record);
-            if (seq === undefined)
-                throw new Error('A change could not be announced.');
-            changes.push(...numberedIn(record, seq));
-            const isKnown = (place) => places.some(known => isSamePlace(known, place));
-            places.push(...placesIn(announced).filter(place => !isKnown(place)));
-            const reachNth = (index) => reach(planned[index]);
-            for (const path of await applyChanges(root, announced, reachNth))
-                log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
-        },
-        async supervise(service, action, signal) {
-            const change = await planServiceChange({ service, action }, services, signal);
-            await journal.append({ record: 'service', change });
-            services.push(change);
-            await superviseService(change, { signal });
-        },
-        async noteHealthchecks(checks) {
-            await journal.append({ record: 'healthchecks', checks: [...checks] });
-            healthchecks.push(...checks);
-        },
-        async commit({ rows, removed, discard, project }) {
-            const at = new Date().toISOString();
-            await journal.append({
-                record: 'commit',
-                at,
-                rows: [...rows],
-                removed: [...removed],
-                discard: [...discard],
-                ...(project && { project }),
-            });
-        },
-        async rollback() {
-            return await undoChanges({ ...changeLog, onLost: problem => lost.push(problem) }, changes);
-        },
-    };
-}
 /**
  * Undoes announced changes, newest first, whether or not they were made. Removes each from `pending` once it is undone,
  * so that a repetition continues where the last one stopped, and records it in the journal. Returns whether any of them
@@ -31903,6 +31839,83 @@ class HostLock {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/transaction.js
+
+
+
+
+
+
+function beginTransaction(changeLog) {
+    const { root, journal, log } = changeLog;
+    const changes = [];
+    const places = [];
+    const services = [];
+    const healthchecks = [];
+    const lost = [];
+    return {
+        places,
+        lost,
+        services,
+        healthchecks,
+        get changed() {
+            return changes.some(({ change }) => change.type !== 'make_directory');
+        },
+        async apply(planned, reach = () => undefined) {
+            const announced = await announce(changeLog, planned, reach);
+            changes.push(...announced);
+            const exact = announced.map(({ change }) => change);
+            addNew(places, placesIn(exact));
+            const reachNth = (index) => reach(planned[index]);
+            for (const path of await applyChanges(root, exact, reachNth))
+                log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
+        },
+        async supervise(service, action, signal) {
+            const change = await planServiceChange({ service, action }, services, signal);
+            await journal.append({ record: 'service', change });
+            services.push(change);
+            await superviseService(change, { signal });
+        },
+        async noteHealthchecks(checks) {
+            await journal.append({ record: 'healthchecks', checks: [...checks] });
+            healthchecks.push(...checks);
+        },
+        async commit({ rows, removed, discard, project }) {
+            const at = new Date().toISOString();
+            await journal.append({
+                record: 'commit',
+                at,
+                rows: [...rows],
+                removed: [...removed],
+                discard: [...discard],
+                ...(project && { project }),
+            });
+        },
+        async rollback() {
+            return await undoChanges({ ...changeLog, onLost: problem => lost.push(problem) }, changes);
+        },
+    };
+}
+/** Announces changes in one durable record of the journal. Announces none if one of them cannot be made. */
+async function announce({ root, journal }, planned, reach) {
+    const changes = [];
+    for (const change of planned) {
+        reach(change);
+        changes.push(await announceable(root, change));
+    }
+    const [first, ...others] = changes;
+    if (first === undefined)
+        return [];
+    const record = announcementOf([first, ...others]);
+    const seq = await journal.append(record);
+    if (seq === undefined)
+        throw new Error('A change could not be announced.');
+    return numberedIn(record, seq);
+}
+function addNew(known, places) {
+    known.push(...places.filter(place => !known.some(other => isSamePlace(other, place))));
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/run/session.js
 
 
@@ -33258,10 +33271,10 @@ async function runSteps(context, beforeStep) {
     }
     catch (error) {
         await ledger.fail(error);
-        announce(context);
+        run_steps_announce(context);
         throw error;
     }
-    announce(context);
+    run_steps_announce(context);
     warnOfMissingEnv(context);
 }
 /**
@@ -33290,7 +33303,7 @@ function isDone(end) {
     return typeof end === 'object' && 'did' in end && end.status === 'done';
 }
 /** Logs the notices that concern several steps, in one line each. */
-function announce({ deployment, idle }) {
+function run_steps_announce({ deployment, idle }) {
     announceSkipped(deployment, idle);
     warnOfDrift(deployment);
 }

@@ -1,6 +1,3 @@
-import { RollbackError } from '../../core/errors.ts'
-import { cleanForeignText } from '../../core/foreign-text.ts'
-import type { Log } from '../../core/log.ts'
 import type { Installation } from '../host/installed/host-record.ts'
 import { isSamePlace, type Place } from '../host/layout.ts'
 import type { ServiceAction } from '../services/commands.ts'
@@ -8,31 +5,9 @@ import type { RestoredCheck } from '../services/healthchecks.ts'
 import type { Service } from '../services/service.ts'
 import { planServiceChange, type ServiceChange } from '../services/service-changes.ts'
 import { superviseService } from '../services/supervise.ts'
-import {
-  announceable,
-  applyChanges,
-  type Change,
-  describeChange,
-  describeLost,
-  describeUndo,
-  isBack,
-  isMade,
-  type PlannedChange,
-  placesIn,
-  undoChange,
-} from './changes/change.ts'
-import { type AnnouncedChange, announcementOf, numberedIn, undoneRecord } from './journal/announcement.ts'
-import type { Journal } from './journal/journal.ts'
-
-/** The root under which changes are made, and the journal and the log that report them. */
-export interface ChangeLog {
-  /** The project root, absolute. */
-  readonly root: string
-  readonly journal: Journal
-  readonly log: Log
-  /** Called with one sentence for each file of the host that an undo cannot put back. */
-  readonly onLost?: (problem: string) => void
-}
+import { announceable, applyChanges, type Change, type PlannedChange, placesIn } from './changes/change.ts'
+import { type AnnouncedChange, announcementOf, numberedIn } from './journal/announcement.ts'
+import { type ChangeLog, undoChanges } from './undo.ts'
 
 /** The changes that a deployment makes to the host outside its staging folder: all of them stay, or all are undone. */
 export interface Transaction {
@@ -81,21 +56,12 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       return changes.some(({ change }) => change.type !== 'make_directory')
     },
     async apply(planned, reach = () => undefined) {
-      const announced: Change[] = []
-      for (const change of planned) {
-        reach(change)
-        announced.push(await announceable(root, change))
-      }
-      const [first, ...others] = announced
-      if (first === undefined) return
-      const record = announcementOf([first, ...others])
-      const seq = await journal.append(record)
-      if (seq === undefined) throw new Error('A change could not be announced.')
-      changes.push(...numberedIn(record, seq))
-      const isKnown = (place: Place): boolean => places.some(known => isSamePlace(known, place))
-      places.push(...placesIn(announced).filter(place => !isKnown(place)))
+      const announced = await announce(changeLog, planned, reach)
+      changes.push(...announced)
+      const exact = announced.map(({ change }) => change)
+      addNew(places, placesIn(exact))
       const reachNth = (index: number): void => reach(planned[index] as PlannedChange)
-      for (const path of await applyChanges(root, announced, reachNth))
+      for (const path of await applyChanges(root, exact, reachNth))
         log.warning(`Another process put something where the new version belongs. It is now in ${path}.`)
     },
     async supervise(service, action, signal) {
@@ -125,117 +91,25 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
   }
 }
 
-/**
- * Undoes announced changes, newest first, whether or not they were made. Removes each from `pending` once it is undone,
- * so that a repetition continues where the last one stopped, and records it in the journal. Returns whether any of them
- * had been made.
- *
- * After a change that cannot be undone, undoes the others that were announced together with it, and stops before the
- * older ones, on which it builds: RollbackError `rollback_failed` names the changes that remain. Does not throw while
- * the host is exactly as it was.
- */
-export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
-  const { root } = changeLog
-  const latest = pending.at(-1)?.seq ?? 0
-  let wasChanged = await dropUndone(changeLog, pending)
-  let failure: { readonly seq: number; readonly error: unknown } | undefined
-  for (const newest of [...pending].reverse()) {
-    if (failure !== undefined && failure.seq !== newest.seq) break
-    try {
-      if (await undoAnnounced(changeLog, newest, latest)) wasChanged = true
-      pending.splice(pending.indexOf(newest), 1)
-    } catch (error) {
-      failure ??= { seq: newest.seq, error }
-    }
+/** Announces changes in one durable record of the journal. Announces none if one of them cannot be made. */
+async function announce(
+  { root, journal }: ChangeLog,
+  planned: readonly PlannedChange[],
+  reach: (change: PlannedChange) => void,
+): Promise<AnnouncedChange[]> {
+  const changes: Change[] = []
+  for (const change of planned) {
+    reach(change)
+    changes.push(await announceable(root, change))
   }
-  if (failure === undefined) return wasChanged
-  if (!isAnyMade(root, pending)) return true
-  throw rollbackFailed(pending, failure.error)
+  const [first, ...others] = changes
+  if (first === undefined) return []
+  const record = announcementOf([first, ...others])
+  const seq = await journal.append(record)
+  if (seq === undefined) throw new Error('A change could not be announced.')
+  return numberedIn(record, seq)
 }
 
-/** Undoes one change and records it. Returns whether the change had been made. */
-async function undoAnnounced(
-  { root, journal, log, onLost }: ChangeLog,
-  announced: AnnouncedChange,
-  latest: number,
-): Promise<boolean> {
-  const { change } = announced
-  const { wasMade, setAside, lost } = await undoChange(root, change)
-  // The new version may have renamed this path inside its tree, which is deleted once everything is undone.
-  if (lost !== undefined && wasCertainlyMade(announced, latest) && change.type === 'move')
-    throw new Error(
-      `${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places`,
-    )
-  for (const path of setAside)
-    log.warning(`Another process put something where the old version belongs. It is now in ${path}.`)
-  const problem = lost && describeLost(lost)
-  if (problem !== undefined) {
-    log.warning(`${problem}.`)
-    onLost?.(problem)
-  }
-  const undone = undoneRecord(announced, wasMade || wasCertainlyMade(announced, latest))
-  await journal.append(problem === undefined ? undone : { ...undone, lost: problem })
-  if (wasMade && lost === undefined && change.type !== 'make_directory') log.info(describeUndo(change))
-  return wasMade
-}
-
-/** True if any of these changes is still made; if not, the host is exactly as it was before them. */
-export function isAnyMade(root: string, pending: readonly AnnouncedChange[]): boolean {
-  return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change))
-}
-
-/**
- * Removes from `pending` the changes that an earlier undo has undone without recording it. Returns whether the oldest
- * change that is back had certainly been made, because a newer one was announced after it.
- */
-async function dropUndone({ root, journal }: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
-  const latest = pending.at(-1)?.seq ?? 0
-  const oldest = pending[findBack(root, pending)]
-  for (const change of pending.splice(firstUndone(root, pending)).reverse())
-    await journal.append(undoneRecord(change, wasCertainlyMade(change, latest)))
-  return oldest !== undefined && wasCertainlyMade(oldest, latest)
-}
-
-/** True if another change was announced after those of its record; a directory that was only made does not count. */
-function wasCertainlyMade({ seq, change }: AnnouncedChange, latest: number): boolean {
-  return seq < latest && change.type !== 'make_directory'
-}
-
-/**
- * Returns the index from which every change is undone. An undo goes from the newest to the oldest: when a change is
- * undone, so are all that were announced after it. Each of those announced together with it may have been made or not,
- * in any order, because a power cut may have kept any of them.
- */
-function firstUndone(root: string, pending: readonly AnnouncedChange[]): number {
-  const index = findBack(root, pending)
-  if (index === -1) return pending.length
-  const [{ seq, nth } = { seq: 0 }] = pending.slice(index)
-  if (nth === undefined) return index
-  const newer = pending.findIndex(change => change.seq > seq)
-  return newer === -1 ? pending.length : newer
-}
-
-/**
- * Returns the index of the oldest move that is back, or -1. A path that a newer change has put there does not count.
- */
-function findBack(root: string, pending: readonly AnnouncedChange[]): number {
-  const isFree = (path: string, newer: readonly AnnouncedChange[]): boolean =>
-    !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change))
-  return pending.findIndex(
-    ({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)),
-  )
-}
-
-function rollbackFailed(pending: readonly AnnouncedChange[], error: unknown): RollbackError {
-  const found = cleanForeignText(error instanceof Error ? error.message : String(error))
-  const left = pending
-    .map(({ change }) => describeChange(change))
-    .reverse()
-    .join('; ')
-  return new RollbackError(
-    'rollback_failed',
-    `The old version could not be restored: ${found}. Not undone: ${left}. ` +
-      'Remove the cause and run the deployment again: it repairs this first.',
-    { cause: error },
-  )
+function addNew(known: Place[], places: readonly Place[]): void {
+  known.push(...places.filter(place => !known.some(other => isSamePlace(other, place))))
 }

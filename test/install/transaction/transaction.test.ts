@@ -6,13 +6,8 @@ import { RollbackError } from '../../../src/core/errors.ts'
 import { type PlannedChange, undoChange } from '../../../src/install/transaction/changes/change.ts'
 import type { AnnouncedChange } from '../../../src/install/transaction/journal/announcement.ts'
 import { startJournal } from '../../../src/install/transaction/journal/journal.ts'
-import {
-  beginTransaction,
-  type ChangeLog,
-  isAnyMade,
-  type Transaction,
-  undoChanges,
-} from '../../../src/install/transaction/transaction.ts'
+import { beginTransaction, type Transaction } from '../../../src/install/transaction/transaction.ts'
+import { type ChangeLog, isAnyMade, undoChanges } from '../../../src/install/transaction/undo.ts'
 import { listTree } from '../archive/directory-listing.ts'
 import { collectLog } from '../collected-log.ts'
 import { factsOf, rowOf } from '../prepared-host.ts'

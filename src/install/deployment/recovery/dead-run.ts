@@ -16,7 +16,7 @@ import {
 } from '../../transaction/journal/journal-record.ts'
 import { readJournal, readUnprovenChanges } from '../../transaction/journal/read-journal.ts'
 import type { DeploymentRecord } from '../../transaction/record.ts'
-import { isAnyMade } from '../../transaction/transaction.ts'
+import { isAnyMade } from '../../transaction/undo.ts'
 
 const MAX_RECOVERIES = 5
 

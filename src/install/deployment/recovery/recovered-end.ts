@@ -12,7 +12,7 @@ import {
   pendingChanges,
 } from '../../transaction/journal/journal-record.ts'
 import { type RollbackRequest, type RolledBack, rollBack } from '../../transaction/rollback.ts'
-import { undoChanges } from '../../transaction/transaction.ts'
+import { undoChanges } from '../../transaction/undo.ts'
 import { changedPlaces, type DeadRun, findEnd, lastState, wasUnfinished } from './dead-run.ts'
 
 /** The second half of the sentence about a run that was cut off. */

@@ -22,7 +22,7 @@ import {
   undoChange,
 } from '../../../../src/install/transaction/changes/change.ts'
 import { findRenamed } from '../../../../src/install/transaction/changes/renamed-path.ts'
-import { isAnyMade, undoChanges } from '../../../../src/install/transaction/transaction.ts'
+import { isAnyMade, undoChanges } from '../../../../src/install/transaction/undo.ts'
 import { byExtent } from '../../../extent.ts'
 import { withoutRoot } from '../../../without-root.ts'
 import { listTree } from '../../archive/directory-listing.ts'
