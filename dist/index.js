@@ -20151,7 +20151,7 @@ const recordFileSchema = object({
     unrestored: exactOptional(array(schemas_string())),
 })
     .check(refine(({ installed, removed = [], discard = [] }) => {
-    const retained = new Set([...installed, ...removed].flatMap(snapshotPathsOf));
+    const retained = retainedPaths([...installed, ...removed]);
     return discard.every(path => !retained.has(path));
 }, 'lists a retained snapshot under discard, so it contradicts itself'), refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
     error: 'lists a plugin or extension twice, so it contradicts itself',
@@ -20188,15 +20188,16 @@ function fileOf({ installed, ...lists }) {
 function recordOf({ installed, removed = [], projects = [], discard = [], unrestored = [], }) {
     return { installed, removed, projects, discard, unrestored };
 }
+/** Returns the paths of the snapshots in these rows, relative to the project root. */
+function retainedPaths(rows) {
+    return new Set(rows.flatMap(row => row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`)));
+}
 /** A process reads the same text many times, and checks it once. */
 let latest;
 function parseRecord(text) {
     if (latest?.text !== text)
         latest = { text, record: recordOf(recordFileSchema.parse(JSON.parse(text))) };
     return latest.record;
-}
-function snapshotPathsOf(row) {
-    return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/services/service.js
@@ -20971,6 +20972,7 @@ function handOver(row, to) {
 
 
 
+
 /**
  * Verifies rules that no single record shows: one deployment, only its own staging folder and parts, and no undo of a
  * change that was never announced. Throws JournalDamage.
@@ -20995,15 +20997,16 @@ function isOfAnnounced(undone, records) {
     return announcement !== undefined && numberedIn(announcement, undone.of).some(change => isUndoneBy(change, undone));
 }
 /**
- * True if the commit installs and removes only parts of its origin, and discards only their snapshots. A single
- * artifact must be in the place that the journal began with.
+ * True if the commit installs and removes only parts of its origin, and discards only snapshots of
+ * theirs that it does not retain. A single artifact must be in the place that the journal began with.
  */
 function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug, kind, id }) {
     const parts = [...rows, ...removed];
+    const retained = retainedPaths(parts);
     const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`);
     const isPlaced = (part) => part.kind === kind && (id === null || part.id === id);
     return ((project === undefined || (contract === 'project' && project.slug === slug)) &&
-        discard.every(path => folders.some(folder => path.startsWith(folder))) &&
+        discard.every(path => folders.some(folder => path.startsWith(folder)) && !retained.has(path)) &&
         parts.every(part => slug !== null && isFrom(part, { contract, slug })) &&
         (contract === 'project' || parts.every(isPlaced)));
 }
@@ -21367,7 +21370,11 @@ function isSameTree(a, b) {
 
 
 
-/** The records of the hosts that this process has locked, by path. Nobody else may write them meanwhile. */
+/**
+ * The records of the hosts that this process has locked, by path: nobody else may write them meanwhile. They are here,
+ * and not in a context, because the lock belongs to the process too, and whichever of twenty readers were not passed
+ * the record would read what another process has written.
+ */
 const held = new Map();
 /**
  * Reads the record once, because this process has locked the host: until `releaseHostRecord`, anything that another
@@ -21403,7 +21410,15 @@ function withInstalled(before, { rows, removed, project }) {
     const installed = inOrder([...before.installed.filter(isOther), ...rows]);
     const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)]);
     const rowsLeft = [...installed, ...retained];
-    return { ...before, installed, removed: retained, projects: retainVersions(before.projects, project, rowsLeft) };
+    const kept = retainedPaths(rowsLeft);
+    return {
+        installed,
+        removed: retained,
+        projects: retainVersions(before.projects, project, rowsLeft),
+        // A path that was discarded earlier may name a snapshot again.
+        discard: before.discard.filter(path => !kept.has(path)),
+        unrestored: before.unrestored,
+    };
 }
 /** Records the snapshots that could not be removed yet. Durable when it returns. */
 async function recordDiscarded(layout, discard) {

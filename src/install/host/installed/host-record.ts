@@ -1,7 +1,7 @@
 import { comparePaths } from '../../../core/trust/tree-digest.ts'
 import { type Layout, type PartName, placeName } from '../layout.ts'
 import { retainVersions } from './project-versions.ts'
-import { type HostRecord, readRecordFile, writeRecordFile } from './record-file.ts'
+import { type HostRecord, readRecordFile, retainedPaths, writeRecordFile } from './record-file.ts'
 import { nameOf, placeOf } from './row-place.ts'
 import type { InstalledRow, ProjectVersion, RemovedRow } from './rows.ts'
 
@@ -19,7 +19,11 @@ export interface Installation {
 /** The part of a commit that is about the record. */
 export type InstalledChange = Omit<Installation, 'discard'>
 
-/** The records of the hosts that this process has locked, by path. Nobody else may write them meanwhile. */
+/**
+ * The records of the hosts that this process has locked, by path: nobody else may write them meanwhile. They are here,
+ * and not in a context, because the lock belongs to the process too, and whichever of twenty readers were not passed
+ * the record would read what another process has written.
+ */
 const held = new Map<string, HostRecord>()
 
 /**
@@ -61,7 +65,15 @@ export function withInstalled(before: HostRecord, { rows, removed, project }: In
   const installed = inOrder([...before.installed.filter(isOther), ...rows])
   const retained = inOrder([...before.removed.filter(isOther), ...removed.filter(row => row.snapshots.length > 0)])
   const rowsLeft = [...installed, ...retained]
-  return { ...before, installed, removed: retained, projects: retainVersions(before.projects, project, rowsLeft) }
+  const kept = retainedPaths(rowsLeft)
+  return {
+    installed,
+    removed: retained,
+    projects: retainVersions(before.projects, project, rowsLeft),
+    // A path that was discarded earlier may name a snapshot again.
+    discard: before.discard.filter(path => !kept.has(path)),
+    unrestored: before.unrestored,
+  }
 }
 
 /** Records the snapshots that could not be removed yet. Durable when it returns. */

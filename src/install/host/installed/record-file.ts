@@ -31,7 +31,7 @@ export const recordFileSchema = z
   })
   .check(
     z.refine(({ installed, removed = [], discard = [] }) => {
-      const retained = new Set([...installed, ...removed].flatMap(snapshotPathsOf))
+      const retained = retainedPaths([...installed, ...removed])
       return discard.every(path => !retained.has(path))
     }, 'lists a retained snapshot under discard, so it contradicts itself'),
     z.refine(({ installed, removed = [] }) => isUnique([...installed, ...removed].map(nameOf)), {
@@ -96,14 +96,15 @@ export function recordOf({
   return { installed, removed, projects, discard, unrestored }
 }
 
+/** Returns the paths of the snapshots in these rows, relative to the project root. */
+export function retainedPaths(rows: readonly RemovedRow[]): Set<string> {
+  return new Set(rows.flatMap(row => row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`)))
+}
+
 /** A process reads the same text many times, and checks it once. */
 let latest: { readonly text: string; readonly record: HostRecord } | undefined
 
 function parseRecord(text: string): HostRecord {
   if (latest?.text !== text) latest = { text, record: recordOf(recordFileSchema.parse(JSON.parse(text))) }
   return latest.record
-}
-
-function snapshotPathsOf(row: Pick<RemovedRow, 'kind' | 'id' | 'snapshots'>): string[] {
-  return row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`)
 }

@@ -1,4 +1,5 @@
 import { isFrom } from '../../host/installed/origin.ts'
+import { retainedPaths } from '../../host/installed/record-file.ts'
 import { placeOf } from '../../host/installed/row-place.ts'
 import { placeName } from '../../host/layout.ts'
 import { isOfDeployment } from '../changes/change.ts'
@@ -33,19 +34,20 @@ function isOfAnnounced(
 }
 
 /**
- * True if the commit installs and removes only parts of its origin, and discards only their snapshots. A single
- * artifact must be in the place that the journal began with.
+ * True if the commit installs and removes only parts of its origin, and discards only snapshots of
+ * theirs that it does not retain. A single artifact must be in the place that the journal began with.
  */
 function isOfItsParts(
   { rows, removed = [], discard, project }: CommitRecord,
   { contract, slug, kind, id }: BeginRecord['facts'],
 ): boolean {
   const parts = [...rows, ...removed]
+  const retained = retainedPaths(parts)
   const folders = parts.map(part => `.hub-deploy/snapshots/${placeName(placeOf(part))}/`)
   const isPlaced = (part: (typeof parts)[number]): boolean => part.kind === kind && (id === null || part.id === id)
   return (
     (project === undefined || (contract === 'project' && project.slug === slug)) &&
-    discard.every(path => folders.some(folder => path.startsWith(folder))) &&
+    discard.every(path => folders.some(folder => path.startsWith(folder)) && !retained.has(path)) &&
     parts.every(part => slug !== null && isFrom(part, { contract, slug })) &&
     (contract === 'project' || parts.every(isPlaced))
   )

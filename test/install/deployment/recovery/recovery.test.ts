@@ -23,7 +23,7 @@ import { applyChanges, undoChange } from '../../../../src/install/transaction/ch
 import { formatLine } from '../../../../src/install/transaction/journal/journal-line.ts'
 import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { listTree } from '../../archive/directory-listing.ts'
-import { DEPLOYMENT_ID, rowOf, senderThat } from '../../prepared-host.ts'
+import { DEPLOYMENT_ID, rowOf, senderThat, snapshotOf } from '../../prepared-host.ts'
 import { writeTree } from '../../temporary-directory.ts'
 import { journalText } from '../../transaction/journal/journal-text.ts'
 import {
@@ -291,6 +291,12 @@ describe('recover', () => {
       at,
       rows: [rowOf()],
       discard: ['.hub-deploy/snapshots/plugins/other/1-1.0.0'],
+    },
+    'a discarded snapshot that it retains': {
+      record: 'commit',
+      at,
+      rows: [rowOf({ snapshots: [snapshotOf('1-1.0.0')] })],
+      discard: [SNAPSHOT],
     },
     'a commit of another plugin': { record: 'commit', at, rows: [rowOf({ id: 'other' })], discard: [] },
     'a discarded root': { record: 'commit', at, rows: [rowOf()], discard: ['.'] },
