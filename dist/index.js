@@ -30248,29 +30248,26 @@ function tryToRead(path) {
 
 
 /**
- * Writes the record again as a run found it when it locked the host, unless the file contains that, or that with what
- * the run has committed since. Anything else was written by another process, which may not write there: sets it aside,
- * even if it could be a record. Throws file system errors; the file is then as it was.
+ * Writes the record again as a run knows it, unless the file contains that, or that with what the run has committed and
+ * noted since. Anything else was written by another process, which may not write there: sets it aside, even if it could
+ * be a record. Throws file system errors; the file is then as it was.
  */
 async function restoreRecord({ layout, log }, known, committed) {
     const found = restore_record_tryToRead(layout);
-    if (found === known)
-        return;
-    const expected = [known, ...(committed === undefined ? [] : [withInstalled(known, committed)])];
-    if (found !== undefined && expected.some(record => rowsOf(record) === rowsOf(found)))
+    if (found === known.record || (found !== undefined && isOfRun(found, known, committed)))
         return;
     const aside = await setAside(layout);
     try {
-        await writeRecordFile(layout, known);
+        await writeRecordFile(layout, known.record);
     }
     catch (error) {
         if (aside !== undefined)
             (0,external_node_fs_namespaceObject.renameSync)(aside, layout.installed);
         throw error;
     }
-    const what = aside === undefined ? 'removed' : 'changed';
+    const deed = aside === undefined ? 'removed' : 'changed';
     const where = aside === undefined ? '' : ` What was there is now ${aside}.`;
-    log.warning(`Another process has ${what} ${layout.installed} while a deployment had this host, so it was written again.${where} Find out which process writes there.`);
+    log.warning(`Another process has ${deed} ${layout.installed} while a deployment had this host, so it was written again.${where} Find out which process writes there.`);
 }
 /** Does the same without a commit to compare. Never throws: returns why the record could not be written. */
 async function tryToRestoreRecord(host, known) {
@@ -30291,7 +30288,15 @@ function restore_record_tryToRead(layout) {
         return undefined;
     }
 }
-/** Without `discard` and `unrestored`, which change without a commit. */
+/** True if the run itself may have written all that differs. It also forgets discarded snapshots that are gone. */
+function isOfRun(found, { record, services = [] }, committed) {
+    const expected = [record, ...(committed === undefined ? [] : [withInstalled(record, committed)])];
+    const mayDiscard = new Set([...record.discard, ...(committed?.discard ?? [])]);
+    const isNoted = (key) => services.includes(key) || found.unrestored.includes(key) === record.unrestored.includes(key);
+    return (expected.some(known => rowsOf(known) === rowsOf(found)) &&
+        found.discard.every(path => mayDiscard.has(path)) &&
+        [...found.unrestored, ...record.unrestored].every(isNoted));
+}
 function rowsOf(record) {
     const { installed, removed, projects } = fileOf(record);
     return JSON.stringify([installed, removed, projects]);
@@ -30351,15 +30356,15 @@ const DISCARDED = 'discarded-';
 const LONGEST_WRITE_MS = 3_600_000;
 /**
  * Finishes a commit, and may be repeated until that succeeds: writes the record of the installed parts, based on the one
- * that the run found if it is known, and moves the snapshots that are not retained to the staging folder, where
+ * that the run knows, and moves the snapshots that are not retained to the staging folder, where
  * `cleanStaging` deletes them.
  *
  * Throws only if the record cannot be written; a snapshot that cannot be removed is a warning. Returns whether every
  * discarded snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
  */
-async function finishCommitted({ layout, log }, installation, found) {
-    if (found !== undefined)
-        await restoreRecord({ layout, log }, found, installation);
+async function finishCommitted({ layout, log }, installation, known) {
+    if (known !== undefined)
+        await restoreRecord({ layout, log }, known, installation);
     await recordInstalled(layout, installation);
     const left = await discard(layout, log, installation.discard);
     const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)));
@@ -30853,6 +30858,7 @@ function leftAlone({ action, service }) {
 
 
 
+
 /** The second half of the sentence about a run that was cut off. */
 const ROLLED_BACK = {
     failed: 'before it had changed anything',
@@ -30865,10 +30871,23 @@ async function endRun(host, run) {
     if (commit !== undefined)
         return await endCommitted(host, run, commit);
     // Everything that follows reads it.
-    const found = findHostRecord(run.records);
-    const unwritten = found && (await tryToRestoreRecord(host, found));
+    const known = knownRecord(run.records);
+    const unwritten = known && (await tryToRestoreRecord(host, known));
     const ended = await endRolledBack(host, run);
     return { ...ended, unwritten: unwritten ?? ended.unwritten };
+}
+/**
+ * Returns the record of the host as the run knew it. If the run rolled back and left a problem, it may have noted any of
+ * its services as unrestored.
+ */
+function knownRecord(records) {
+    const found = findHostRecord(records);
+    if (found === undefined)
+        return undefined;
+    const services = records.flatMap(entry => (entry.record === 'service' ? [keyOfService(entry.change.service)] : []));
+    const hasProblem = (findEnd(records)?.rollback?.problems.length ?? 0) > 0;
+    const unrestored = [...new Set([...found.unrestored, ...(hasProblem ? services : [])])];
+    return { record: { ...found, unrestored }, services };
 }
 /**
  * Ends a run that died before its commit, or that could not roll back. If the run noted an end after its own rollback,
@@ -30933,7 +30952,7 @@ function rollbackOf({ layout, log, grace, recovery }, { begin, records, journal 
 }
 /** Ends a run that died after its commit: the new version stays. */
 async function endCommitted(host, { records }, commit) {
-    await finishCommitted(host, { removed: [], ...commit }, findHostRecord(records));
+    await finishCommitted(host, { removed: [], ...commit }, knownRecord(records));
     const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory');
     return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) };
 }
@@ -31950,8 +31969,7 @@ async function openSession(deployment, begun) {
     const stagingFolder = stagingPath(layout, id);
     (0,external_node_fs_namespaceObject.mkdirSync)(stagingFolder, { mode: 0o700 });
     const journal = await begun.claimHost();
-    const found = readHostRecord(layout);
-    await journal.append({ record: 'host', file: fileOf(found) });
+    await journal.append({ record: 'host', file: fileOf(readHostRecord(layout)) });
     const transaction = beginTransaction({ root: layout.root, journal, log });
     return {
         ...begun,
@@ -31962,11 +31980,11 @@ async function openSession(deployment, begun) {
             idle: findIdleSteps(deployment, order),
             results: new Map(),
         }),
-        finish: async (installation) => await finishCommitted(host, installation, found),
+        finish: async (installation) => await finishCommitted(host, installation, { record: readHostRecord(layout) }),
         makeRoom: async () => await session_orWarn(log, async () => await emptyStaging(host, id)),
         async settle() {
             begun.abandon();
-            const unwritten = await tryToRestoreRecord(host, readHostRecord(layout));
+            const unwritten = await tryToRestoreRecord(host, { record: readHostRecord(layout) });
             if (unwritten !== undefined)
                 return log.warning(`${unwritten.message} The next run writes it.`);
             await session_orWarn(log, async () => await endJournal(host, id));

@@ -20,10 +20,13 @@ const UNHEALTHY_PLAN = `${PLUGIN_PLAN}
   - {id: ok, action: healthcheck, plugin: greeter, timeout: 1, depends_on: [files]}
 `
 
+/** The snapshot that the update makes. */
+const OLD = '.hub-deploy/snapshots/plugins/greeter/2-1.1.0'
 /** Shell: the damage of another process to the record `$0`; `$1` is an earlier version's record. */
 const DAMAGES = {
   'is no record any more': `echo '{' > "$0"`,
   'is an earlier one': `cp "$1" "$0"`,
+  'lists the old version as one to remove': `sed -i '1s|{|{"discard":["${OLD}"],|' "$0"`,
   'was removed': `rm "$0"`,
 }
 const MOMENTS = ['early', 'late'] as const

@@ -9,8 +9,7 @@ import { ownerOfTemporary } from '../files/temporary-name.ts'
 import { removeTree } from '../files/trees/remove-tree.ts'
 import { isAbsent, lstatIfPresentSync } from '../files/trees/tree-walk.ts'
 import { type Installation, readHostRecord, recordDiscarded, recordInstalled } from './installed/host-record.ts'
-import type { HostRecord } from './installed/record-file.ts'
-import { type RecordedHost, restoreRecord } from './installed/restore-record.ts'
+import { type KnownRecord, type RecordedHost, restoreRecord } from './installed/restore-record.ts'
 import { type Layout, stagingPath } from './layout.ts'
 import { pidExists } from './locks/process-identity.ts'
 import { pruneTreeRecords } from './trees/record/prune-tree-records.ts'
@@ -24,7 +23,7 @@ const LONGEST_WRITE_MS = 3_600_000
 
 /**
  * Finishes a commit, and may be repeated until that succeeds: writes the record of the installed parts, based on the one
- * that the run found if it is known, and moves the snapshots that are not retained to the staging folder, where
+ * that the run knows, and moves the snapshots that are not retained to the staging folder, where
  * `cleanStaging` deletes them.
  *
  * Throws only if the record cannot be written; a snapshot that cannot be removed is a warning. Returns whether every
@@ -33,9 +32,9 @@ const LONGEST_WRITE_MS = 3_600_000
 export async function finishCommitted(
   { layout, log }: RecordedHost,
   installation: Installation,
-  found: HostRecord | undefined,
+  known: KnownRecord | undefined,
 ): Promise<boolean> {
-  if (found !== undefined) await restoreRecord({ layout, log }, found, installation)
+  if (known !== undefined) await restoreRecord({ layout, log }, known, installation)
   await recordInstalled(layout, installation)
   const left = await discard(layout, log, installation.discard)
   const isRecorded = left.length === 0 || (await orWarn(log, async () => await noteDiscarded(layout, left)))

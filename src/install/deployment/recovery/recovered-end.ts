@@ -1,14 +1,16 @@
 import type { DeployError } from '../../../core/errors.ts'
 import { finishCommitted } from '../../host/cleanup.ts'
-import { tryToRestoreRecord } from '../../host/installed/restore-record.ts'
+import { type KnownRecord, tryToRestoreRecord } from '../../host/installed/restore-record.ts'
 import { type Place, placePath, stagingPath } from '../../host/layout.ts'
 import type { Host } from '../../reports/host.ts'
+import { keyOfService } from '../../services/service.ts'
 import { buildEnd, type DeploymentEnd } from '../../transaction/end.ts'
 import { announcedIn } from '../../transaction/journal/announcement.ts'
 import {
   type CommitRecord,
   findCommit,
   findHostRecord,
+  type JournalRecord,
   pendingChanges,
 } from '../../transaction/journal/journal-record.ts'
 import { type RollbackRequest, type RolledBack, rollBack } from '../../transaction/rollback.ts'
@@ -38,10 +40,23 @@ export async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
   const commit = findCommit(run.records)
   if (commit !== undefined) return await endCommitted(host, run, commit)
   // Everything that follows reads it.
-  const found = findHostRecord(run.records)
-  const unwritten = found && (await tryToRestoreRecord(host, found))
+  const known = knownRecord(run.records)
+  const unwritten = known && (await tryToRestoreRecord(host, known))
   const ended = await endRolledBack(host, run)
   return { ...ended, unwritten: unwritten ?? ended.unwritten }
+}
+
+/**
+ * Returns the record of the host as the run knew it. If the run rolled back and left a problem, it may have noted any of
+ * its services as unrestored.
+ */
+function knownRecord(records: readonly JournalRecord[]): KnownRecord | undefined {
+  const found = findHostRecord(records)
+  if (found === undefined) return undefined
+  const services = records.flatMap(entry => (entry.record === 'service' ? [keyOfService(entry.change.service)] : []))
+  const hasProblem = (findEnd(records)?.rollback?.problems.length ?? 0) > 0
+  const unrestored = [...new Set([...found.unrestored, ...(hasProblem ? services : [])])]
+  return { record: { ...found, unrestored }, services }
 }
 
 /**
@@ -110,7 +125,7 @@ function rollbackOf({ layout, log, grace, recovery }: Host, { begin, records, jo
 
 /** Ends a run that died after its commit: the new version stays. */
 async function endCommitted(host: Host, { records }: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
-  await finishCommitted(host, { removed: [], ...commit }, findHostRecord(records))
+  await finishCommitted(host, { removed: [], ...commit }, knownRecord(records))
   const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory')
   return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) }
 }

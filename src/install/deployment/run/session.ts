@@ -43,8 +43,7 @@ export async function openSession(deployment: RunningDeployment, begun: BegunDep
   const stagingFolder = stagingPath(layout, id)
   mkdirSync(stagingFolder, { mode: 0o700 })
   const journal = await begun.claimHost()
-  const found = readHostRecord(layout)
-  await journal.append({ record: 'host', file: fileOf(found) })
+  await journal.append({ record: 'host', file: fileOf(readHostRecord(layout)) })
   const transaction = beginTransaction({ root: layout.root, journal, log })
   return {
     ...begun,
@@ -55,11 +54,11 @@ export async function openSession(deployment: RunningDeployment, begun: BegunDep
       idle: findIdleSteps(deployment, order),
       results: new Map(),
     }),
-    finish: async installation => await finishCommitted(host, installation, found),
+    finish: async installation => await finishCommitted(host, installation, { record: readHostRecord(layout) }),
     makeRoom: async () => await orWarn(log, async () => await emptyStaging(host, id)),
     async settle() {
       begun.abandon()
-      const unwritten = await tryToRestoreRecord(host, readHostRecord(layout))
+      const unwritten = await tryToRestoreRecord(host, { record: readHostRecord(layout) })
       if (unwritten !== undefined) return log.warning(`${unwritten.message} The next run writes it.`)
       await orWarn(log, async () => await endJournal(host, id))
     },

@@ -6,7 +6,7 @@ import { makePrivateDirectories } from '../../files/durable-files.ts'
 import { toHostError } from '../../files/system-errors.ts'
 import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import type { Layout } from '../layout.ts'
-import { type InstalledChange, withInstalled } from './host-record.ts'
+import { type Installation, withInstalled } from './host-record.ts'
 import { fileOf, type HostRecord, readRecordFile, writeRecordFile } from './record-file.ts'
 
 /** A host whose record is compared, and the log for a difference. */
@@ -15,36 +15,41 @@ export interface RecordedHost {
   readonly log: Log
 }
 
+/** The record as a run that has, or had, the host knows it. */
+export interface KnownRecord {
+  readonly record: HostRecord
+  /** The keys of services that the run may have noted since as unrestored, or as restored. */
+  readonly services?: readonly string[]
+}
+
 /**
- * Writes the record again as a run found it when it locked the host, unless the file contains that, or that with what
- * the run has committed since. Anything else was written by another process, which may not write there: sets it aside,
- * even if it could be a record. Throws file system errors; the file is then as it was.
+ * Writes the record again as a run knows it, unless the file contains that, or that with what the run has committed and
+ * noted since. Anything else was written by another process, which may not write there: sets it aside, even if it could
+ * be a record. Throws file system errors; the file is then as it was.
  */
 export async function restoreRecord(
   { layout, log }: RecordedHost,
-  known: HostRecord,
-  committed?: InstalledChange,
+  known: KnownRecord,
+  committed?: Installation,
 ): Promise<void> {
   const found = tryToRead(layout)
-  if (found === known) return
-  const expected = [known, ...(committed === undefined ? [] : [withInstalled(known, committed)])]
-  if (found !== undefined && expected.some(record => rowsOf(record) === rowsOf(found))) return
+  if (found === known.record || (found !== undefined && isOfRun(found, known, committed))) return
   const aside = await setAside(layout)
   try {
-    await writeRecordFile(layout, known)
+    await writeRecordFile(layout, known.record)
   } catch (error) {
     if (aside !== undefined) renameSync(aside, layout.installed)
     throw error
   }
-  const what = aside === undefined ? 'removed' : 'changed'
+  const deed = aside === undefined ? 'removed' : 'changed'
   const where = aside === undefined ? '' : ` What was there is now ${aside}.`
   log.warning(
-    `Another process has ${what} ${layout.installed} while a deployment had this host, so it was written again.${where} Find out which process writes there.`,
+    `Another process has ${deed} ${layout.installed} while a deployment had this host, so it was written again.${where} Find out which process writes there.`,
   )
 }
 
 /** Does the same without a commit to compare. Never throws: returns why the record could not be written. */
-export async function tryToRestoreRecord(host: RecordedHost, known: HostRecord): Promise<DeployError | undefined> {
+export async function tryToRestoreRecord(host: RecordedHost, known: KnownRecord): Promise<DeployError | undefined> {
   try {
     await restoreRecord(host, known)
     return undefined
@@ -62,7 +67,19 @@ function tryToRead(layout: Layout): HostRecord | undefined {
   }
 }
 
-/** Without `discard` and `unrestored`, which change without a commit. */
+/** True if the run itself may have written all that differs. It also forgets discarded snapshots that are gone. */
+function isOfRun(found: HostRecord, { record, services = [] }: KnownRecord, committed?: Installation): boolean {
+  const expected = [record, ...(committed === undefined ? [] : [withInstalled(record, committed)])]
+  const mayDiscard = new Set([...record.discard, ...(committed?.discard ?? [])])
+  const isNoted = (key: string): boolean =>
+    services.includes(key) || found.unrestored.includes(key) === record.unrestored.includes(key)
+  return (
+    expected.some(known => rowsOf(known) === rowsOf(found)) &&
+    found.discard.every(path => mayDiscard.has(path)) &&
+    [...found.unrestored, ...record.unrestored].every(isNoted)
+  )
+}
+
 function rowsOf(record: HostRecord): string {
   const { installed, removed, projects } = fileOf(record)
   return JSON.stringify([installed, removed, projects])

@@ -21,7 +21,10 @@ const SNAPSHOT = '.hub-deploy/snapshots/plugins/other/1-1.0.0'
 const COMMIT = {
   rows: [rowOf({ version: '3.0.0', snapshots: [snapshotOf('1-2.0.0')] })],
   removed: [removedRowOf({ id: 'third', snapshots: [snapshotOf('1-1.0.0')] })],
+  discard: ['.hub-deploy/snapshots/plugins/greeter/1-1.0.0'],
 }
+/** The keys of two services: the run has changed the first. */
+const [CHANGED, UNCHANGED] = ['{"unit":"changed"}', '{"unit":"unchanged"}']
 
 interface Scene {
   readonly layout: Layout
@@ -34,6 +37,8 @@ interface Scene {
 async function openScene(t: TestContext): Promise<Scene> {
   const layout = await prepareTemporaryHost(t)
   await recordInstalled(layout, { rows: [rowOf(), OTHER], removed: [] })
+  await recordUnrestored(layout, [CHANGED, UNCHANGED])
+  await recordDiscarded(layout, [SNAPSHOT])
   const known = recordOf(JSON.parse(JSON.stringify(fileOf(readHostRecord(layout)))))
   return { layout, known, text: readFileSync(layout.installed, 'utf8') }
 }
@@ -64,7 +69,7 @@ describe('restoreRecord', () => {
       const { layout, known, text } = await openScene(t)
       make(layout.installed)
       const log = collectLog()
-      await restoreRecord({ layout, log }, known)
+      await restoreRecord({ layout, log }, { record: known })
       assert.equal(readFileSync(layout.installed, 'utf8'), text)
       const [aside = '', ...others] = setAside(layout)
       assert.deepEqual([aside.endsWith('-installed.json'), others], [true, []])
@@ -76,15 +81,17 @@ describe('restoreRecord', () => {
     const { layout, known, text } = await openScene(t)
     rmSync(layout.installed)
     const log = collectLog()
-    await restoreRecord({ layout, log }, known)
+    await restoreRecord({ layout, log }, { record: known })
     assert.equal(readFileSync(layout.installed, 'utf8'), text)
     assert.match(log.lines.join('\n'), /removed .*installed\.json/)
   })
 
   const changes: Record<string, (layout: Layout) => Promise<void>> = {
     'is as the run found it': async () => {},
-    'notes a snapshot that is still to be removed': layout => recordDiscarded(layout, [SNAPSHOT]),
-    'notes a service that is still to be restored': layout => recordUnrestored(layout, ['{}']),
+    'lists no snapshot to remove any more': layout => recordDiscarded(layout, []),
+    'lists a snapshot to remove that the run has discarded': layout =>
+      recordDiscarded(layout, [SNAPSHOT, ...COMMIT.discard]),
+    'says that a service of the run is restored': layout => recordUnrestored(layout, [UNCHANGED]),
     'contains the commit already': layout => recordInstalled(layout, COMMIT),
   }
   for (const [name, change] of Object.entries(changes)) {
@@ -93,23 +100,47 @@ describe('restoreRecord', () => {
       await change(layout)
       const text = readFileSync(layout.installed, 'utf8')
       const log = collectLog()
-      await restoreRecord({ layout, log }, known, COMMIT)
+      await restoreRecord({ layout, log }, { record: known, services: [CHANGED] }, COMMIT)
       assert.deepEqual([readFileSync(layout.installed, 'utf8'), log.lines], [text, []])
+    })
+  }
+
+  const additions: Record<string, (layout: Layout) => Promise<void>> = {
+    'lists a snapshot to remove that is the old version': layout =>
+      recordDiscarded(layout, [SNAPSHOT, '.hub-deploy/snapshots/plugins/greeter/1-2.0.0']),
+    'says that another service is restored': layout => recordUnrestored(layout, [CHANGED]),
+    'lists another service to restore': layout => recordUnrestored(layout, [CHANGED, UNCHANGED, '{}']),
+  }
+  for (const [name, change] of Object.entries(additions)) {
+    it(`sets aside a record that ${name}`, async t => {
+      const { layout, known, text } = await openScene(t)
+      await change(layout)
+      await restoreRecord({ layout, log: collectLog() }, { record: known, services: [CHANGED] }, COMMIT)
+      assert.deepEqual([readFileSync(layout.installed, 'utf8'), setAside(layout).length], [text, 1])
     })
   }
 
   it('does not take for committed what a run has not committed', async t => {
     const { layout, known, text } = await openScene(t)
     await recordInstalled(layout, COMMIT)
-    await restoreRecord({ layout, log: collectLog() }, known)
+    await restoreRecord({ layout, log: collectLog() }, { record: known })
     assert.equal(readFileSync(layout.installed, 'utf8'), text)
   })
 
   it('leaves what is there in its place where the record cannot be written', async t => {
     const { layout, known } = await openScene(t)
     writeFileSync(layout.installed, '{')
-    await assert.rejects(restoreRecord({ layout, log: collectLog() }, { ...known, discard: ['/etc'] }))
+    await assert.rejects(restoreRecord({ layout, log: collectLog() }, { record: { ...known, discard: ['/etc'] } }))
     assert.deepEqual([readFileSync(layout.installed, 'utf8'), setAside(layout)], ['{', []])
+  })
+})
+
+describe('recordInstalled', () => {
+  it('no longer lists a snapshot to remove that has the path of a new one', async t => {
+    const { layout } = await openScene(t)
+    await recordDiscarded(layout, [SNAPSHOT, '.hub-deploy/snapshots/plugins/greeter/1-2.0.0'])
+    await recordInstalled(layout, COMMIT)
+    assert.deepEqual(readHostRecord(layout).discard, [SNAPSHOT])
   })
 })
 

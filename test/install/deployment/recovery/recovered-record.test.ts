@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
+import {
+  readHostRecord,
+  recordInstalled,
+  recordUnrestored,
+} from '../../../../src/install/host/installed/host-record.ts'
+import { fileOf } from '../../../../src/install/host/installed/record-file.ts'
+import { keyOfService } from '../../../../src/install/services/service.ts'
+import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
+import { rowOf, snapshotOf } from '../../prepared-host.ts'
+import { announced, begun, makeScene, type SceneRecord, SNAPSHOT, UPDATE, undone } from './recovery-scene.ts'
+
+const AT = '2026-01-02T03:04:07.000Z'
+const SERVICE = { supervisor: 'systemd', scope: 'system', unit: 'greeter' } as const
+const RESTART: SceneRecord = {
+  record: 'service',
+  change: { service: SERVICE, action: 'restart', was_running: true, replicas: null },
+}
+
+/** A host with version 1.0.0, and the records of a run that installs 2.0.0. */
+async function openScene(t: TestContext) {
+  const scene = await makeScene(t)
+  await recordInstalled(scene.layout, { rows: [rowOf({ version: '1.0.0' })], removed: [] })
+  const file = fileOf(readHostRecord(scene.layout))
+  const run: SceneRecord[] = [...begun(scene.sender), { record: 'host', file }, ...announced(UPDATE)]
+  return { ...scene, file, run }
+}
+
+describe('the recovery of a host whose record another process has changed', () => {
+  it('finishes a commit, and removes no snapshot that the commit retains', async t => {
+    const { layout, host, file, run, writeJournal } = await openScene(t)
+    for (const change of UPDATE) await applyChanges(layout.root, [change])
+    const row = rowOf({ snapshots: [snapshotOf('1-1.0.0', { version: '1.0.0' })] })
+    writeJournal([...run, { record: 'commit', at: AT, rows: [row], discard: [] }])
+    writeFileSync(layout.installed, JSON.stringify({ ...file, discard: [SNAPSHOT] }))
+    await recover(host)
+    assert.deepEqual([readHostRecord(layout).installed, readHostRecord(layout).discard], [[row], []])
+    assert.ok(existsSync(join(layout.root, SNAPSHOT, 'main.py')))
+    assert.ok(!existsSync(layout.journal))
+  })
+
+  for (const [problems, unrestored] of [
+    [['unit greeter could not be restarted.'], [keyOfService(SERVICE)]],
+    [[], []],
+  ] as const)
+    it(`lists ${unrestored.length} unrestored services after a rollback with ${problems.length} problems`, async t => {
+      const { layout, host, run, writeJournal } = await openScene(t)
+      writeJournal([...run, ...rolledBack(problems)])
+      writeFileSync(layout.installed, '{')
+      await recover(host)
+      assert.deepEqual(readHostRecord(layout).unrestored, unrestored)
+    })
+})
+
+describe('the recovery of a host whose record the run itself has changed', () => {
+  it('leaves it alone, with the service that the run could not restore', async t => {
+    const { layout, host, run, writeJournal } = await openScene(t)
+    writeJournal([...run, ...rolledBack([])])
+    await recordUnrestored(layout, [keyOfService(SERVICE)])
+    const before = readFileSync(layout.installed, 'utf8')
+    await recover(host)
+    assert.equal(readFileSync(layout.installed, 'utf8'), before)
+    assert.ok(!readdirSync(layout.snapshots).includes('set-aside'))
+  })
+})
+
+/** The records of a run that has restarted a service, rolled back, and ended with these problems. */
+function rolledBack(problems: readonly string[]): SceneRecord[] {
+  const rollback = { restored: true, problems: [...problems], verified: null, healthy: null }
+  const end = { outcome: 'rolled_back' as const, changed: false, error: null, rollback, completed_at: AT }
+  return [RESTART, ...undone([...UPDATE].reverse()), { record: 'end', end }]
+}
