@@ -42,11 +42,11 @@ export interface Store {
 
 /**
  * Opens the data folder, and creates it if necessary. Several processes may open it at once: a writer waits up to 10 s
- * for another. Throws HubError 500 if a newer hub has written the folder.
+ * for another. Throws HubError 500 if the folder cannot be made, or if a newer hub has written it.
  */
 export function openStore(dataDir: string): Store {
   const folder = resolve(dataDir)
-  mkdirSync(join(folder, 'artifacts'), { recursive: true, mode: 0o700 })
+  makeDataFolder(folder)
   const file = join(folder, DATABASE_FILE)
   closeSync(openSync(file, 'a', 0o600))
   const db = new HubDatabase(file, { timeout: BUSY_TIMEOUT_MS })
@@ -57,6 +57,16 @@ export function openStore(dataDir: string): Store {
     throw error
   }
   return { dataDir: folder, db, shared: new SharedTransactions(db), close: () => db.close() }
+}
+
+function makeDataFolder(folder: string): void {
+  try {
+    mkdirSync(join(folder, 'artifacts'), { recursive: true, mode: 0o700 })
+  } catch (error) {
+    const { code, syscall } = error as NodeJS.ErrnoException
+    if (syscall === undefined) throw error
+    throw new HubError(500, `${folder} cannot be the data folder of a hub (${code}): name another one with --data.`)
+  }
 }
 
 function prepareDatabase(db: DatabaseSync, folder: string): void {

@@ -35,7 +35,7 @@ export function asksForHelp(args: readonly string[]): boolean {
  * Throws UsageError for an option that npm took: it keeps those before `--` to itself, in variables, and passes on at most
  * their values.
  */
-function requireOptionsFromNpm(names: readonly string[]): void {
+export function requireOptionsFromNpm(names: readonly string[]): void {
   const script = process.env['npm_lifecycle_event']
   const taken = names.find(name => !NPM_OPTIONS.has(name) && process.env[`npm_config_${name.replaceAll('-', '_')}`])
   if (script === undefined || taken === undefined) return
@@ -54,8 +54,16 @@ function parseOrThrow<T extends ParseArgsOptionsConfig>(args: string[], options:
 
 function describeMistake(error: unknown, known: readonly string[]): string {
   const [sentence = ''] = (error instanceof Error ? error.message : String(error)).split('\n')
-  if ((error as NodeJS.ErrnoException).code !== 'ERR_PARSE_ARGS_UNKNOWN_OPTION') return sentence
-  const [unknown = ''] = /'-[^']*'/.exec(sentence) ?? []
+  const { code } = error as NodeJS.ErrnoException
+  const option = /'(-[^' ]*)/.exec(sentence)?.[1] ?? ''
+  if (code === 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE') return describeValue(option, sentence)
+  if (code !== 'ERR_PARSE_ARGS_UNKNOWN_OPTION') return sentence
   const all = [...known, 'help'].map(name => `--${name}`).join(', ')
-  return `There is no option ${unknown.slice(1, -1)}: this command has ${all}.`
+  return `There is no option ${option}: this command has ${all}.`
+}
+
+function describeValue(option: string, sentence: string): string {
+  if (sentence.includes('does not take an argument')) return `The option ${option} takes no value: remove it.`
+  if (sentence.includes('argument missing')) return `The option ${option} needs a value: add one, or remove the option.`
+  return `The option ${option} needs a value, and the next word is an option too: if it is the value, write ${option}=VALUE.`
 }

@@ -1,12 +1,12 @@
 import { UsageError } from '../errors.ts'
 import { backup, restore } from './backup.ts'
 import { type CommandGroup, runGroup } from './command-group.ts'
-import { asksForHelp } from './command-line.ts'
+import { asksForHelp, requireOptionsFromNpm } from './command-line.ts'
 import { keys } from './keys.ts'
 import { project } from './project/project.ts'
 import { prune } from './prune.ts'
 import { publish } from './publish.ts'
-import { serve } from './serve.ts'
+import { SERVE_OPTIONS, serve } from './serve.ts'
 import { hold, release, versions, yank } from './versions.ts'
 
 /** The whole command line. */
@@ -27,8 +27,10 @@ export async function runCommandLine(args: string[]): Promise<number> {
   }
 }
 
-/** Options without a command are for `serve`. */
+/** Options without a command are for `serve`. If npm took them, only their values are left. */
 function withDefaultCommand(args: string[]): string[] {
   const [first = '--'] = args
-  return first.startsWith('-') && !asksForHelp([first]) ? ['serve', ...args] : args
+  if (first.startsWith('-')) return asksForHelp([first]) ? args : ['serve', ...args]
+  if (!Object.hasOwn(HUB.commands, first)) requireOptionsFromNpm(Object.keys(SERVE_OPTIONS))
+  return args
 }

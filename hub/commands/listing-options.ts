@@ -1,6 +1,6 @@
 import { HubError, UsageError } from '../errors.ts'
 import { isListed, type ListingId } from '../marketplace/catalogue.ts'
-import { type Kind, kindSchema } from '../names.ts'
+import { type Kind, kindSchema, slugOf, slugSchema } from '../names.ts'
 import type { Store } from '../store.ts'
 
 /** The options `--kind` and `--slug`. */
@@ -24,6 +24,18 @@ export function findListing(store: Store, { kind, slug }: ListingOptions): Listi
   )
 }
 
+/** Throws UsageError for a text that no hub accepts as a slug. */
+export function parseSlug(text: string): string {
+  const slug = slugSchema.safeParse(text)
+  if (slug.success) return slug.data
+  const guess = slugOf(text)
+  const hint = guess === undefined ? '' : `, for example to ${guess}`
+  throw new UsageError(
+    `The option --slug ${slug.error.issues[0]?.message}, not ${JSON.stringify(text)}: correct it${hint}.`,
+  )
+}
+
+/** Throws UsageError for a text that is no kind. */
 export function parseKind(text: string): Kind {
   const kind = kindSchema.safeParse(text)
   if (kind.success) return kind.data

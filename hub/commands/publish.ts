@@ -8,7 +8,8 @@ import { requireDeployable } from '../marketplace/deployable.ts'
 import { type Publication, publishArchive } from '../marketplace/publish.ts'
 import { type Command, DATA_DEFAULT, DATA_OPTION, readGivenFile, withStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
-import { parseKind } from './listing-options.ts'
+import { parseKind, parseSlug } from './listing-options.ts'
+import { readSecretVariable } from './secret-variable.ts'
 
 const OPTIONS = {
   ...DATA_OPTION,
@@ -55,8 +56,9 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
     const { values } = parseCommandLine(args, OPTIONS)
     const kind = values.kind === undefined ? undefined : parseKind(values.kind)
     const how = readPublishing(values)
+    const slug = values.slug === undefined ? undefined : parseSlug(values.slug)
     const { bytes, source, leftOut = [] } = await readSource(values)
-    const id = await requireDeployable(bytes, { source, kind, slug: values.slug, version: values.version })
+    const id = await requireDeployable(bytes, { source, kind, slug, version: values.version })
     const { size, sha256 } = await withStore(values.data, store => publishArchive(store, bytes, { ...id, ...how }))
     console.log(`Published the ${id.kind} ${id.slug} ${id.version}: ${size} bytes, SHA-256 ${sha256}`)
     for (const path of leftOut) console.error(`Left out: ${path}`)
@@ -112,9 +114,7 @@ function readSigningSecret(values: Values): string {
     throw new UsageError('Name the signing secret with exactly one of --signing-secret-env and --signing-secret-file.')
   }
   if (file !== undefined) return withoutLineEnd(readGivenFile('signing-secret-file', file).toString('utf8'))
-  const secret = process.env[variable ?? '']
-  if (!secret) throw new UsageError(`The environment variable ${variable} is empty: set it to the signing secret.`)
-  return secret
+  return readSecretVariable({ option: 'signing-secret-env', variable: variable ?? '', purpose: 'signing secret' })
 }
 
 function withoutLineEnd(text: string): string {

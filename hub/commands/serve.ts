@@ -13,6 +13,16 @@ const MAX_PORT = 65_535
 /** Addresses that a server can listen on, but that no client can reach. */
 const EVERY_ADDRESS = ['0.0.0.0', '::']
 
+export const SERVE_OPTIONS = {
+  ...DATA_OPTION,
+  port: { type: 'string', default: String(DEFAULT_PORT) },
+  host: { type: 'string', default: '127.0.0.1' },
+  'tls-cert': { type: 'string' },
+  'tls-key': { type: 'string' },
+  'behind-proxy': { type: 'boolean', default: false },
+  'new-admin-token': { type: 'boolean', default: false },
+} as const
+
 export const serve: Command = {
   summary: 'runs the hub until you interrupt it (the default command)',
   usage: `npm run hub -- [serve] [options]
@@ -29,15 +39,7 @@ If other machines use the hub, give it a certificate or put a TLS proxy in front
 send SIGHUP: the hub reads both files again. On any address but a loopback one, and behind a proxy, the page asks for
 the admin token: enter it as the password of any user.`,
   run: async args => {
-    const { values } = parseCommandLine(args, {
-      ...DATA_OPTION,
-      port: { type: 'string', default: String(DEFAULT_PORT) },
-      host: { type: 'string', default: '127.0.0.1' },
-      'tls-cert': { type: 'string' },
-      'tls-key': { type: 'string' },
-      'behind-proxy': { type: 'boolean', default: false },
-      'new-admin-token': { type: 'boolean', default: false },
-    })
+    const { values } = parseCommandLine(args, SERVE_OPTIONS)
     const address = { host: values.host, port: parsePort(values.port) }
     const files = parseTlsFiles(values)
     const tls = files === undefined ? {} : { tls: readTlsFiles(files) }

@@ -25,6 +25,14 @@ const pluginSchema = z.object({
   environment: z.object({ required: names, optional: names }).nullish(),
 })
 
+const EXPECTED: Readonly<Record<string, string>> = {
+  name: 'one word or line',
+  version: 'a version, such as "1.0.0"',
+  execution_mode: 'one word',
+  entry_point: 'a path',
+  environment: 'a map with the lists "required" and "optional" of names, such as [GREETER_TOKEN]',
+}
+
 /** The name and the version in a plugin's own description. */
 export interface PluginYaml {
   readonly name: string | undefined
@@ -37,13 +45,18 @@ export function readPluginYaml(bytes: Buffer): PluginYaml {
   requireYamlSize(PLUGIN_YAML, bytes.length, MAX_PLUGIN_YAML_BYTES)
   const document = parse(textOf(bytes))
   const { success, data, error } = pluginSchema.safeParse(plainValueOf(document))
-  if (!success) throw refused(`has a value that no host expects at ${error.issues[0]?.path.join('.')}`)
+  if (!success) throw refused(describeIssue(error.issues[0]?.path ?? []))
   const { name, version, execution_mode: mode, entry_point: entryPoint } = data
   if (SIGNED_MODES.has(mode?.toLowerCase() ?? '') && !isInside(entryPoint ?? '')) throw refused(OUTSIDE)
   return {
     name: name?.toString(),
     version: version === null || version === undefined ? undefined : versionOf(document, version),
   }
+}
+
+function describeIssue(path: readonly PropertyKey[]): string {
+  const expected = EXPECTED[String(path[0])]
+  return `has a value that no host expects at ${path.join('.')}${expected === undefined ? '' : `, which must be ${expected}`}`
 }
 
 function versionOf(document: Document.Parsed, version: string | number): PluginYaml['version'] {

@@ -174,10 +174,17 @@ describe('the command line', { concurrency: 3 }, () => {
 
   for (const [args, hint] of [
     [['publish', '--kind', 'plugins', '--slug', 'hello', '--version', '1', ...SECRET, '--from', '.'], /mean plugin\?/],
+    [
+      ['publish', '--slug', 'My Plugin', ...SECRET, '--from', '.'],
+      /--slug must be .*, not "My Plugin": correct it, for example to my-plugin\./,
+    ],
     [['publish', ...HELLO, ...SECRET, '--git', 'https://example.com/a.git', '--ref', 'v1'], /local clone/],
     [['publish', ...HELLO, ...SECRET, '--git', 'git@example.com:a/b.git', '--ref', 'v1'], /local clone/],
     [['serve', '--foo', 'x'], /--foo.*--data, --port/],
     [['keys', 'renew'], /create, list, revoke/],
+    [['serve', '--port'], /^The option --port needs a value: add one, /],
+    [['serve', '--behind-proxy=no'], /^The option --behind-proxy takes no value: remove it\./],
+    [['publish', '--from', '--kind', 'plugin'], /^The option --from needs a value, .* write --from=VALUE\./],
   ] as const) {
     it(`suggests a correction for "${args.slice(0, 3).join(' ')}"`, async () => {
       const ended = await hub(...args)
@@ -207,6 +214,7 @@ describe('the command line', { concurrency: 3 }, () => {
     ['publish', ...HELLO, '--from', '.'],
     ['publish', ...HELLO, '--from', '.', '--signing-secret-env', 'HUB_TEST_UNSET'],
     ['publish', ...HELLO, '--from', '.', '--signing-secret', 'argv'],
+    ['publish', '--slug', '../x', ...SECRET, '--from', '.'],
     ['publish', '--kind', 'plugins', ...SECRET, '--from', '.'],
   ]) {
     it(`exits with 2 and one sentence for "${args.join(' ')}"`, async t => {
@@ -217,13 +225,43 @@ describe('the command line', { concurrency: 3 }, () => {
     })
   }
 
+  it('never prints a secret that was given in place of the name of its variable', async t => {
+    const data = join(newFolder(t), 'data')
+    for (const secret of ['c2VjcmV0/+=', 'c0ffee', 'hub_key']) {
+      const source = ['--sealed', 'x', '--hub-url', 'http://127.0.0.1:1']
+      for (const args of [
+        ['publish', ...HELLO, '--from', '.', '--data', data, '--signing-secret-env', secret],
+        ['project', 'publish', ...source, '--devkey-env', secret],
+      ]) {
+        const { code, stdout, stderr } = await hub(...args)
+        assert.equal(code, 2)
+        assert.match(stderr, /give the name of the one with the (signing secret|dev key), not the \1 itself\.\n$/)
+        assert.ok(!`${stdout}${stderr}`.includes(secret), stderr)
+      }
+    }
+  })
+
+  it('names a data folder that cannot be made', async t => {
+    const file = join(newFolder(t, { file: '' }), 'file')
+    for (const args of [
+      ['serve', '--port', '0'],
+      ['keys', 'create', '--name', 'ci'],
+    ]) {
+      const { code, stderr } = await hub(...args, '--data', file)
+      assert.deepEqual(
+        [code, stderr],
+        [1, `${file} cannot be the data folder of a hub (ENOTDIR): name another one with --data.\n`],
+      )
+    }
+  })
+
   for (const [name, args] of [
     ['an unknown key', ['keys', 'revoke', 'unknown']],
     ['an unknown version', ['yank', ...HELLO]],
     ['a missing folder', ['publish', ...HELLO, ...SECRET, '--from', '/missing']],
     ['a missing file', ['publish', ...HELLO, ...SECRET, '--archive', '/missing']],
     ['a missing secret', ['publish', ...HELLO, '--signing-secret-file', '/missing', '--from', '.']],
-    ['a bad slug', ['publish', '--kind', 'plugin', '--slug', '../x', '--version', '1', ...SECRET, '--from', '.']],
+    ['a bad version', ['publish', '--kind', 'service', '--slug', 'x', '--version', '1 0', ...SECRET, '--from', '.']],
   ] as const) {
     it(`exits with 1 and one sentence for ${name}`, async t => {
       const ended = await hub(...args, '--data', join(newFolder(t), 'data'))

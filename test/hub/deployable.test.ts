@@ -54,7 +54,11 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'a plugin.yaml that is a list': [yaml('- version: 1.2.0'), /must contain "key: value" lines/],
   'a plugin.yaml with a tab': [yaml('version: 1.2.0\nenvironment:\n\trequired: []'), /is not valid YAML in line 3/],
   'a plugin.yaml with a key twice': [yaml('version: 1.2.0\nversion: 1.2.0'), /has a key for the second time in line 2/],
-  'a version that is a list': [yaml('version: [1, 2, 0]'), /no host expects at version/],
+  'a version that is a list': [yaml('version: [1, 2, 0]'), /no host expects at version, which must be a version, such/],
+  'an environment that is a list': [
+    yaml('environment: [A]'),
+    /no host expects at environment, which must be a map with the lists "required" and "optional"/,
+  ],
   'settings that are no list': [yaml('version: 1.2.0\nenvironment: {required: A}'), /at environment\.required/],
   'a plugin.yaml of two documents': [yaml('version: 1.2.0\n---\nname: b\n'), /has a second document in line/],
   'a plugin.yaml in Latin-1': [yaml(Buffer.from('name: b\xe9\nversion: 1.2.0\n', 'latin1')), /is not UTF-8/],

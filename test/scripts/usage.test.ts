@@ -81,6 +81,13 @@ describe('an option before "--", which npm takes for itself', { concurrency: 2 }
       )
     })
 
+  it('is named too if it leaves its value in the place of a command', async () => {
+    const npm = { npm_lifecycle_event: 'hub', npm_config_port: 'true' }
+    const { code, stdout, stderr } = await run('hub/cli.ts', ['8787'], npm)
+    assert.deepEqual([code, stdout], [2, ''], stderr)
+    assert.match(stderr, /^npm has taken the option --port for itself: type "--" before your options, /)
+  })
+
   it('is none if it is a setting of npm itself, or no npm started the program', async () => {
     for (const npm of [{ npm_lifecycle_event: 'hub', npm_config_git: '/usr/bin/git' }, { npm_config_from: 'true' }]) {
       const { stderr } = await run('hub/cli.ts', ['publish', '--data', '/nowhere'], npm)

@@ -5,6 +5,7 @@ import { publishProject, type SealedRelease } from '../../project/publish.ts'
 import { type Published, sendPublication } from '../../project/publishing/send-publication.ts'
 import { type Command, DATA_DEFAULT, DATA_OPTION, withStore } from '../command.ts'
 import { parseCommandLine } from '../command-line.ts'
+import { readSecretVariable } from '../secret-variable.ts'
 import { SEAL_OPTIONS, SEAL_USAGE, sealSource } from './seal-options.ts'
 import { readSealedFile } from './sealed-file.ts'
 
@@ -47,8 +48,7 @@ function chooseHub(values: Values): (sealed: SealedRelease) => Promise<Published
       withStore(data ?? DATA_OPTION.data.default, store => publishProject(store, sealed, requireDeployableProject))
   if (hubUrl === undefined || variable === undefined || data !== undefined)
     throw new UsageError('Name a running hub with --hub-url and --devkey-env, or a data folder with --data.')
-  const devkey = process.env[variable]
-  if (!devkey) throw new UsageError(`The environment variable ${variable} is empty: set it to the dev key.`)
+  const devkey = readSecretVariable({ option: 'devkey-env', variable, purpose: 'dev key' })
   return sealed => sendPublication({ hubUrl, devkey }, sealed, waitForHub)
 }
 
