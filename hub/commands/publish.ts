@@ -5,6 +5,7 @@ import { zipFolder } from '../folder-archive.ts'
 import { zipGitCommit } from '../git-archive.ts'
 import type { VersionId } from '../marketplace/catalogue.ts'
 import { requireDeployable } from '../marketplace/deployable.ts'
+import type { IdentifiedVersion } from '../marketplace/identify.ts'
 import { type Publication, publishArchive } from '../marketplace/publish.ts'
 import { type Command, DATA_DEFAULT, DATA_OPTION, readGivenFile, withStore } from './command.ts'
 import { parseCommandLine, requireOption } from './command-line.ts'
@@ -61,8 +62,17 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
     const id = await requireDeployable(bytes, { source, kind, slug, version: values.version })
     const { size, sha256 } = await withStore(values.data, store => publishArchive(store, bytes, { ...id, ...how }))
     console.log(`Published the ${id.kind} ${id.slug} ${id.version}: ${size} bytes, SHA-256 ${sha256}`)
+    noteOtherName(id)
     for (const path of leftOut) console.error(`Left out: ${path}`)
   },
+}
+
+/** A publisher may choose another name, but mostly it is a typing mistake, or the option of another plugin. */
+function noteOtherName({ slug, ownSlug = slug }: IdentifiedVersion): void {
+  if (ownSlug === slug) return
+  console.error(
+    `Note: --slug is ${slug}, but plugin.yaml names the plugin ${ownSlug}. If that was a mistake, yank this version of ${slug}, and publish without --slug.`,
+  )
 }
 
 interface Source {

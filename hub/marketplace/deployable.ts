@@ -2,8 +2,7 @@ import { MAX_ARCHIVE_BYTES } from '../archive/archive-entry.ts'
 import { requireSafeTree } from '../archive/entries.ts'
 import { openZip } from '../archive/zip-entries.ts'
 import { HubError } from '../errors.ts'
-import type { VersionId } from './catalogue.ts'
-import { type GivenId, identifyPlugin, identifyService, requirePluginKind } from './identify.ts'
+import { type GivenId, type IdentifiedVersion, identifyPlugin, identifyService, requirePluginKind } from './identify.ts'
 import { PLUGIN_YAML, readPluginYaml } from './plugin-yaml.ts'
 
 const PROJECT_PLAN = 'deployment/install.yaml'
@@ -14,7 +13,7 @@ const PROJECT_PLAN = 'deployment/install.yaml'
  * plugin.yaml that clients cannot read; and as requirePluginKind, identifyPlugin and identifyService do. This is a help
  * for publishers: only the host decides what it accepts.
  */
-export async function requireDeployable(bytes: Buffer, given: GivenId): Promise<VersionId> {
+export async function requireDeployable(bytes: Buffer, given: GivenId): Promise<IdentifiedVersion> {
   if (bytes.length === 0) throw new HubError(400, 'The archive is empty (0 bytes): pack it again.')
   if (bytes.length > MAX_ARCHIVE_BYTES)
     throw new HubError(

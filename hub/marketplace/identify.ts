@@ -14,6 +14,12 @@ export interface GivenId {
   readonly version?: string | undefined
 }
 
+/** A version as it is published. */
+export interface IdentifiedVersion extends VersionId {
+  /** The slug that a plugin's own name gives. Undefined for a service, and without a name that gives one. */
+  readonly ownSlug?: string | undefined
+}
+
 /** Throws HubError 400 if the publisher calls an archive with a plugin.yaml a service. */
 export function requirePluginKind({ source, kind }: GivenId): void {
   if (kind !== 'service') return
@@ -28,9 +34,10 @@ export function requirePluginKind({ source, kind }: GivenId): void {
  * HubError 400 if both name a version and they differ, or if the file has a version that no hub serves. Throws
  * UsageError if neither names the version or the slug.
  */
-export function identifyPlugin(given: GivenId, described: PluginYaml): VersionId {
+export function identifyPlugin(given: GivenId, described: PluginYaml): IdentifiedVersion {
   const version = versionIn(described, given.version)
-  return { kind: 'plugin', slug: given.slug ?? slugIn(described), version }
+  const ownSlug = slugOf(described.name ?? '')
+  return { kind: 'plugin', slug: given.slug ?? slugIn(described), version, ownSlug }
 }
 
 /**

@@ -1,9 +1,10 @@
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { parseDocument } from 'yaml'
+import { parseSlug } from '../../hub/commands/listing-options.ts'
 import { UsageError } from '../../hub/errors.ts'
 import type { ListingId } from '../../hub/marketplace/catalogue.ts'
-import { type Kind, slugOf, slugSchema } from '../../hub/names.ts'
+import { type Kind, slugOf } from '../../hub/names.ts'
 import { type PluginYaml, parsePluginYaml } from '../../src/core/content/plugin-yaml.ts'
 import { readStrictYaml, StrictYamlProblem } from '../../src/core/document/strict-yaml.ts'
 import { ArtifactError } from '../../src/core/errors.ts'
@@ -17,6 +18,8 @@ export const FIRST_VERSION = '1.0.0'
 export interface Part extends ListingId {
   readonly folder: string
   readonly version: string
+  /** The slug that the name in its `plugin.yaml` gives, if there is one. */
+  readonly ownSlug?: string | undefined
   /** The file that names the version. If none does, an option does. */
   readonly versionFile: 'plugin.yaml' | undefined
   /** True if the host signs it, which needs the host framework's key. */
@@ -43,7 +46,8 @@ export function readPart(folder: string, given: GivenPart): Part {
   return {
     folder,
     kind,
-    slug: parseSlug(given.slug) ?? toSlug(described?.name ?? basename(resolve(folder))),
+    slug: given.slug === undefined ? toSlug(described?.name ?? basename(resolve(folder))) : parseSlug(given.slug),
+    ownSlug: slugOf(described?.name ?? ''),
     version: described === undefined ? (given.version ?? FIRST_VERSION) : versionOf(folder, described, given.version),
     versionFile: described?.versionAsWritten === undefined ? undefined : 'plugin.yaml',
     isSigned: described !== undefined && needsPluginSig(described),
@@ -53,12 +57,6 @@ export function readPart(folder: string, given: GivenPart): Part {
 /** Builds an ArtifactError `not_a_plugin`. */
 export function notAPlugin(sentence: string): ArtifactError {
   return new ArtifactError('not_a_plugin', sentence)
-}
-
-function parseSlug(text: string | undefined): string | undefined {
-  const parsed = slugSchema.safeParse(text)
-  if (text === undefined || parsed.success) return text
-  throw new UsageError(`The option --slug ${parsed.error.issues[0]?.message}.`)
 }
 
 function readOwnPluginYaml(folder: string): PluginYaml {

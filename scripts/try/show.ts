@@ -24,6 +24,8 @@ export function showPublished(sources: Sources, { size, sha256, leftOut }: Publi
   const hub = root === undefined ? 'A temporary hub' : `The hub in ${root}`
   const done = kind === 'project' ? 'sealed and published' : 'signed and published'
   print(`${hub} has ${done} ${folder}: ${bytesInWords(size)}, SHA-256 ${sha256.slice(0, 12)}….`)
+  if (sources.kind === 'plugin' && sources.ownSlug !== undefined && sources.ownSlug !== slug)
+    print(`Note: --slug is ${slug}, but plugin.yaml names the plugin ${sources.ownSlug}.`)
   if (leftOut.length > 0) print(`Never published, so left out: ${listNames(leftOut)}.`)
 }
 

@@ -47,6 +47,21 @@ describe('publishing without naming what plugin.yaml says', () => {
     })
   }
 
+  it('says if --slug is not the name in plugin.yaml, and publishes under it', async t => {
+    const data = join(newFolder(t), 'data')
+    const noted = await publish(['--from', PLUGIN, '--slug', 'gretter'], data)
+    assert.equal(noted.code, 0)
+    assert.match(noted.stdout, /^Published the plugin gretter 1\.0\.0: /)
+    assert.match(noted.stderr, /^Note: --slug is gretter, but plugin\.yaml names the plugin greeter\. [^\n]+\n$/m)
+    const silent = [
+      await publish(['--from', PLUGIN, '--slug', 'greeter'], data),
+      await publish(['--from', SERVICE, '--kind', 'service', '--slug', 'clock', '--version', '1.0.0'], data),
+      await publish(['--from', newFolder(t, { 'plugin.yaml': 'name: My Plugin\nversion: "1"\n' })], data),
+      await publish(['--from', newFolder(t, { 'plugin.yaml': 'version: "1"\n' }), '--slug', 'nameless'], data),
+    ]
+    for (const { code, stderr } of silent) assert.deepEqual([code, stderr], [0, ''])
+  })
+
   for (const [yaml, published] of [
     ['name: greeter\nversion: 1.10\n', 'greeter 1.10'],
     ['name: My Plugin!\nversion: "2.0.0"\n', 'my-plugin 2.0.0'],

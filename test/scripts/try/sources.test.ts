@@ -13,12 +13,12 @@ describe('what is in a folder', () => {
   for (const [name, expected, given] of [
     [
       'is a plugin with the name and version of its plugin.yaml',
-      { kind: 'plugin', slug: 'greeter', isSigned: true, versionFile: 'plugin.yaml' },
+      { kind: 'plugin', slug: 'greeter', ownSlug: 'greeter', isSigned: true, versionFile: 'plugin.yaml' },
       { slug: 'hello', version: '1.0.0' },
     ],
     [
       'is a service if it has no plugin.yaml and a program at its top',
-      { kind: 'service', slug: 'service', isSigned: false, versionFile: undefined },
+      { kind: 'service', slug: 'service', ownSlug: undefined, isSigned: false, versionFile: undefined },
       { slug: 'clock', version: '2.0.0' },
     ],
     [
