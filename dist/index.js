@@ -20170,7 +20170,7 @@ function readRecordFile(layout) {
         return parseRecord(text);
     }
     catch (error) {
-        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy, or move it away to start again: the installed directories then count as foreign and are kept.`, { cause: error });
+        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away, which removes nothing, and deploy each part again by its version (a project with allow-takeover: true): until then, the installed directories count as foreign.`, { cause: error });
     }
 }
 /** Writes the record, durably. Returns it as a reader gets it. */
