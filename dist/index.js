@@ -21124,9 +21124,10 @@ async function undoChanges(changeLog, pending) {
 async function undoAnnounced({ root, journal, log, onLost }, announced, latest) {
     const { change } = announced;
     const { wasMade, setAside, lost } = await undoChange(root, change);
-    // The new version may have renamed this path inside its tree, which is deleted once everything is undone.
+    // The new version may have copied this path elsewhere. Stops once, so that somebody can put it back: a repetition, to
+    // which no newer change is left, goes on without it.
     if (lost !== undefined && wasCertainlyMade(announced, latest) && change.type === 'move')
-        throw new Error(`${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places`);
+        throw new Error(`${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places, or the next run restores the old version without it`);
     for (const path of setAside)
         log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
     const problem = lost && describeLost(lost);
@@ -30475,7 +30476,7 @@ async function setStagingAside(layout, log, name) {
     await makePrivateDirectories(folder);
     const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-staging-${name}`.slice(0, 200));
     (0,external_node_fs_namespaceObject.renameSync)(path, aside);
-    log.warning(`${path} belongs to a deployment whose journal is missing, so it was moved to ${aside}. It may contain kept paths of a plugin: compare them with the plugin's own, then remove it.`);
+    log.warning(`The files that an interrupted deployment had staged are now in ${aside}. They may contain kept paths of a plugin that are missing in its place: compare them with the plugin's own, then remove that folder.`);
 }
 function tryRemoveEmptySync(path) {
     try {
@@ -30526,6 +30527,11 @@ function limitSender(sender, totalMs) {
 async function endJournal(host, deploymentId) {
     const { layout, log } = host;
     discardStaging(layout, deploymentId);
+    await removeJournal(layout.journal);
+    await cleanStaging(layout, log);
+}
+/** Removes the journal, and sets the staged files aside, because they may contain what is missing in its place. */
+async function setStagedAside({ layout, log }) {
     await removeJournal(layout.journal);
     await cleanStaging(layout, log);
 }
@@ -30873,8 +30879,9 @@ async function endRun(host, run) {
     // Everything that follows reads it.
     const known = knownRecord(run.records);
     const unwritten = known && (await tryToRestoreRecord(host, known));
-    const ended = await endRolledBack(host, run);
-    return { ...ended, unwritten: unwritten ?? ended.unwritten };
+    const request = rollbackOf(host, run);
+    const ended = await endRolledBack(request, run);
+    return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 };
 }
 /**
  * Returns the record of the host as the run knew it. If the run rolled back and left a problem, it may have noted any of
@@ -30893,12 +30900,12 @@ function knownRecord(records) {
  * Ends a run that died before its commit, or that could not roll back. If the run noted an end after its own rollback,
  * that end stands.
  */
-async function endRolledBack(host, run) {
+async function endRolledBack(request, run) {
     const { records, record } = run;
     const known = findEnd(records);
     if (known !== undefined && known.rollback?.restored !== false)
-        return wasUnfinished(records) ? await endRestored(host, run, known) : { end: known };
-    const { outcome, rollback, ...left } = await rollBack(rollbackOf(host, run));
+        return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known };
+    const { outcome, rollback, ...left } = await rollBack(request);
     if (known?.outcome === outcome)
         return { end: known };
     const message = `The run was interrupted in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`;
@@ -30914,8 +30921,8 @@ async function endRolledBack(host, run) {
  * Restores the remaining services of a cancelled run, or of a cancelled recovery, which had time only for the files.
  * Services may be running on the files by now, so the files are not compared again.
  */
-async function endRestored(host, run, known) {
-    const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] });
+async function endRestored(request, run, known) {
+    const { rollback, ...left } = await rollBack({ ...request, places: [] });
     if (rollback === null || known.rollback === null)
         return { end: known };
     const ofFiles = known.rollback.problems.filter(problem => isOfFile(problem, changedPlaces(run.records)));
@@ -31010,7 +31017,7 @@ async function recoverJournal(host) {
     const records = readRecords(layout);
     const [begin] = records;
     if (begin?.record !== 'begin') {
-        await removeLeftovers(host, undefined);
+        await removeLeftovers(host);
         return undefined;
     }
     // The run may have been the first to install anything in one of these directories.
@@ -31072,7 +31079,7 @@ async function recoverRun(host, run) {
     verifyRecoverable(host, records);
     if (needsRollback(records))
         await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id });
-    const { end, isUnfinished, unwritten } = await endRun(host, run);
+    const { end, isUnfinished, unwritten, hasLost } = await endRun(host, run);
     const wasReported = attempts > 0 && end === known;
     if (wasReported && end.rollback?.restored === false)
         throw stillInconsistent(begin, end.rollback);
@@ -31094,7 +31101,7 @@ async function recoverRun(host, run) {
         host.grace.cancelled.throwIfAborted();
     if (unwritten !== undefined)
         throw unwritten;
-    await removeLeftovers(host, begin.facts.deployment_id);
+    await removeLeftovers(host, { id: begin.facts.deployment_id, hasLost });
     logRecovered(host, closed.report, known);
     return closed;
 }
@@ -31102,15 +31109,17 @@ async function recoverRun(host, run) {
  * Removes what no recovery needs any more, once the record is what the journal says. A run that never had the host has
  * left only its journal: anything else may belong to a run that had it and could not be recovered.
  */
-async function removeLeftovers(host, deploymentId) {
+async function removeLeftovers(host, ended) {
     const { layout, log } = host;
     if (begunDeployment((0,external_node_path_namespaceObject.basename)(layout.journal)) !== undefined)
         return await removeJournal(layout.journal);
     await retryDiscarded(layout, log);
-    if (deploymentId === undefined)
+    if (ended === undefined)
         await cleanStaging(layout, log);
+    else if (ended.hasLost)
+        await setStagedAside(host);
     else
-        await endJournal(host, deploymentId);
+        await endJournal(host, ended.id);
 }
 /** True if the hub already has this outcome, so that the continued rollback changes nothing there. */
 function isReportedAlike(end, known) {

@@ -51,10 +51,11 @@ async function undoAnnounced(
 ): Promise<boolean> {
   const { change } = announced
   const { wasMade, setAside, lost } = await undoChange(root, change)
-  // The new version may have renamed this path inside its tree, which is deleted once everything is undone.
+  // The new version may have copied this path elsewhere. Stops once, so that somebody can put it back: a repetition, to
+  // which no newer change is left, goes on without it.
   if (lost !== undefined && wasCertainlyMade(announced, latest) && change.type === 'move')
     throw new Error(
-      `${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places`,
+      `${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places, or the next run restores the old version without it`,
     )
   for (const path of setAside)
     log.warning(`Another process put something where the old version belongs. It is now in ${path}.`)

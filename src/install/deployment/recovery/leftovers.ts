@@ -10,6 +10,12 @@ export async function endJournal(host: Host, deploymentId: string): Promise<void
   await cleanStaging(layout, log)
 }
 
+/** Removes the journal, and sets the staged files aside, because they may contain what is missing in its place. */
+export async function setStagedAside({ layout, log }: Host): Promise<void> {
+  await removeJournal(layout.journal)
+  await cleanStaging(layout, log)
+}
+
 /** Deletes the files that a deployment staged. Its journal, which needs none of them any more, stays. */
 export async function emptyStaging({ layout, log }: Host, deploymentId: string): Promise<void> {
   discardStaging(layout, deploymentId)

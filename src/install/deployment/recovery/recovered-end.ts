@@ -33,6 +33,8 @@ export interface RecoveredEnd {
    * The error because of which another recovery has to continue: the unrestored services could not be recorded.
    */
   readonly unwritten?: DeployError | undefined
+  /** Whether a kept path could not be put back: the new version's tree, in which it was, may contain a copy. */
+  readonly hasLost?: boolean | undefined
 }
 
 /** Ends a dead run on this host: rolls it back, or finishes its commit. Throws file system errors about the journal. */
@@ -42,8 +44,9 @@ export async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
   // Everything that follows reads it.
   const known = knownRecord(run.records)
   const unwritten = known && (await tryToRestoreRecord(host, known))
-  const ended = await endRolledBack(host, run)
-  return { ...ended, unwritten: unwritten ?? ended.unwritten }
+  const request = rollbackOf(host, run)
+  const ended = await endRolledBack(request, run)
+  return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 }
 }
 
 /**
@@ -63,12 +66,12 @@ function knownRecord(records: readonly JournalRecord[]): KnownRecord | undefined
  * Ends a run that died before its commit, or that could not roll back. If the run noted an end after its own rollback,
  * that end stands.
  */
-async function endRolledBack(host: Host, run: DeadRun): Promise<RecoveredEnd> {
+async function endRolledBack(request: RollbackRequest, run: DeadRun): Promise<RecoveredEnd> {
   const { records, record } = run
   const known = findEnd(records)
   if (known !== undefined && known.rollback?.restored !== false)
-    return wasUnfinished(records) ? await endRestored(host, run, known) : { end: known }
-  const { outcome, rollback, ...left } = await rollBack(rollbackOf(host, run))
+    return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known }
+  const { outcome, rollback, ...left } = await rollBack(request)
   if (known?.outcome === outcome) return { end: known }
   const message = `The run was interrupted in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`
   const end = buildEnd(new Date(), {
@@ -84,8 +87,8 @@ async function endRolledBack(host: Host, run: DeadRun): Promise<RecoveredEnd> {
  * Restores the remaining services of a cancelled run, or of a cancelled recovery, which had time only for the files.
  * Services may be running on the files by now, so the files are not compared again.
  */
-async function endRestored(host: Host, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
-  const { rollback, ...left } = await rollBack({ ...rollbackOf(host, run), places: [] })
+async function endRestored(request: RollbackRequest, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
+  const { rollback, ...left } = await rollBack({ ...request, places: [] })
   if (rollback === null || known.rollback === null) return { end: known }
   const ofFiles = known.rollback.problems.filter(problem => isOfFile(problem, changedPlaces(run.records)))
   const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles
@@ -103,7 +106,10 @@ function isLeft({ isUnfinished, unchecked }: Pick<RolledBack, 'isUnfinished' | '
   return isUnfinished === true || unchecked !== undefined
 }
 
-function rollbackOf({ layout, log, grace, recovery }: Host, { begin, records, journal }: DeadRun): RollbackRequest {
+function rollbackOf(
+  { layout, log, grace, recovery }: Host,
+  { begin, records, journal }: DeadRun,
+): RollbackRequest & { readonly lost: readonly string[] } {
   const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made)
   const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []))
   const changeLog = { root: layout.root, journal, log, onLost: (problem: string) => void lost.push(problem) }

@@ -31,8 +31,8 @@ import {
   stillInconsistent,
   verifyRecoverable,
 } from './dead-run.ts'
-import { endJournal } from './leftovers.ts'
-import { endRun } from './recovered-end.ts'
+import { endJournal, setStagedAside } from './leftovers.ts'
+import { endRun, type RecoveredEnd } from './recovered-end.ts'
 
 const BEGUN_REPORTS_TIMEOUT_MS = 10_000
 
@@ -66,7 +66,7 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
   const records = readRecords(layout)
   const [begin] = records
   if (begin?.record !== 'begin') {
-    await removeLeftovers(host, undefined)
+    await removeLeftovers(host)
     return undefined
   }
   // The run may have been the first to install anything in one of these directories.
@@ -126,7 +126,7 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   verifyRecoverable(host, records)
   if (needsRollback(records))
     await journal.append({ record: 'recovery', at: new Date().toISOString(), by: host.run.id })
-  const { end, isUnfinished, unwritten } = await endRun(host, run)
+  const { end, isUnfinished, unwritten, hasLost } = await endRun(host, run)
   const wasReported = attempts > 0 && end === known
   if (wasReported && end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   if (end !== known) await journal.append({ record: 'end', end, ...(isUnfinished ? { unfinished: true } : {}) })
@@ -142,21 +142,24 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   if (end.rollback?.restored === false) throw stillInconsistent(begin, end.rollback)
   if (isUnfinished) host.grace.cancelled.throwIfAborted()
   if (unwritten !== undefined) throw unwritten
-  await removeLeftovers(host, begin.facts.deployment_id)
+  await removeLeftovers(host, { id: begin.facts.deployment_id, hasLost })
   logRecovered(host, closed.report, known)
   return closed
 }
+
+type EndedRun = Pick<RecoveredEnd, 'hasLost'> & { readonly id: string }
 
 /**
  * Removes what no recovery needs any more, once the record is what the journal says. A run that never had the host has
  * left only its journal: anything else may belong to a run that had it and could not be recovered.
  */
-async function removeLeftovers(host: Host, deploymentId: string | undefined): Promise<void> {
+async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {
   const { layout, log } = host
   if (begunDeployment(basename(layout.journal)) !== undefined) return await removeJournal(layout.journal)
   await retryDiscarded(layout, log)
-  if (deploymentId === undefined) await cleanStaging(layout, log)
-  else await endJournal(host, deploymentId)
+  if (ended === undefined) await cleanStaging(layout, log)
+  else if (ended.hasLost) await setStagedAside(host)
+  else await endJournal(host, ended.id)
 }
 
 /** True if the hub already has this outcome, so that the continued rollback changes nothing there. */

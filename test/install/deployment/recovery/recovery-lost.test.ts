@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
+import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
+import { writeTree } from '../../temporary-directory.ts'
+import { announced, begun, makeScene, type Scene, SNAPSHOT, UPDATE } from './recovery-scene.ts'
+
+/** A host whose new version has copied its kept path to another name and removed it; the run that installed it died. */
+async function openScene(t: TestContext): Promise<Scene> {
+  const scene = await makeScene(t)
+  const { root } = scene.layout
+  scene.writeJournal([...begun(scene.sender), ...announced(UPDATE)])
+  for (const change of UPDATE) await applyChanges(root, [change])
+  writeTree(root, { 'plugins/greeter/storage/db': 'rows of the copy' })
+  renameSync(join(root, 'plugins/greeter/data'), join(root, 'elsewhere'))
+  return scene
+}
+
+/** Another run. */
+async function recoverAgain({ host }: Scene): Promise<void> {
+  await recover({ ...host, run: { ...host.run, id: randomUUID() } })
+}
+
+describe('the recovery of a host whose new version has removed a kept path', () => {
+  it('stops once, and restores all where the path is put back', async t => {
+    const scene = await openScene(t)
+    const { root, journal, snapshots } = scene.layout
+    await assert.rejects(recoverAgain(scene), {
+      code: 'inconsistent',
+      message: /data is neither there nor in .*put it/,
+    })
+    renameSync(join(root, 'elsewhere'), join(root, SNAPSHOT, 'data'))
+    await recoverAgain(scene)
+    assert.equal(readFileSync(join(root, 'plugins/greeter/data/db'), 'utf8'), 'rows')
+    assert.deepEqual([existsSync(journal), existsSync(join(snapshots, 'set-aside'))], [false, false])
+  })
+
+  it('restores the old version without it where it is gone for good, and keeps the tree that may contain a copy', async t => {
+    const scene = await openScene(t)
+    const { root, journal, snapshots } = scene.layout
+    rmSync(join(root, 'elsewhere'), { recursive: true })
+    await assert.rejects(recoverAgain(scene), { code: 'inconsistent' })
+    await recoverAgain(scene)
+    assert.deepEqual(readdirSync(join(root, 'plugins/greeter')), ['main.py'])
+    assert.ok(!existsSync(journal))
+    const [aside = ''] = readdirSync(join(snapshots, 'set-aside'))
+    const copy = join(snapshots, 'set-aside', aside, 'tree/storage/db')
+    assert.equal(readFileSync(copy, 'utf8'), 'rows of the copy')
+    assert.deepEqual(scene.reports().at(-1)?.rollback?.problems, [
+      'plugins/greeter/data was removed by another process during the switch, and cannot be put back',
+    ])
+    assert.match(scene.log.lines.join('\n'), new RegExp(`warning The files that .* are now in \\S*${aside}\\.`))
+  })
+})
