@@ -49,6 +49,11 @@ of this machine, or in that of --root. Nothing outside it changes.`,
       value: 'VERSION',
       help: 'its version (default: that in plugin.yaml; 1.0.0 for a service or project)',
     },
+    'plugins-dirname': {
+      type: 'string',
+      value: 'D',
+      help: 'the folder of the plugins of a project (default: plugins)',
+    },
     plan: {
       type: 'string',
       value: 'FILE',
@@ -99,7 +104,7 @@ async function trySources(trial: Trial): Promise<void> {
   }
   const result = await deploy(trial)
   process.exitCode = result.exitCode === 0 ? 0 : 1
-  showResult(result, stage)
+  showResult(result, stage, sources)
   if (interruption.hasCome) return print('', `A signal came, so this ends here: ${fate(trial)}.`)
   if (result.exitCode === 0) showWorkflow(sources, files, values.setting)
   await showNext(trial, result)

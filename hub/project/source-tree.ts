@@ -40,7 +40,10 @@ interface Reading {
 export function readSourceTree(source: string, pluginsDirname: string): SourceTree {
   const reading: Reading = { root: openFolder(source), members: new Map(), leftOut: [] }
   const plugins = addParts(reading, pluginsDirname)
-  if (plugins.length === 0) throw refused(`${join(source, pluginsDirname)} has no plugin: add at least one.`)
+  if (plugins.length === 0)
+    throw refused(
+      `${join(source, pluginsDirname)} has no plugin: add at least one, or name another folder with --plugins-dirname.`,
+    )
   const extensions = addParts(reading, 'extensions')
   for (const member of reading.members.values()) {
     if (member.type === 'symlink') requireInside(reading.members, member, partOf(member.path, pluginsDirname))

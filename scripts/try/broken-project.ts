@@ -3,12 +3,11 @@ import { join } from 'node:path'
 import { parseDocument } from 'yaml'
 import { z } from 'zod'
 import { UsageError } from '../../hub/errors.ts'
-import { DEFAULT_PLUGINS_DIRNAME } from '../../hub/project/manifest.ts'
 import { PLAN_PATH } from '../../hub/project/source-tree.ts'
+import type { Project } from './project.ts'
 
 /** The id of the step that fails. */
 const BROKEN = 'broken'
-const SOURCES = [DEFAULT_PLUGINS_DIRNAME, 'extensions', PLAN_PATH]
 
 const stepsSchema = z.array(z.object({ id: z.string().optional(), plugin: z.string().optional() }))
 
@@ -28,8 +27,8 @@ export function pluginToBreak(folder: string): string {
 }
 
 /** Copies a project's sources into a new folder, with one more step in the plan, which runs after all others. */
-export function copyWithBrokenStep(folder: string, copy: string): void {
-  for (const path of SOURCES.filter(each => existsSync(join(folder, each))))
+export function copyWithBrokenStep({ folder, pluginsDirname }: Project, copy: string): void {
+  for (const path of [pluginsDirname, 'extensions', PLAN_PATH].filter(each => existsSync(join(folder, each))))
     cpSync(join(folder, path), join(copy, path), { recursive: true, verbatimSymlinks: true })
   const plan = parseDocument(readFileSync(join(folder, PLAN_PATH), 'utf8'))
   const depends_on = stepsOf(folder).flatMap(({ id }) => id ?? [])

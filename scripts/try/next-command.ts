@@ -6,6 +6,7 @@ export interface RepeatedOptions {
   readonly from?: string | undefined
   readonly kind?: string | undefined
   readonly slug?: string | undefined
+  readonly 'plugins-dirname'?: string | undefined
   readonly plan?: string | undefined
   readonly 'host-config'?: string | undefined
   readonly setting: readonly string[]
@@ -21,6 +22,7 @@ export function nextCommand(sources: Sources, given: RepeatedOptions): string {
     from: given.from ?? sources.folder,
     kind: given.kind,
     slug: given.slug,
+    'plugins-dirname': given['plugins-dirname'],
     plan: given.plan,
     'host-config': given['host-config'],
     root: given.root ?? 'DIR',

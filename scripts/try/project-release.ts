@@ -3,7 +3,6 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { findProjectVersion } from '../../hub/project/catalogue.ts'
-import { DEFAULT_PLUGINS_DIRNAME } from '../../hub/project/manifest.ts'
 import { createProjectKey } from '../../hub/project/project-keys.ts'
 import { publishProject } from '../../hub/project/publish.ts'
 import { sealProject } from '../../hub/project/seal.ts'
@@ -24,14 +23,14 @@ const contentsSchema = z.record(z.string(), z.string())
  * sealProject and publishProject do, and 409 for a version that has other files.
  */
 export async function releaseProject(stage: LocalStage, project: Project, source: string): Promise<Published> {
-  const { slug: project_id, version } = project
+  const { slug: project_id, version, pluginsDirname } = project
   const contents = readContents(stage)
   const name = `${project_id} ${version}`
-  const content = contentOf(source)
+  const content = contentOf(source, pluginsDirname)
   const there = findProjectVersion(stage.store, { project_id, version })
   if (there !== undefined && contents[name] === content) return { ...there, leftOut: [] }
   if (there !== undefined) throw alreadyPublished(project)
-  const sealed = await sealProject({ source, version, signingKey: signingKeyOf(stage) })
+  const sealed = await sealProject({ source, version, pluginsDirname, signingKey: signingKeyOf(stage) })
   const { size, sha256 } = await publishProject(stage.store, sealed)
   writeFileSync(join(stage.folder, CONTENTS_FILE), JSON.stringify({ ...contents, [name]: content }))
   return { size, sha256, leftOut: sealed.leftOut }
@@ -61,8 +60,8 @@ function readContents({ folder }: LocalStage): Record<string, string> {
 }
 
 /** A digest of all files that would be sealed, with their execute permission. */
-function contentOf(source: string): string {
-  const { members } = readSourceTree(source, DEFAULT_PLUGINS_DIRNAME)
+function contentOf(source: string, pluginsDirname: string): string {
+  const { members } = readSourceTree(source, pluginsDirname)
   const sealed = [...members.values()].map(member => ({ ...member, source: undefined }))
   return createHash('sha256').update(JSON.stringify(sealed)).digest('hex')
 }

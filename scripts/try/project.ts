@@ -1,9 +1,10 @@
 import { lstatSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import type { z } from 'zod'
 import { UsageError } from '../../hub/errors.ts'
 import { readProjectId } from '../../hub/project/bundled-plan.ts'
 import { DEFAULT_PLUGINS_DIRNAME } from '../../hub/project/manifest.ts'
-import { projectVersionSchema } from '../../hub/project/names.ts'
+import { pluginsDirnameSchema, projectVersionSchema } from '../../hub/project/names.ts'
 import { PLAN_PATH } from '../../hub/project/source-tree.ts'
 import { parsePluginYaml } from '../../src/core/content/plugin-yaml.ts'
 import { PLUGIN_YAML_LIMITS } from '../../src/core/limits.ts'
@@ -17,6 +18,8 @@ export interface Project {
   readonly slug: string
   readonly folder: string
   readonly version: string
+  /** The folder of its plugins, in the sources and on the host. */
+  readonly pluginsDirname: string
   /** No file of a project names its version. */
   readonly versionFile: undefined
   /** True if the host signs one of its plugins, which needs the host framework's key. */
@@ -27,26 +30,33 @@ export interface Project {
 export interface GivenProject {
   readonly slug?: string | undefined
   readonly version?: string | undefined
+  readonly 'plugins-dirname'?: string | undefined
 }
 
 /**
- * Reads the project's id in its plan. No file names its version. Throws UsageError for options that do not apply, or if
- * there is no plan, and HubError if the plan cannot be used.
+ * Reads the project's id in its plan. No file names its version, or another folder of its plugins than the default.
+ * Throws UsageError for options that do not apply, or if there is no plan, and HubError if the plan cannot be used.
  */
-export function readProject(folder: string, { slug, version = FIRST_VERSION }: GivenProject): Project {
+export function readProject(folder: string, given: GivenProject): Project {
+  const { slug, version = FIRST_VERSION, 'plugins-dirname': pluginsDirname = DEFAULT_PLUGINS_DIRNAME } = given
   if (slug !== undefined)
     throw new UsageError(`The option --slug does not apply to a project, whose id is in ${PLAN_PATH}: remove it.`)
-  const { error } = projectVersionSchema.safeParse(version)
-  if (error !== undefined) throw new UsageError(`The option --version ${error.issues[0]?.message}, not ${version}.`)
+  requireValid('version', version, projectVersionSchema)
+  requireValid('plugins-dirname', pluginsDirname, pluginsDirnameSchema)
   const plan = join(folder, PLAN_PATH)
   if (!statSync(plan, { throwIfNoEntry: false })?.isFile())
     throw new UsageError(`${folder} has no file ${PLAN_PATH}: add this plan if it is a project, or remove --kind.`)
   const id = { kind: 'project', slug: readProjectId(plan), folder } as const
-  return { ...id, version, versionFile: undefined, isSigned: hasSignedPlugin(folder) }
+  const isSigned = hasSignedPlugin(join(folder, pluginsDirname))
+  return { ...id, version, pluginsDirname, versionFile: undefined, isSigned }
 }
 
-function hasSignedPlugin(folder: string): boolean {
-  const plugins = join(folder, DEFAULT_PLUGINS_DIRNAME)
+function requireValid(name: string, value: string, schema: z.ZodType<string>): void {
+  const { error } = schema.safeParse(value)
+  if (error !== undefined) throw new UsageError(`The option --${name} ${error.issues[0]?.message}, not ${value}.`)
+}
+
+function hasSignedPlugin(plugins: string): boolean {
   if (!statSync(plugins, { throwIfNoEntry: false })?.isDirectory()) return false
   const folders = readdirSync(plugins, { withFileTypes: true }).filter(entry => entry.isDirectory())
   return folders.some(({ name }) => isSigned(join(plugins, name, 'plugin.yaml')))

@@ -14,8 +14,6 @@ import type { TryStage } from './stage.ts'
 import { workflowLines } from './workflow.ts'
 
 const MAX_FILES = 20
-/** The directories of the host's parts. The action's own records are next to them. */
-const PARTS = ['plugins', 'extensions']
 
 /** `root` is the folder of --root. */
 export function showPublished(sources: Sources, { size, sha256, leftOut }: Published, root: string | undefined): void {
@@ -36,7 +34,7 @@ export function showFiles(files: readonly OperatorFile[], { break: isBroken }: F
 }
 
 /** Shows the result of the step: its summary, its outputs and the files. */
-export function showResult({ summary, outputs }: ActionResult, { root }: TryStage): void {
+export function showResult({ summary, outputs }: ActionResult, { root }: TryStage, sources: Sources): void {
   printHeading('Job summary')
   printBlock(markdownLines(summary))
   printHeading('Outputs')
@@ -45,13 +43,18 @@ export function showResult({ summary, outputs }: ActionResult, { root }: TryStag
   print(`Its project root is ${root}. Next to them, .hub-deploy/ has the records, reports and snapshots.`)
   const installed = outputs['install-path'] ?? ''
   const isOfPart = (path: string): boolean => `${path}/`.startsWith(`${installed}/`)
-  const files = PARTS.filter(name => existsSync(join(root, name))).flatMap(name => [
-    `${name}/`,
-    ...drawTree(join(root, name), isOfPart),
-  ])
+  const files = directoriesOfParts(sources)
+    .filter(name => existsSync(join(root, name)))
+    .flatMap(name => [`${name}/`, ...drawTree(join(root, name), isOfPart)])
   const more = files.length - MAX_FILES
   printBlock(files.length === 0 ? ['(nothing is installed)'] : files.slice(0, MAX_FILES))
   if (more > 0) print(`… and ${countInWords(more, 'more line')}`)
+}
+
+/** The directories of the host's parts. The action's own records are next to them. */
+function directoriesOfParts(sources: Sources): string[] {
+  const own = sources.kind === 'project' ? [sources.pluginsDirname] : []
+  return [...new Set(['plugins', ...own, 'extensions'])]
 }
 
 /** `given` are lines `NAME=value` that the action has accepted. Their values are not shown. */

@@ -13,7 +13,9 @@ const NEAR_MISSES = ['plugin.yml', 'plugin.json', 'Plugin.yaml', 'plugin.yaml.tx
 export type Sources = Part | Project
 
 /** The options of the command line about the sources. The folder gives the rest. */
-export type GivenSources = { readonly [Name in 'kind' | 'slug' | 'version']?: string | undefined }
+export type GivenSources = {
+  readonly [Name in 'kind' | 'slug' | 'version' | 'plugins-dirname']?: string | undefined
+}
 
 /**
  * Finds out what the folder contains: a plugin if it has a `plugin.yaml`, a project if it has its plan, or a service if
@@ -21,10 +23,16 @@ export type GivenSources = { readonly [Name in 'kind' | 'slug' | 'version']?: st
  * the folder is none of these. Throws as readPart and readProject do.
  */
 export function readSources(folder: string, given: GivenSources): Sources {
-  if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory())
-    throw new UsageError(`There is no folder ${folder}: name that of your plugin, service or project.`)
+  const found = statSync(folder, { throwIfNoEntry: false })
+  if (!found?.isDirectory())
+    throw new UsageError(
+      `${found === undefined ? `There is no folder ${folder}` : `${folder} is no folder`}: name that of your plugin, service or project.`,
+    )
   const kind = given.kind === undefined ? detectKind(folder) : parseKind(given.kind)
-  return kind === 'project' ? readProject(folder, given) : readPart(folder, { ...given, kind })
+  if (kind === 'project') return readProject(folder, given)
+  if (given['plugins-dirname'] !== undefined)
+    throw new UsageError(`The option --plugins-dirname applies to a project, but this is a ${kind}: remove it.`)
+  return readPart(folder, { ...given, kind })
 }
 
 /** The way to raise the version of the sources, in words. */

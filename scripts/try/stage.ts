@@ -63,7 +63,7 @@ export async function openTryStage(named: string | undefined): Promise<TryStage>
       if (sources.kind !== 'project') return await publishPart(stage, secrets, sources)
       if (!isBroken) return await releaseProject(stage, sources, sources.folder)
       const copy = join(dirname(workspace.path), 'broken')
-      copyWithBrokenStep(sources.folder, copy)
+      copyWithBrokenStep(sources, copy)
       return await releaseProject(stage, sources, copy)
     },
     async deploy(sources, { files, settings, onStart, onLog }) {

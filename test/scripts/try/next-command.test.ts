@@ -28,8 +28,10 @@ describe('the next command', () => {
   })
 
   it('names the next version of a project, whose plan does not say it', () => {
-    const project = { ...PART, kind: 'project', versionFile: undefined } as const
+    const project = { ...PART, kind: 'project', pluginsDirname: 'plugins', versionFile: undefined } as const
     assert.match(nextCommand(project, KEPT), / --version 1\.0\.10$/)
+    const other = { ...KEPT, 'plugins-dirname': 'src/modules' }
+    assert.match(nextCommand(project, other), / --plugins-dirname src\/modules --root it --version 1\.0\.10$/)
   })
 
   it('asks for a folder if nothing was kept, with the same version', () => {

@@ -23,7 +23,13 @@ describe('what is in a folder', () => {
     ],
     [
       'is a project if it has its plan, which says its id',
-      { kind: 'project', slug: 'prj_ShopExample01', isSigned: true, versionFile: undefined },
+      {
+        kind: 'project',
+        slug: 'prj_ShopExample01',
+        pluginsDirname: 'plugins',
+        isSigned: true,
+        versionFile: undefined,
+      },
       { kind: 'project', version: '1.1.0-rc.1' },
     ],
   ] as const)
@@ -96,6 +102,32 @@ describe('what is in a folder', () => {
     assert.equal(readSources(unsigned, {}).isSigned, false)
   })
 
+  it('has its plugins in another folder if an option says so', t => {
+    const folder = temporaryDirectory(t)
+    const files = { 'plugin.yaml': 'name: a\nversion: "1"\nexecution_mode: trusted\nentry_point: main.py\n' }
+    writeTree(folder, { 'deployment/install.yaml': 'project_id: shop\nsteps: []\n' })
+    writeTree(join(folder, 'src/modules/a'), files)
+    assert.equal(readSources(folder, {}).isSigned, false)
+    assert.deepEqual(readSources(folder, { 'plugins-dirname': 'src/modules' }), {
+      kind: 'project',
+      slug: 'shop',
+      folder,
+      version: '1.0.0',
+      pluginsDirname: 'src/modules',
+      versionFile: undefined,
+      isSigned: true,
+    })
+    for (const [place, named, message] of [
+      [folder, '../modules', /^The option --plugins-dirname must be folder names of .*, not \.\.\/modules\.$/],
+      [
+        join(folder, 'src/modules/a'),
+        'src',
+        /^The option --plugins-dirname applies to a project, but this is a plugin: /,
+      ],
+    ] as const)
+      assert.throws(() => readSources(place, { 'plugins-dirname': named }), expectSentence(UsageError, message))
+  })
+
   it('is a plugin if it has a plugin.yaml, also next to a plan of a project', t => {
     const folder = temporaryDirectory(t)
     writeTree(folder, { 'plugin.yaml': 'name: a\nversion: 1.10\n', 'deployment/install.yaml': '' })
@@ -148,6 +180,7 @@ describe('what is in a folder', () => {
       expectSentence(UsageError, /says version 1\.0\.0/),
     )
     assert.throws(() => readSources(join(folder, 'none'), {}), expectSentence(UsageError, /There is no folder/))
+    assert.throws(() => readSources(join(folder, 'run'), {}), expectSentence(UsageError, /run is no folder: name that/))
   })
 })
 

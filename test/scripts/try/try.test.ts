@@ -2,7 +2,17 @@ import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -155,6 +165,29 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.equal(await update.ended, 0, update.output())
     assert.match(update.output(), /^\| previous-version +1\.0\.0$/m)
     assert.ok(existsSync(join(root, 'host/plugins/greet/src/main.py')))
+  })
+
+  it('deploys a project whose plugins are in another folder, and rolls it back', { skip: ONLY_IN_CI }, async () => {
+    const [temporary, source] = makeShop()
+    const root = join(temporary, 'stage')
+    renameSync(join(source, 'plugins'), join(source, 'modules'))
+    const options = [source, '--root', root, '--plugins-dirname', 'modules']
+    const first = start(options, temporary)
+    assert.equal(await first.ended, 0, first.errors())
+    assert.match(first.output(), /^\| modules\/$/m)
+    assert.match(first.output(), / --plugins-dirname modules --root \S+ --version 1\.0\.1$/m)
+    assert.ok(existsSync(join(root, 'host/modules/till/plugin.sig')))
+    writeFileSync(join(source, 'modules/till/new'), '')
+    const broken = start([...options, '--version', '1.1.0', '--break'], temporary)
+    assert.equal(await broken.ended, 1, broken.errors())
+    assert.match(broken.output(), /^\| outcome +rolled_back$/m)
+    assert.ok(!existsSync(join(root, 'host/modules/till/new')))
+  })
+
+  it('says if --slug is not the name of the plugin', { skip: ONLY_IN_CI }, async () => {
+    const child = start([PLUGIN, '--slug', 'gretter'], mkdtempSync(join(folder, 'tmp-')))
+    assert.equal(await child.ended, 0, child.errors())
+    assert.match(child.output(), /^Note: --slug is gretter, but plugin\.yaml names the plugin greeter\.$/m)
   })
 
   it("follows the operator's plan, which may roll back, and masks a setting", async () => {

@@ -23,6 +23,7 @@ const SHOP = {
   slug: 'prj_ShopExample01',
   version: '1.0.0',
   folder: '/nowhere',
+  pluginsDirname: 'plugins',
   versionFile: undefined,
   isSigned: false,
 } as const
