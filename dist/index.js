@@ -28107,6 +28107,13 @@ const schema = object({
     environment: schemas_nullish(object({ required: variableNames, optional: variableNames })),
     envconfiguration: optional(unknown()),
 });
+const EXPECTED = {
+    name: 'text',
+    version: 'text or a number',
+    execution_mode: 'text',
+    entry_point: 'a path',
+    environment: 'a map of the lists required and optional, of names',
+};
 const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if it is not a YAML mapping, or if a field above
@@ -28117,10 +28124,14 @@ function parsePluginYaml(text) {
     const { document, value } = readYaml(text);
     const parsed = schema.safeParse(value);
     if (!parsed.success) {
-        const issue = parsed.error.issues[0];
-        throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`);
+        const path = parsed.error.issues[0]?.path ?? [];
+        throw notAPlugin(`has an unexpected ${cleanForeignText(path.join('.') || 'content')}${expectedAt(path)}`);
     }
     return toPluginYaml(parsed.data, versionSourceOf(document));
+}
+function expectedAt([field]) {
+    const expected = EXPECTED[String(field)];
+    return expected === undefined ? '' : ` (it must be ${expected})`;
 }
 function readYaml(text) {
     try {
@@ -33126,7 +33137,7 @@ function noticeUnset({ deployment, order }) {
         const unset = text === undefined ? [] : unsetSettings(text, required);
         if (unset.length === 0)
             continue;
-        deployment.tools.log.notice(`${placePath(part)} requires ${listNames(unset)}. ${path} does not set them, and the plan has no write_env step for it.`);
+        deployment.tools.log.notice(`${placePath(part)} requires ${listNames(unset)}, which ${path} does not set: add a line NAME=value for each there, or give a plan with a write_env step, which creates that file.`);
     }
 }
 /**
@@ -38340,7 +38351,7 @@ function describeEnding(run) {
 }
 function describeFailure(report) {
     const { host_id: host, error } = report;
-    const subject = report.rollback_of === undefined ? wanted(report) : `The rollback of ${ending_nameOf(report)}`;
+    const subject = report.rollback_of === undefined ? wanted(report) : outcome_sentence_rollbackOf(report);
     const verb = error && VERBS[error.code];
     if (actingSteps(report).length > 0)
         return { mark: '\u274c', sentence: `${subject} ${verb ?? 'failed'} on ${host}; no file was changed` };
@@ -38348,6 +38359,10 @@ function describeFailure(report) {
         return { mark: '\u274c', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` };
     const otherwise = error === null ? 'was not installed' : 'was refused';
     return { mark: '\u274c', sentence: `${subject} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` };
+}
+function outcome_sentence_rollbackOf({ slug, id }) {
+    const name = slug ?? id;
+    return name ? `The rollback of ${name}` : 'This rollback';
 }
 /** The verbs for an artifact that no check has refused. */
 const VERBS = {
@@ -44411,7 +44426,7 @@ function parseOption(name, schema, text) {
     const parsed = safeParse(schema, text);
     if (parsed.success)
         return parsed.data;
-    throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}.`);
+    throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}, found ${JSON.stringify(text)}.`);
 }
 /**
  * An absent directory must not pass as "nothing to recover": that would hide a typing error, or a disk that is not
@@ -45445,13 +45460,18 @@ function namesSlugForId(read) {
 }
 /** A plugin or service by `kind` and `id`, or a project. */
 function readSubject(read, isSlugForId) {
+    const isNamed = read.isGiven('id') || read.isGiven('project-id');
     const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
     const projectId = read.optional('project-id', projectIdSchema);
     if (isSlugForId) {
         read.require('a rollback takes id, not slug: give the name of the directory below plugins/ or extensions/ as id');
         return undefined;
     }
-    const id = projectId === undefined ? read.required('id', idSchema) : read.optional('id', idSchema);
+    if (!isNamed) {
+        read.require('id, or project-id for a project, is required and neither was given');
+        return undefined;
+    }
+    const id = read.optional('id', idSchema);
     if (projectId !== undefined) {
         if (id !== undefined)
             read.refuse('id', 'names one part, but project-id rolls back all parts: give one of the two');

@@ -108,13 +108,18 @@ function namesSlugForId(read: InputReader): boolean {
 
 /** A plugin or service by `kind` and `id`, or a project. */
 function readSubject(read: InputReader, isSlugForId: boolean): Subject | undefined {
+  const isNamed = read.isGiven('id') || read.isGiven('project-id')
   const kind = read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin')
   const projectId = read.optional('project-id', projectIdSchema)
   if (isSlugForId) {
     read.require('a rollback takes id, not slug: give the name of the directory below plugins/ or extensions/ as id')
     return undefined
   }
-  const id = projectId === undefined ? read.required('id', idSchema) : read.optional('id', idSchema)
+  if (!isNamed) {
+    read.require('id, or project-id for a project, is required and neither was given')
+    return undefined
+  }
+  const id = read.optional('id', idSchema)
   if (projectId !== undefined) {
     if (id !== undefined) read.refuse('id', 'names one part, but project-id rolls back all parts: give one of the two')
     return { contract: 'project', projectId }

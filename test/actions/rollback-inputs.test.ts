@@ -14,6 +14,8 @@ const DEFAULTS = Object.fromEntries(
 )
 const HUB = { 'hub-url': 'https://hub.example', 'api-key': 'the-api-key' }
 
+const NOTHING = 'missing id, or project-id for a project, is required and neither was given'
+
 /** The problems of these inputs, each as its kind and the name of its input. */
 function problemsOf(given: Record<string, string>): string[] {
   const inputs = { ...DEFAULTS, 'project-root': '/srv/app', ...given }
@@ -26,9 +28,10 @@ describe('readRollbackInputs', () => {
     'an id': [{ id: 'greeter' }, []],
     'an id and all of a report': [{ ...HUB, id: 'greeter', slug: 'greeter' }, []],
     'a project': [{ 'project-id': 'shop' }, []],
-    nothing: [{}, ['missing id']],
+    nothing: [{}, [NOTHING]],
+    'a malformed project': [{ 'project-id': '../shop' }, ['invalid project-id']],
     'a slug alone': [{ slug: 'greeter' }, ['missing a rollback takes id, not slug']],
-    'all of a report, and no id': [{ ...HUB, slug: 'greeter' }, ['missing id']],
+    'all of a report, and no id': [{ ...HUB, slug: 'greeter' }, [NOTHING]],
     'an id, and a report without a slug': [{ ...HUB, id: 'greeter' }, ['invalid slug']],
     'an id, and a report without a hub': [{ id: 'greeter', slug: 'greeter' }, ['invalid hub-url', 'invalid api-key']],
     'a malformed id, and a report without a hub': [

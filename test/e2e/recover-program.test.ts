@@ -185,7 +185,7 @@ describe('recover.js', () => {
 describe('the arguments of recover.js', () => {
   const REFUSED: Record<string, [string[], RegExp]> = {
     'no arguments': [[], /--project-root is missing/],
-    'a relative root': [['--project-root', 'srv'], /--project-root must be an absolute path/],
+    'a relative root': [['--project-root', 'srv'], /--project-root must be an absolute path.*, found "srv"\./],
     'a root that does not exist': [['--project-root', '/no/such/root'], /is not a directory/],
     'an unknown option': [['--project-root', '/tmp', '--force'], /--force/],
     'a time-out that is not a number': [

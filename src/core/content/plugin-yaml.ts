@@ -34,6 +34,13 @@ const schema = z.object({
   environment: z.nullish(z.object({ required: variableNames, optional: variableNames })),
   envconfiguration: z.optional(z.unknown()),
 })
+const EXPECTED: Readonly<Record<string, string>> = {
+  name: 'text',
+  version: 'text or a number',
+  execution_mode: 'text',
+  entry_point: 'a path',
+  environment: 'a map of the lists required and optional, of names',
+}
 const injectingSchema = z.object({ inject: z.union([z.literal(true), z.string().check(z.regex(/^(?:yes|on|y)$/i))]) })
 
 /**
@@ -45,10 +52,15 @@ export function parsePluginYaml(text: string): PluginYaml {
   const { document, value } = readYaml(text)
   const parsed = schema.safeParse(value)
   if (!parsed.success) {
-    const issue = parsed.error.issues[0]
-    throw notAPlugin(`has an unexpected ${cleanForeignText(issue?.path.join('.') || 'content')}`)
+    const path = parsed.error.issues[0]?.path ?? []
+    throw notAPlugin(`has an unexpected ${cleanForeignText(path.join('.') || 'content')}${expectedAt(path)}`)
   }
   return toPluginYaml(parsed.data, versionSourceOf(document))
+}
+
+function expectedAt([field]: readonly PropertyKey[]): string {
+  const expected = EXPECTED[String(field)]
+  return expected === undefined ? '' : ` (it must be ${expected})`
 }
 
 function readYaml(text: string): StrictYaml {

@@ -73,6 +73,10 @@ describe('what is in a folder', () => {
       /plugin\.yaml:3 is not valid YAML \(.*\): correct it/,
     ],
     'has a version of another type': [{ 'plugin.yaml': 'version: [1]\n' }, /plugin\.yaml has an unexpected version/],
+    'has an environment of another type': [
+      { 'plugin.yaml': 'version: 1.0.0\nenvironment: [A]\n' },
+      /has an unexpected environment \(it must be a map of the lists required and optional, of names\)/,
+    ],
     'has an oversized plugin.yaml': [{ 'plugin.yaml': `#${'x'.repeat(40_000)}\n` }, /must be at most 32768 bytes/],
   }
   for (const [what, [files, message]] of Object.entries(refused)) {

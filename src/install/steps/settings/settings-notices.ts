@@ -37,7 +37,7 @@ function noticeUnset({ deployment, order }: Context): void {
     const unset = text === undefined ? [] : unsetSettings(text, required)
     if (unset.length === 0) continue
     deployment.tools.log.notice(
-      `${placePath(part)} requires ${listNames(unset)}. ${path} does not set them, and the plan has no write_env step for it.`,
+      `${placePath(part)} requires ${listNames(unset)}, which ${path} does not set: add a line NAME=value for each there, or give a plan with a write_env step, which creates that file.`,
     )
   }
 }

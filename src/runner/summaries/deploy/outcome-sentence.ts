@@ -26,7 +26,7 @@ export function describeEnding(run: RunFacts): Ending {
 
 function describeFailure(report: LocalReport): Ending {
   const { host_id: host, error } = report
-  const subject = report.rollback_of === undefined ? wanted(report) : `The rollback of ${nameOf(report)}`
+  const subject = report.rollback_of === undefined ? wanted(report) : rollbackOf(report)
   const verb = error && VERBS[error.code]
   if (actingSteps(report).length > 0)
     return { mark: '❌', sentence: `${subject} ${verb ?? 'failed'} on ${host}; no file was changed` }
@@ -34,6 +34,11 @@ function describeFailure(report: LocalReport): Ending {
     return { mark: '❌', sentence: `${wanted(report)} on ${host} is unhealthy; nothing was changed` }
   const otherwise = error === null ? 'was not installed' : 'was refused'
   return { mark: '❌', sentence: `${subject} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` }
+}
+
+function rollbackOf({ slug, id }: LocalReport): string {
+  const name = slug ?? id
+  return name ? `The rollback of ${name}` : 'This rollback'
 }
 
 /** The verbs for an artifact that no check has refused. */

@@ -50,7 +50,8 @@ describe('noticeSettings', () => {
     it(`names ${name}`, async t => {
       const lines = await noticesOf(t, scene)
       assert.equal(lines.length, unset.length > 0 ? 1 : 0)
-      if (unset.length > 0) assert.ok(lines[0]?.startsWith(`notice plugins/x requires ${unset.join(', ')}. `), lines[0])
+      if (unset.length > 0)
+        assert.ok(lines[0]?.startsWith(`notice plugins/x requires ${unset.join(', ')}, which `), lines[0])
       assert.doesNotMatch(lines.join(), /hunter22/)
     })
   }

@@ -492,6 +492,10 @@ describe('buildDeploySummary', () => {
       headlineOf({ rollback_of: '3.0.0' }),
       '### ❌ The rollback of greeter was cancelled on host-1; no file was changed',
     )
+    assert.equal(
+      headlineOf({ rollback_of: '3.0.0', slug: null, id: null }),
+      '### ❌ This rollback was cancelled on host-1; no file was changed',
+    )
   })
 
   it('calls a host empty only if the run has examined it', () => {
