@@ -34794,6 +34794,8 @@ class PlannedTree {
     #nextSiblings = new NumberColumn('int32');
     /** Finds a node by its parent and comparison key. */
     #index = new HashIndex();
+    /** Finds a directory that was entered before by its path, so that its depth costs nothing. */
+    #known = new HashIndex();
     #key = [(0,external_node_crypto_namespaceObject.randomInt)(WORD), (0,external_node_crypto_namespaceObject.randomInt)(WORD)];
     /** The directory that was entered last: most entries are next to the one before. */
     #entered = { directory: TOP, path: '' };
@@ -34885,11 +34887,18 @@ class PlannedTree {
     #enter(path, below) {
         if (this.#entered.path === path)
             return this.#entered.directory;
-        let directory = TOP;
-        for (const name of path.split('/'))
-            directory = this.#enterChild(directory, name, below);
+        const hash = halfSipHash(this.#key, TOP, path);
+        const known = this.#known.find(hash, node => this.pathOf(node) === path);
+        const directory = known ?? this.#enterFirst(path, below);
+        if (known === undefined)
+            this.#known.add(hash, directory);
         this.#entered = { directory, path };
         return directory;
+    }
+    #enterFirst(path, below) {
+        const nameAt = path.lastIndexOf('/') + 1;
+        const parent = nameAt === 0 ? TOP : this.#enter(path.slice(0, nameAt - 1), below);
+        return this.#enterChild(parent, path.slice(nameAt), below);
     }
     #enterChild(parent, name, below) {
         const there = this.find(parent, name);

@@ -43,6 +43,8 @@ export class PlannedTree {
   readonly #nextSiblings = new NumberColumn('int32')
   /** Finds a node by its parent and comparison key. */
   readonly #index = new HashIndex()
+  /** Finds a directory that was entered before by its path, so that its depth costs nothing. */
+  readonly #known = new HashIndex()
   readonly #key: HashKey = [randomInt(WORD), randomInt(WORD)]
   /** The directory that was entered last: most entries are next to the one before. */
   #entered = { directory: TOP, path: '' }
@@ -143,10 +145,18 @@ export class PlannedTree {
   /** Returns the directory at `path`, which an entry is below; creates it, and those above it, if necessary. */
   #enter(path: string, below: string): TreeNode {
     if (this.#entered.path === path) return this.#entered.directory
-    let directory = TOP
-    for (const name of path.split('/')) directory = this.#enterChild(directory, name, below)
+    const hash = halfSipHash(this.#key, TOP, path)
+    const known = this.#known.find(hash, node => this.pathOf(node) === path)
+    const directory = known ?? this.#enterFirst(path, below)
+    if (known === undefined) this.#known.add(hash, directory)
     this.#entered = { directory, path }
     return directory
+  }
+
+  #enterFirst(path: string, below: string): TreeNode {
+    const nameAt = path.lastIndexOf('/') + 1
+    const parent = nameAt === 0 ? TOP : this.#enter(path.slice(0, nameAt - 1), below)
+    return this.#enterChild(parent, path.slice(nameAt), below)
   }
 
   #enterChild(parent: TreeNode, name: string, below: string): TreeNode {

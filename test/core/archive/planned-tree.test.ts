@@ -5,6 +5,18 @@ import { PlannedTree, TOP } from '../../../src/core/archive/planned-tree.ts'
 /** Of so many names, about ten pairs have the same hash of 32 bits; only in one run of 35,000, none has. */
 const MANY = 300_000
 
+const [DEEP, FILES] = [60, 1000]
+
+/** Counts the names that are looked for in a directory. */
+class CountingTree extends PlannedTree {
+  searches = 0
+
+  override find(...[directory, name]: Parameters<PlannedTree['find']>): ReturnType<PlannedTree['find']> {
+    this.searches += 1
+    return super.find(directory, name)
+  }
+}
+
 describe('a planned tree', () => {
   it('tells names apart that have the same hash, whatever the key', () => {
     const tree = new PlannedTree('linux')
@@ -16,8 +28,16 @@ describe('a planned tree', () => {
 
   it('tells directories apart that contain the same name, whatever the key', () => {
     const tree = new PlannedTree('linux')
-    for (let entry = 0; entry < MANY; entry++) tree.add(`${entry}/name`, { type: 'file', entry })
-    assert.equal(tree.count, 2 * MANY)
+    for (const name of ['name', 'other'])
+      for (let entry = 0; entry < MANY; entry++) tree.add(`${entry}/${name}`, { type: 'file', entry })
+    assert.equal(tree.count, 3 * MANY)
+  })
+
+  it('goes through the directories of a path once, in whatever order its files come', () => {
+    const tree = new CountingTree('linux')
+    const deep = Array.from({ length: DEEP }, (_, level) => `level-${level}`).join('/')
+    for (let entry = 0; entry < FILES; entry++) tree.add(`${entry % 2}/${deep}/file-${entry}`, { type: 'file', entry })
+    assert.equal(tree.searches, 2 * (DEEP + 1) + FILES)
   })
 
   it('orders what it contains by path, and gives each node its own', () => {
