@@ -44900,10 +44900,15 @@ function noProjectVersion(slug, { toVersion, known }) {
     const asked = toVersion === undefined
         ? `no version ${ofProject} from before the present one`
         : `no version ${toVersion} ${ofProject}`;
-    const found = known.length === 0
-        ? 'It has no record of which parts its versions had: deploy the version from the hub.'
-        : `It knows ${listNames(known)}. Name one of these in to-version, or deploy the version from the hub.`;
+    const found = describeKnown(known, toVersion === undefined && known.length === 1);
     return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}`);
+}
+function describeKnown(known, isOnlyPresent) {
+    if (known.length === 0)
+        return 'It has no record of which parts its versions had: deploy the version from the hub.';
+    if (isOnlyPresent)
+        return `It knows only ${listNames(known)}, which is installed: deploy the version from the hub.`;
+    return `It knows ${listNames(known)}. Name one of these in to-version, or deploy the version from the hub.`;
 }
 /** DeploymentError `no_snapshot` for versions of a project whose parts are not all on this host. */
 function missingParts(slug, lacking) {

@@ -96,6 +96,12 @@ describe('a rollback of a project', () => {
     assert.deepEqual(listLive(stage.root), one)
   })
 
+  it('does not offer the version that is installed', { skip: ONLY_IN_CI }, async t => {
+    const { outputs, log } = await rollBack(await openHost(t, { '1.0.0': {} }))
+    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'no_snapshot'], log)
+    assert.match(log, /It knows only 1\.0\.0, which is installed: deploy the version from the hub\./)
+  })
+
   it('leaves a part in its place whose files both versions share', { skip: ONLY_IN_CI }, async t => {
     const same = { more: { 'plugins/till/src/main.py': 'print("till")\n' } }
     const stage = await openHost(t, { '1.0.0': same, '2.0.0': same, '3.0.0': same })
