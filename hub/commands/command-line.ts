@@ -1,4 +1,5 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
+import type { ZodType } from 'zod'
 import { UsageError } from '../errors.ts'
 
 /** Options of npm itself with such a name: npm sets their variables, some always, some from a user's settings. */
@@ -23,6 +24,13 @@ export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[
 export function requireOption(name: string, value: string | undefined): string {
   if (!value) throw new UsageError(`The option --${name} is required: --help explains it.`)
   return value
+}
+
+/** Throws UsageError if the option was given in a form that the schema refuses. It shows the text: never for a secret. */
+export function requireForm(name: string, text: string | undefined, schema: ZodType<string>): void {
+  const { error } = schema.optional().safeParse(text)
+  if (error === undefined) return
+  throw new UsageError(`The option --${name} ${error.issues[0]?.message}, not ${JSON.stringify(text)}: correct it.`)
 }
 
 /** True if the arguments ask for a usage text. */

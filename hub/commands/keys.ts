@@ -1,10 +1,11 @@
 import { UsageError } from '../errors.ts'
 import { type ApiKey, createKey, listKeys, revokeKey } from '../keys.ts'
 import { isListed } from '../marketplace/catalogue.ts'
+import { labelSchema } from '../names.ts'
 import type { Store } from '../store.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, SILENT_USAGE, withExistingStore, withStore } from './command.ts'
 import type { CommandGroup } from './command-group.ts'
-import { parseCommandLine, requireOption } from './command-line.ts'
+import { parseCommandLine, requireForm, requireOption } from './command-line.ts'
 import { listCommand } from './list-command.ts'
 import { findListing, parseKind } from './listing-options.ts'
 
@@ -27,6 +28,8 @@ ${SILENT_USAGE}`,
     const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options, slug: { type: 'string' } })
     const { data, slug, owner } = values
     const name = requireOption('name', values.name)
+    requireForm('name', name, labelSchema)
+    requireForm('owner', owner, labelSchema)
     const kind = values.kind === undefined ? undefined : parseKind(values.kind)
     if (kind !== undefined) requireOption('slug', slug)
     const { key, record } = await withStore(data, store => {

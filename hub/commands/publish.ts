@@ -7,8 +7,9 @@ import type { VersionId } from '../marketplace/catalogue.ts'
 import { requireDeployable } from '../marketplace/deployable.ts'
 import type { IdentifiedVersion } from '../marketplace/identify.ts'
 import { type Publication, publishArchive } from '../marketplace/publish.ts'
+import { labelSchema, newVersionSchema, repoSchema } from '../names.ts'
 import { type Command, DATA_DEFAULT, DATA_OPTION, readGivenFile, withStore } from './command.ts'
-import { parseCommandLine, requireOption } from './command-line.ts'
+import { parseCommandLine, requireForm, requireOption } from './command-line.ts'
 import { parseKind, parseSlug } from './listing-options.ts'
 import { readSecretVariable } from './secret-variable.ts'
 
@@ -56,6 +57,9 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
   run: async args => {
     const { values } = parseCommandLine(args, OPTIONS)
     const kind = values.kind === undefined ? undefined : parseKind(values.kind)
+    requireForm('version', values.version, newVersionSchema)
+    requireForm('name', values.name, labelSchema)
+    requireForm('repo', values.repo, repoSchema)
     const how = readPublishing(values)
     const slug = values.slug === undefined ? undefined : parseSlug(values.slug)
     const { bytes, source, leftOut = [] } = await readSource(values)

@@ -1,6 +1,6 @@
 import { lstatSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import type { z } from 'zod'
+import { requireForm } from '../../hub/commands/command-line.ts'
 import { UsageError } from '../../hub/errors.ts'
 import { readProjectId } from '../../hub/project/bundled-plan.ts'
 import { DEFAULT_PLUGINS_DIRNAME } from '../../hub/project/manifest.ts'
@@ -41,19 +41,14 @@ export function readProject(folder: string, given: GivenProject): Project {
   const { slug, version = FIRST_VERSION, 'plugins-dirname': pluginsDirname = DEFAULT_PLUGINS_DIRNAME } = given
   if (slug !== undefined)
     throw new UsageError(`The option --slug does not apply to a project, whose id is in ${PLAN_PATH}: remove it.`)
-  requireValid('version', version, projectVersionSchema)
-  requireValid('plugins-dirname', pluginsDirname, pluginsDirnameSchema)
+  requireForm('version', version, projectVersionSchema)
+  requireForm('plugins-dirname', pluginsDirname, pluginsDirnameSchema)
   const plan = join(folder, PLAN_PATH)
   if (!statSync(plan, { throwIfNoEntry: false })?.isFile())
     throw new UsageError(`${folder} has no file ${PLAN_PATH}: add this plan if it is a project, or remove --kind.`)
   const id = { kind: 'project', slug: readProjectId(plan), folder } as const
   const isSigned = hasSignedPlugin(join(folder, pluginsDirname))
   return { ...id, version, pluginsDirname, versionFile: undefined, isSigned }
-}
-
-function requireValid(name: string, value: string, schema: z.ZodType<string>): void {
-  const { error } = schema.safeParse(value)
-  if (error !== undefined) throw new UsageError(`The option --${name} ${error.issues[0]?.message}, not ${value}.`)
 }
 
 function hasSignedPlugin(plugins: string): boolean {

@@ -181,6 +181,19 @@ describe('the command line', { concurrency: 3 }, () => {
     [['publish', ...HELLO, ...SECRET, '--git', 'https://example.com/a.git', '--ref', 'v1'], /local clone/],
     [['publish', ...HELLO, ...SECRET, '--git', 'git@example.com:a/b.git', '--ref', 'v1'], /local clone/],
     [['serve', '--foo', 'x'], /--foo.*--data, --port/],
+    [
+      ['publish', '--kind', 'service', '--slug', 'x', '--version', '1 0', ...SECRET, '--from', '.'],
+      /--version must be .*, not "1 0": correct it\.$/m,
+    ],
+    [
+      ['publish', ...SECRET, '--from', '.', '--repo', 'a'],
+      /--repo must have the form owner\/repo@tag, not "a": correct it\.$/m,
+    ],
+    [['keys', 'create', '--name', 'a\nb'], /--name must be .*, not "a\\nb": correct it\.$/m],
+    [
+      ['project', 'seal', '--source', '.', '--version', '1'],
+      /--version must be a semantic .*, not "1": correct it\.$/m,
+    ],
     [['keys', 'renew'], /create, list, revoke/],
     [['serve', '--port'], /^The option --port needs a value: add one, /],
     [['serve', '--behind-proxy=no'], /^The option --behind-proxy takes no value: remove it\./],
@@ -261,7 +274,6 @@ describe('the command line', { concurrency: 3 }, () => {
     ['a missing folder', ['publish', ...HELLO, ...SECRET, '--from', '/missing']],
     ['a missing file', ['publish', ...HELLO, ...SECRET, '--archive', '/missing']],
     ['a missing secret', ['publish', ...HELLO, '--signing-secret-file', '/missing', '--from', '.']],
-    ['a bad version', ['publish', '--kind', 'service', '--slug', 'x', '--version', '1 0', ...SECRET, '--from', '.']],
   ] as const) {
     it(`exits with 1 and one sentence for ${name}`, async t => {
       const ended = await hub(...args, '--data', join(newFolder(t), 'data'))

@@ -1,7 +1,9 @@
 import { UsageError } from '../../errors.ts'
+import { labelSchema } from '../../names.ts'
+import { pluginsDirnameSchema, projectIdSchema, projectVersionSchema } from '../../project/names.ts'
 import { type SealedProject, sealProject } from '../../project/seal.ts'
 import { readSigningKey } from '../../project/signing-key.ts'
-import { requireOption } from '../command-line.ts'
+import { requireForm, requireOption } from '../command-line.ts'
 
 export const SEAL_OPTIONS = {
   source: { type: 'string' },
@@ -29,6 +31,10 @@ type SealValues = { readonly [name in keyof typeof SEAL_OPTIONS]?: string | unde
  * does.
  */
 export async function sealSource(values: SealValues): Promise<SealedProject> {
+  requireForm('project-id', values['project-id'], projectIdSchema)
+  requireForm('version', values.version, projectVersionSchema)
+  requireForm('project-name', values['project-name'], labelSchema)
+  requireForm('plugins-dirname', values['plugins-dirname'], pluginsDirnameSchema)
   const sealed = await sealProject({
     source: requireOption('source', values.source),
     projectId: values['project-id'],

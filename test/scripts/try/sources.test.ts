@@ -122,7 +122,11 @@ describe('what is in a folder', () => {
       isSigned: true,
     })
     for (const [place, named, message] of [
-      [folder, '../modules', /^The option --plugins-dirname must be folder names of .*, not \.\.\/modules\.$/],
+      [
+        folder,
+        '../modules',
+        /^The option --plugins-dirname must be folder names of .*, not "\.\.\/modules": correct it\.$/,
+      ],
       [
         join(folder, 'src/modules/a'),
         'src',
@@ -157,7 +161,7 @@ describe('what is in a folder', () => {
           'project_id: shop\nsteps: []\n',
           { version: '1' },
           UsageError,
-          /--version must be a semantic version, .*, not 1/,
+          /--version must be a semantic version, .*, not "1": correct it\.$/,
         ],
       ]
     for (const [text, given, type, message] of rows) {
