@@ -38036,6 +38036,8 @@ function now(report) {
     const { outcome, running_version: version, rollback } = report;
     if (outcome === 'success')
         return `${cell(version ?? 'nothing')} is installed.`;
+    if (outcome === 'inconsistent' && rollback === null && report.error?.code === 'inconsistent')
+        return 'not certain until this host is repaired; this run installed nothing.';
     if (outcome === 'inconsistent')
         return withProblems('not certain; neither version may be whole.', report);
     if (outcome === 'interrupted')
@@ -38352,11 +38354,15 @@ function describeEnding(run) {
         case 'interrupted':
             return { mark: '\u26a0\ufe0f', sentence: `The deployment of ${wanted(report)} on ${report.host_id} was interrupted` };
         case 'inconsistent':
-            return {
-                mark: '\ud83d\uded1',
-                sentence: `${report.host_id} may have neither the old nor the new version of ${ending_nameOf(report)} whole: repair it by hand`,
-            };
+            return { mark: '\ud83d\uded1', sentence: describeUncertain(report) };
     }
+}
+/** The error of a run that was refused says what an earlier run has left, or which record is damaged. */
+function describeUncertain(report) {
+    const { host_id: host, error, rollback } = report;
+    if (error?.code === 'inconsistent' && rollback === null)
+        return `${wanted(report)} was refused on ${host}, whose state is uncertain: repair it by hand`;
+    return `${host} may have neither the old nor the new version of ${ending_nameOf(report)} whole: repair it by hand`;
 }
 function describeFailure(report) {
     const { host_id: host, error } = report;

@@ -90,6 +90,8 @@ function stepOf({ steps }: LocalReport, id: string | null): string {
 function now(report: LocalReport): string {
   const { outcome, running_version: version, rollback } = report
   if (outcome === 'success') return `${cell(version ?? 'nothing')} is installed.`
+  if (outcome === 'inconsistent' && rollback === null && report.error?.code === 'inconsistent')
+    return 'not certain until this host is repaired; this run installed nothing.'
   if (outcome === 'inconsistent') return withProblems('not certain; neither version may be whole.', report)
   if (outcome === 'interrupted') return 'not known until the recovery, which the next run does first.'
   if (report.error?.code === 'locked') return 'not known; another deployment is in progress on this host.'

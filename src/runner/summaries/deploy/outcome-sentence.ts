@@ -17,11 +17,16 @@ export function describeEnding(run: RunFacts): Ending {
     case 'interrupted':
       return { mark: '⚠️', sentence: `The deployment of ${wanted(report)} on ${report.host_id} was interrupted` }
     case 'inconsistent':
-      return {
-        mark: '🛑',
-        sentence: `${report.host_id} may have neither the old nor the new version of ${nameOf(report)} whole: repair it by hand`,
-      }
+      return { mark: '🛑', sentence: describeUncertain(report) }
   }
+}
+
+/** The error of a run that was refused says what an earlier run has left, or which record is damaged. */
+function describeUncertain(report: LocalReport): string {
+  const { host_id: host, error, rollback } = report
+  if (error?.code === 'inconsistent' && rollback === null)
+    return `${wanted(report)} was refused on ${host}, whose state is uncertain: repair it by hand`
+  return `${host} may have neither the old nor the new version of ${nameOf(report)} whole: repair it by hand`
 }
 
 function describeFailure(report: LocalReport): Ending {

@@ -193,6 +193,17 @@ describe('buildDeploySummary', () => {
     })
   }
 
+  it('does not say of a host that refuses a run that it has no version whole', () => {
+    const error = { code: 'inconsistent' as const, message: 'installed.json is not a record.', step: null }
+    const summary = buildDeploySummary({ report: reportOf({ outcome: 'inconsistent', error }), plannedSteps: [] })
+    assert.match(
+      summary,
+      /^### 🛑 greeter 2\.0\.0 was refused on host-1, whose state is uncertain: repair it by hand\n/,
+    )
+    assert.match(summary, /^\*\*Now:\*\* not certain until this host is repaired; this run installed nothing\.$/m)
+    assert.doesNotMatch(summary, /whole/)
+  })
+
   it('writes a sentence once that is both the cause and a problem of the rollback', () => {
     const rollback = { restored: true, problems: ['it said no'], verified: true, healthy: false }
     const error = { code: 'step_failed' as const, message: 'it said no', step: 'restart' }
