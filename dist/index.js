@@ -18595,7 +18595,7 @@ function describeOther(path) {
     const found = readLock(path);
     if (found?.holder !== undefined)
         return describeHolder(found.holder);
-    return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`;
+    return `a process that has not identified itself has it ("fuser ${kernelLockOf(path)}" finds it)`;
 }
 /** True if a process in a container has had the lock of a project root. */
 function isUsedInContainers(path) {
@@ -19676,7 +19676,7 @@ function identityOf({ at }) {
     }
 }
 function justAppeared(path) {
-    return new DeploymentError('step_failed', `${path} has just appeared: another process writes in this directory. Stop that process and run again.`);
+    return new DeploymentError('step_failed', `${path} has just appeared: another process is writing in this directory. Stop that process and run again.`);
 }
 function justDisappeared(path) {
     return new DeploymentError('step_failed', `${path} has just disappeared: another process works in this directory. Stop that process and run again.`);
@@ -19896,7 +19896,7 @@ function parseJournalText(bytes) {
         length = end + 1;
     }
     if (length === 0)
-        throw new JournalDamage('it contains no whole record');
+        throw new JournalDamage('it contains no complete record');
     const tail = bytes.subarray(length);
     if (tail.includes(0) || !hasUnwrittenSector(bytes, { start: length, end: startOfPadding(bytes) }))
         verifyTail(records.length + 1, tail.toString('utf8'));
@@ -20660,7 +20660,7 @@ async function restoreServices(changes, restoring) {
     return restored;
 }
 function notRestored({ service }) {
-    return `A cancelled run had no time to restore ${describeService(service)}: its post step does so, or the next run.`;
+    return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run does so.`;
 }
 /** Does not rely on the plan's result: a step that failed may still have done its work. */
 async function restoreRunning(change, restoring) {
@@ -21211,7 +21211,7 @@ function readRecords({ root, journal: path }) {
     try {
         const records = readJournal(path) ?? [];
         if (isAnyMade(root, readUnprovenChanges(path)))
-            throw new JournalDamage('a change was made that is announced behind a torn record');
+            throw new JournalDamage('a change was made whose announcement follows a torn record');
         return records;
     }
     catch (error) {
@@ -21225,7 +21225,7 @@ function verifyRecoverable(host, records) {
     if (begin?.record !== 'begin' || !needsRollback(records) || countAttempts(host, records) < MAX_RECOVERIES)
         return;
     const { deployment_id: id, slug } = begin.facts;
-    throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so it is given up: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`);
+    throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so no further attempt is made: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`);
 }
 /** Refuses a dead run whose rollback failed and whose changes remain: throws DeploymentError `inconsistent`. */
 function verifyRestored(layout, records) {
@@ -21305,7 +21305,7 @@ async function requireAtRest(host, signal) {
         return;
     if ('records' in other)
         verifyRestored(layout, other.records);
-    throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when it has ended or was recovered.`);
+    throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when it has ended or been recovered.`);
 }
 /**
  * Finds the run whose journal exists. Throws DeploymentError `inconsistent` if no run can recover it any more, and as
@@ -21631,7 +21631,7 @@ function requirePrivateDirectory({ layout, us }, found) {
         case 'owner':
             throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner runs as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`);
         case 'mode':
-            throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look for what you cannot explain in it, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`);
+            throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look in it for anything that you cannot explain, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`);
         case undefined:
             return;
     }
@@ -21668,7 +21668,7 @@ function problemOf({ layout, us }, stat) {
     const writers = otherWriters(stat);
     if (writers.length === 0)
         return undefined;
-    return `can be written by ${writers.join(' and ')}: look for what you cannot explain in it, then run chmod -R go-w ${quote(layout.own)}.`;
+    return `can be written by ${writers.join(' and ')}: look in it for anything that you cannot explain, then run chmod -R go-w ${quote(layout.own)}.`;
 }
 /** Our own second names, which last for an instant or until the next run, are in the same folder. */
 function linkProblem(stat, namesHere = 1) {
@@ -22228,7 +22228,7 @@ function parseTree(text, digest) {
     catch (error) {
         throw new TreeRecordDamage(describeDamage(error), { cause: error });
     }
-    throw new TreeRecordDamage('its files do not have the digest of its name');
+    throw new TreeRecordDamage('its files do not match the digest in its name');
 }
 function digestOf({ files, symlinks }) {
     const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
@@ -22315,7 +22315,7 @@ function unquote(text) {
         return text;
     const value = JSON.parse(text);
     if (typeof value !== 'string')
-        throw new TreeRecordDamage('it quotes something else than a text');
+        throw new TreeRecordDamage('it quotes something other than text');
     return value;
 }
 function withoutMode(fields) {
@@ -22387,10 +22387,10 @@ function readWholeRecord(fd, name) {
     try {
         const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
         if (!stat.isFile())
-            throw new TreeRecordDamage('it is no regular file');
+            throw new TreeRecordDamage('it is not a regular file');
         const text = (0,external_node_fs_namespaceObject.readFileSync)(fd);
         if ((0,external_node_crypto_namespaceObject.hash)('sha256', text) !== name)
-            throw new TreeRecordDamage('its content does not have the digest of its name');
+            throw new TreeRecordDamage('its content does not match the digest in its name');
         return { text, recordedAt: String(stat.mtimeNs) };
     }
     finally {
@@ -22402,7 +22402,7 @@ function* readItems(fd, name) {
     try {
         const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
         if (!stat.isFile())
-            throw new TreeRecordDamage('it is no regular file');
+            throw new TreeRecordDamage('it is not a regular file');
         const found = (0,external_node_crypto_namespaceObject.createHash)('sha256');
         const recordedAt = String(stat.mtimeNs);
         let before = '';
@@ -22414,7 +22414,7 @@ function* readItems(fd, name) {
             yield item;
         }
         if (found.digest('hex') !== name)
-            throw new TreeRecordDamage('its content does not have the digest of its name');
+            throw new TreeRecordDamage('its content does not match the digest in its name');
     }
     finally {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
@@ -22435,7 +22435,7 @@ function* linesOf(fd, digest) {
         rest = text.slice(start);
     }
     if (rest !== '')
-        throw new TreeRecordDamage('its last line is cut');
+        throw new TreeRecordDamage('its last line is truncated');
 }
 /** Follows no symlink and waits for no pipe. */
 function openIfPresentSync(path) {
@@ -25642,7 +25642,7 @@ function yamlComplaintSentence({ code, message }) {
         case 'NON_STRING_KEY':
             return 'keys must be text';
         case 'TAG_RESOLVE_FAILED':
-            return 'tags (!) beyond the YAML core schema are not accepted: remove it';
+            return 'tags (!) beyond the YAML core schema are not accepted: remove the tag';
         case 'BAD_DIRECTIVE':
             return 'directives (%) are not accepted: remove them';
         case 'BAD_DQ_ESCAPE':
@@ -25719,7 +25719,7 @@ function firstMatch(text, pattern) {
 }
 function unreadable_character_nameOf(character) {
     if (character === '\ufffd')
-        return 'something that is not UTF-8';
+        return 'bytes that are not UTF-8';
     if (character === '\r')
         return 'a carriage return without a line feed';
     return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
@@ -26855,7 +26855,7 @@ function remedyFor({ status, foreign }, { isSigned, base }, inputs) {
     switch (status) {
         case 400:
             return isSigned && !foreign
-                ? `The hub may have no signing key of the owner of this ${inputs.apiKey}, with which it would sign: create one there, and set ${inputs.signingSecret} to its secret. Otherwise ask the hub's operator.`
+                ? `The owner of this ${inputs.apiKey} may have no signing key on the hub: create one there, and set ${inputs.signingSecret} to its secret. Otherwise ask the hub's operator.`
                 : "Ask the hub's operator.";
         case 401:
             return `Check ${inputs.apiKey}: it may be wrong, revoked or expired.`;
@@ -26947,7 +26947,7 @@ function parseLatestVersion({ body, foreign }, { kind, slug }, base) {
         throw new ArtifactError('no_published_version', `The hub has no published version of ${kind} ${slug}: publish one, or name a version.`);
     }
     if (!versionSchema.safeParse(latest).success) {
-        throw new ArtifactError('bad_response', `The hub's latest_version of ${kind} ${slug} is ${foreign ? 'a text' : `"${cleanForeignText(latest, 60)}"`}, which is not a version: report this to the hub's operator.`);
+        throw new ArtifactError('bad_response', `The hub's latest_version of ${kind} ${slug} is ${foreign ? 'text' : `"${cleanForeignText(latest, 60)}"`}, which is not a version: report this to the hub's operator.`);
     }
     return latest;
 }
@@ -27140,7 +27140,7 @@ function refuseAmbiguousText(text, { bytes }) {
         throw ambiguous(`must be at most ${bytes} bytes, found more`);
     const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
     if (stranger !== undefined)
-        throw ambiguous(`must not contain what readers of YAML do not agree on, found ${stranger}`);
+        throw ambiguous(`must not contain what YAML parsers interpret differently, found ${stranger}`);
 }
 function readDocument({ document, complaints }) {
     const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
@@ -27213,9 +27213,9 @@ const directorySchema = schemas_nullish(schemas_string());
  */
 function parseIntegrationYaml(text) {
     const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
-    const plugins = expect(rootSchema, value, 'must be a mapping')?.plugins;
-    const directory = expect(pluginsSchema, plugins, 'must have a mapping as "plugins"')?.directory;
-    const written = expect(directorySchema, directory, 'must have a text as plugins.directory');
+    const plugins = expect(rootSchema, value, 'must be a map')?.plugins;
+    const directory = expect(pluginsSchema, plugins, 'must have a map as "plugins"')?.directory;
+    const written = expect(directorySchema, directory, 'must have text as plugins.directory');
     if (written === undefined || written === null)
         return undefined;
     const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''));
@@ -27394,7 +27394,7 @@ const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
     .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
     error: 'must have exactly one of http, tcp and command',
 }), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
-    error: 'must have status and body only together with http',
+    error: 'must have status and body only with http',
 })));
 /** The form of a host config; unknown keys are refused everywhere. */
 const hostConfigSchema = schemas_lazy(() => strictObject({
@@ -27623,7 +27623,7 @@ function subjectIdOf(step) {
 function foreignPlanProblems(plan, name, projectId) {
     if (plan.projectId === projectId)
         return [];
-    const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for something else`;
+    const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for another plugin, service or project`;
     return [problemAt(plan.positions.projectId, message)];
 }
 /** Refuses ids whose directory would take the place of another id's settings file. */
@@ -28282,7 +28282,7 @@ function verifyProjectPlace(layout, place, claim) {
         recorded.add(path);
         if (!claim.allowTakeover)
             throw placeTaken(other, 'something that this action has no record of');
-        claim.log.warning(`This project takes over ${placePath(other)}, of which there is no record on this host.`);
+        claim.log.warning(`This project takes over ${placePath(other)}, which this host has no record of.`);
     }
 }
 /** Returns every place on this host where a part of this id may be, or is going to be. */
@@ -28431,7 +28431,7 @@ function refuseUnusableNames(names) {
     throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`);
 }
 function unusableValue(key) {
-    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`);
+    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, for example as base64.`);
 }
 function refuseEmpty(keys) {
     if (keys.length === 0)
@@ -28772,7 +28772,7 @@ function announceIdleSteps({ tools, record }, idle) {
     if (skipped.length === 0)
         return;
     const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start');
-    const exception = isAnyService ? ' A service of theirs that does not run would be started.' : '';
+    const exception = isAnyService ? ' Any of their services that does not run would be started.' : '';
     tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`);
 }
 /** A rollback has no input `redeploy`. */
@@ -29272,7 +29272,7 @@ function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
     const isTakenOver = isBelow(takenOver);
     const kept = presentPaths(path, (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)));
     if (kept.length > 0) {
-        const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in ${path} and return with it.`;
+        const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in the snapshot ${path}, and a restore brings them back.`;
         tools.log.notice(message);
     }
     return withKeptPaths(snapshot, kept);
@@ -29813,7 +29813,7 @@ class WaitingReports {
     warnOfForeign() {
         if (this.#foreign.length === 0)
             return;
-        this.#place.log.warning(`Not a report that this action wrote, so it is not sent: ${listFirst(this.#foreign, waiting_reports_MAX_NAMED)}. Look at it, then remove it.`);
+        this.#place.log.warning(`Not sent, because this action did not write it as a report: ${listFirst(this.#foreign, waiting_reports_MAX_NAMED)}. Inspect and remove it.`);
     }
     of(address) {
         return this.#entries.filter(entry => entry.address === address);
@@ -29828,7 +29828,7 @@ class WaitingReports {
         const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
         const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
         if (gone.length > 0)
-            log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it. The local reports stay.`);
+            log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub accepted them within ${MAX_WAITING_DAYS} days, or newer ones fill it. The local reports stay.`);
     }
 }
 /**
@@ -30104,7 +30104,7 @@ async function checkLocked(host, handover) {
     const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled });
     const complete = (report) => withHealth(report, problems, handover);
     const found = await completeLocalReport(host, handover, complete).catch(() => undefined);
-    const sentence = (found && restoredUnhealthy(found.report)) ?? `What was restored is not healthy. ${problems.join(' ')}`;
+    const sentence = (found && restoredUnhealthy(found.report)) ?? `The restored version is not healthy. ${problems.join(' ')}`;
     return problems.length === 0 ? undefined : { sentence, found };
 }
 function withHealth(report, problems, { left_out: left }) {
@@ -30278,8 +30278,8 @@ async function restoreRecord({ layout, log }, known, committed) {
         throw error;
     }
     const deed = aside === undefined ? 'removed' : 'changed';
-    const where = aside === undefined ? '' : ` What was there is now ${aside}.`;
-    log.warning(`Another process has ${deed} ${layout.installed} while a deployment had this host, so it was written again.${where} Find out which process writes there.`);
+    const where = aside === undefined ? '' : ` The changed file is now ${aside}.`;
+    log.warning(`Another process ${deed} ${layout.installed} during a deployment, so the file was written again.${where} Find out which process writes there.`);
 }
 /** Does the same without a commit to compare. Never throws: returns why the record could not be written. */
 async function tryToRestoreRecord(host, known) {
@@ -30526,7 +30526,7 @@ function limitSender(sender, totalMs) {
             const timeoutMs = Math.min(limits.timeoutMs, endsAt - monotonicMs());
             if (timeoutMs >= 1)
                 return await sender.send(report, { ...limits, timeoutMs });
-            return { accepted: false, attempts: 0, status: null, error: 'Other reports took the time for it.', final: false };
+            return { accepted: false, attempts: 0, status: null, error: 'Other reports used up its time.', final: false };
         },
     };
 }
@@ -30828,7 +30828,7 @@ async function restoreAndCheckServices(request, starts) {
     if (problems.length > 0)
         return { healthy: false, problems };
     if (starts === 'queued') {
-        log.info('Services start when the unit of this recovery has started, so their health is not checked here.');
+        log.info('Services start only after the unit of this recovery, so their health is not checked here.');
         return { healthy: null, problems };
     }
     const checks = request.healthchecks.filter(check => check.previous_version !== null && isExamining(check));
@@ -31073,7 +31073,7 @@ async function endBegunRuns(host) {
 }
 async function removeDamaged(log, path) {
     await removeJournal(path);
-    log.warning(`Removed ${path}, which is not as a run writes it before it has the host. That run is not reported.`);
+    log.warning(`Removed ${path}, a damaged record of a run that had not yet changed the host. That run will not be reported.`);
 }
 async function recovery_orWarn(log, act) {
     try {
@@ -31474,7 +31474,7 @@ async function identifyReplaced(context, place, root) {
         const items = await describeTree({ root, keepPaths }, record, tools.signal);
         if (items !== undefined)
             return await writeTreeRecord(layout, items, tools.signal);
-        tools.log.warning(`${placePath(place)} is kept without a record of its files, because more files were added than are read.`);
+        tools.log.warning(`${placePath(place)} is kept without a record of its files, because too many files were added.`);
     }
     catch (error) {
         tools.signal.throwIfAborted();
@@ -31785,7 +31785,7 @@ function isDenied(delivery) {
     return !delivery.accepted && delivery.denied === true;
 }
 function describeDenial(denial, left) {
-    return `The hub does not take waiting reports with the credentials of this run: ${asSentence(denial)} ${left} for a run of the same plugin, service or project with other credentials, for at most ${MAX_WAITING_DAYS} days.`;
+    return `The hub does not accept waiting reports with the credentials of this run: ${asSentence(denial)} ${left} for a run of the same plugin, service or project with other credentials, for at most ${MAX_WAITING_DAYS} days.`;
 }
 function leftOf(own, { layout }) {
     const left = own.filter(({ path }) => pathExistsSync(path)).length;
@@ -31809,9 +31809,9 @@ function isAskedToWait(delivery) {
 }
 function logDelivery({ log }, { report: { started_at }, delivery }) {
     if (delivery.accepted)
-        log.info(`The hub has now accepted the report of ${started_at}.`);
+        log.info(`The hub has now accepted the report of the run that started at ${started_at}.`);
     else
-        log.warning(`The hub did not accept the report of ${started_at}: ${delivery.error}`);
+        log.warning(`The hub did not accept the report of the run that started at ${started_at}: ${delivery.error}`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/run/host-lock.js
@@ -32076,7 +32076,7 @@ async function isFree(deployment, lock) {
             throw error;
         // The other run may have released it just now.
         if (pathExistsSync(host.layout.lock))
-            tools.log.info(`Another deployment is in progress here: ${describeOther(host.layout.lock)}. This one does not wait yet.`);
+            tools.log.info(`Another deployment is in progress here: ${describeOther(host.layout.lock)}. This run does not wait for it yet.`);
         return false;
     }
 }
@@ -32618,7 +32618,7 @@ function planSettingsMove({ deployment, order }, { previous, ...part }) {
         moves: isThere && !isTaken ? [move] : [],
         announce() {
             if (installed !== undefined)
-                tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`);
+                tools.log.notice(`${installPath(layout, place)} was installed before; it is now ${installPath(layout, part)}.`);
             if (isThere && isTaken)
                 tools.log.notice(`${from} stays, because ${to} exists: remove it when nothing needs it.`);
             else if (isThere)
@@ -32933,7 +32933,7 @@ async function listCaches({ deployment }, part, root) {
     const record = [...(readTreeRecord(layout, part.retained) ?? [])];
     const caches = await findStrayCaches({ root, keepPaths: part.keepPaths }, record, tools.signal);
     if (caches === undefined)
-        throw new DeploymentError('snapshot_modified', `${root} has too many bytecode caches that were not installed: nothing of it is used. Remove what is in its __pycache__ directories, or name another version in to-version.`);
+        throw new DeploymentError('snapshot_modified', `${root} has too many bytecode caches that were not installed, so it is not used. Remove what is in its __pycache__ directories, or name another version in to-version.`);
     return caches;
 }
 async function moveKeptAway(context, part, snapshot) {
@@ -32967,7 +32967,7 @@ async function makeFolders(stagingFolder, path) {
         await makePrivateDirectories((0,external_node_path_namespaceObject.join)(stagingFolder, ...parts.slice(0, depth)));
 }
 function justModified(snapshot) {
-    return new DeploymentError('snapshot_modified', `${snapshot} has been changed while it was being restored: nothing of it is used. Stop the process that writes there, or name another version in to-version.`);
+    return new DeploymentError('snapshot_modified', `${snapshot} was changed while it was being restored, so it is not used. Stop the process that writes there, or name another version in to-version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/perform-step.js
@@ -33410,7 +33410,7 @@ function refuseWithoutSpace(folder, bytes) {
     if (free >= bytes)
         return;
     const shortage = byteShortage(free, bytes);
-    throw new DeploymentError('disk_full', `The artifact has ${shortage.needed}, the runner's temporary folder ${folder} has ${shortage.free} free: free some space and run again. Nothing was changed.`);
+    throw new DeploymentError('disk_full', `The artifact has ${shortage.needed}, but the runner's temporary folder ${folder} has ${shortage.free} free: free some space and run again. Nothing was changed.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/fetch.js
@@ -33450,7 +33450,7 @@ async function readListed({ client, tools: { log } }) {
         log.info(`Without a key, the hub lists no version (it answered ${answer.status}). This run asks for the artifact with the key.`);
     return 'version' in answer ? answer.version : undefined;
 }
-/** Logs a notice if the hub served another version than it listed or was asked for, or did not say which it served. */
+/** Logs a notice if the hub served a different version than it listed or was asked for, or did not say which it served. */
 function noticeOtherVersion(log, { asked, listed }, decided) {
     const { version, source } = decided;
     if (asked !== undefined && !isSameVersion(version, asked))
@@ -33502,11 +33502,11 @@ function presentClause(present) {
     return `, and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`;
 }
 function downgrade(finding) {
-    const remedy = 'To install it all the same, name the version or set allow-downgrade: true.';
+    const remedy = 'To install it anyway, name the version or set allow-downgrade: true.';
     return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${remedy}`);
 }
 /**
- * Refuses a version that this host knows with other bytes, unless the operator has pinned the new bytes and set
+ * Refuses a version that this host knows with different bytes, unless the operator has pinned the new bytes and set
  * `redeploy`: throws ArtifactError `version_reused`. A published version must never change. A pin alone may come from a
  * release gate, which knows what the hub serves now, but not what it served before.
  */
@@ -33517,7 +33517,7 @@ function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
     const [first] = known;
     if (first === undefined || known.some(row => row.artifact_sha256 === sha256))
         return;
-    throw new ArtifactError('version_reused', `The hub now serves version ${version} with other bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, by its record .hub-deploy/installed.json): ` +
+    throw new ArtifactError('version_reused', `The hub now serves version ${version} with different bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, according to .hub-deploy/installed.json): ` +
         'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.');
 }
 
@@ -34031,7 +34031,7 @@ function verifyHmacSignature(artifact, computedHmac, header) {
     if (computedHmac.length !== expected.length || !(0,external_node_crypto_namespaceObject.timingSafeEqual)(computedHmac, expected)) {
         const { apiKey, signingSecret } = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' };
         throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}, so it was refused. ` +
-            `Compare it with the secret with which the hub signs what it serves to this ${apiKey}: on some hubs the publisher\u2019s, on others that of the key\u2019s owner. If they are the same, the bytes were changed in transit.`);
+            `Compare it with the secret that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher\u2019s, on others that of the key\u2019s owner. If they are the same, the bytes were changed in transit.`);
     }
     return artifact;
 }
@@ -34041,7 +34041,7 @@ function verifyHmacSignature(artifact, computedHmac, header) {
 function verifyPinnedDigest(artifact, pinnedSha256) {
     if (artifact.sha256 !== pinnedSha256) {
         throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, but the artifact's is ${artifact.sha256}, so it was refused. ` +
-            'Find out where the other bytes come from, and pin their digest only if they are the bytes that you reviewed.');
+            'Find out where the different bytes come from, and pin their digest only if they are the bytes that you reviewed.');
     }
     return artifact;
 }
@@ -34120,7 +34120,7 @@ function readExactly(fd, buffer, position) {
     for (let at = 0; at < buffer.length;) {
         const count = (0,external_node_fs_namespaceObject.readSync)(fd, buffer, at, buffer.length - at, position + at);
         if (count === 0)
-            throw invalidArchive('its file is shorter than it was');
+            throw invalidArchive('its file became shorter');
         at += count;
     }
 }
@@ -34132,7 +34132,7 @@ async function readWhole(fd, buffer) {
     for (let at = 0; at < buffer.length;) {
         const { bytesRead } = await readAt(fd, buffer, at, buffer.length - at, at);
         if (bytesRead === 0)
-            throw invalidArchive('its file is shorter than it was');
+            throw invalidArchive('its file became shorter');
         at += bytesRead;
     }
 }
@@ -34451,7 +34451,7 @@ function verifyNameBytes(bytes, { maxEntries }) {
     const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES;
     if (bytes <= most)
         return;
-    const found = `The archive's names are longer than the ${most} bytes`;
+    const found = `The archive's names take more than the ${most} bytes`;
     throw archive_limits_tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries');
 }
 /**
@@ -34544,7 +34544,7 @@ function decodeEntryText(bytes, encoding) {
         return bytes.toString('latin1');
     const shown = bytes.toString('utf8');
     if (encoding === 'ascii')
-        throw unsafeEntry(shown, 'has a name that is not ASCII without saying that it is UTF-8');
+        throw unsafeEntry(shown, 'has a non-ASCII name that is not marked as UTF-8');
     try {
         return strictUtf8.decode(bytes);
     }
@@ -35033,7 +35033,7 @@ class SymlinkResolver {
             return this.#danglingProblem(step);
         }
         if (tree.nameOf(next) !== step)
-            return `that spells "${tree.pathOf(next)}" in another way`;
+            return `that spells "${tree.pathOf(next)}" differently`;
         if (tree.typeOf(next) === 'symlink')
             this.#passThrough(way, next);
         else
@@ -35055,7 +35055,7 @@ class SymlinkResolver {
      */
     #danglingProblem(step) {
         if (step === '..')
-            return 'that goes up from something that the archive does not contain';
+            return 'that goes up from a path that the archive does not contain';
         const problem = platformNameProblem(step, this.#links.platform);
         return problem === undefined ? undefined : `whose target ${problem}`;
     }
@@ -35352,7 +35352,7 @@ function verifyAgreement(end, zip64) {
 function readSafeInteger(bytes, at) {
     const value = bytes.readBigUInt64LE(at);
     if (value > BigInt(Number.MAX_SAFE_INTEGER))
-        throw invalidArchive('a size or position in it is too large to be true');
+        throw invalidArchive('a size or position in it is impossibly large');
     return Number(value);
 }
 
@@ -35456,7 +35456,7 @@ function verifySystem({ system, external }, name) {
         return;
     const type = UNIX_TYPES.get((external >>> 16) & TYPE_MASK) ?? 'file';
     if (type !== 'file' && type !== 'directory')
-        throw unsafeEntry(name, `is marked as a ${type} by a system (${system}) of which tools make different things`);
+        throw unsafeEntry(name, `is marked as a ${type} by a system (${system}) that tools interpret differently`);
 }
 function isOwnerExecutable(attributes) {
     return (unixMode(attributes) & OWNER_EXECUTE) !== 0;
@@ -35522,7 +35522,7 @@ class ZipExtraFields {
             return;
         const isWhole = path.length >= UNICODE_PATH_PREFIX_BYTES && path[0] === UNICODE_PATH_VERSION;
         if (!isWhole || path.readUInt32LE(1) !== (0,external_node_zlib_namespaceObject.crc32)(rawName)) {
-            throw invalidEntry(this.#showName(), 'has a Unicode path field of another version or for another name');
+            throw invalidEntry(this.#showName(), 'has a Unicode path field with an unknown version or for a different name');
         }
         if (!path.subarray(UNICODE_PATH_PREFIX_BYTES).equals(rawName)) {
             throw unsafeEntry(this.#showName(), 'has a second, different name in its Unicode path field');
@@ -35549,7 +35549,7 @@ class ZipExtraFields {
             throw invalidEntry(this.#showName(), 'lacks its zip64 sizes');
         const value = this.#zip64.readBigUInt64LE(at);
         if (value > BigInt(Number.MAX_SAFE_INTEGER))
-            throw invalidEntry(this.#showName(), 'has a size that is too large to be true');
+            throw invalidEntry(this.#showName(), 'has a size that is impossibly large');
         return Number(value);
     }
     #showName() {
@@ -35633,7 +35633,7 @@ function verifyFlags(flags, name) {
 function parseMethod(method, name) {
     const known = zip_directory_METHODS.get(method);
     if (known === undefined)
-        throw invalidEntry(name, `is packed by method ${method}, where only stored (0) and deflate (8) are read`);
+        throw invalidEntry(name, `is packed by method ${method}, but only stored (0) and deflate (8) are accepted`);
     return known;
 }
 function readHeader(window, at, end) {
@@ -35915,7 +35915,7 @@ function verifyDescriptor(window, found) {
     if (bytes > MAX_DESCRIPTOR_BYTES)
         throw strayBytes(entry, bytes);
     if (!isDescriptorOf(window.look(at, bytes, READ_AHEAD_BYTES), entry))
-        throw invalidEntry(entry.name, 'announces a data descriptor, but is not followed by a true one');
+        throw invalidEntry(entry.name, 'announces a data descriptor, but is not followed by a valid one');
 }
 function strayBytes(last, bytes) {
     const problem = `${bytes} bytes that belong to no entry, where another reader could find other entries`;
@@ -35975,7 +35975,7 @@ function verifySizes(header, entry) {
         throw contradiction(entry, 'size');
 }
 function contradiction(entry, field) {
-    return invalidEntry(entry.name, `has another ${field} in its local header than in the directory`);
+    return invalidEntry(entry.name, `has a different ${field} in its local header than in the directory`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip/plan-zip.js
@@ -36265,7 +36265,7 @@ async function verifyArtifact(deployment, found) {
     return { ...found, verified };
 }
 /**
- * Judges a version by the hub's claims before it is extracted. Refuses one that had other bytes on this host, and a
+ * Judges a version by the hub's claims before it is extracted. Refuses one that had different bytes on this host, and a
  * `latest` that is older than the installed version or that this host has replaced.
  */
 function acceptVersion(deployment, fetched) {
@@ -36351,7 +36351,7 @@ async function checkVersion(deployment, fetched, pluginYaml) {
     return decided.version;
 }
 /**
- * Refuses a `latest` that is older than the installed version, and a version that had other bytes before. This runs
+ * Refuses a `latest` that is older than the installed version, and a version that had different bytes before. This runs
  * with the hub's claim as soon as the artifact is served, and again with the artifact's own version once it is
  * extracted.
  */
@@ -37915,7 +37915,7 @@ const NEXT = {
     unpinned_source: UNTIL_CORRECTED,
     version_mismatch: UNTIL_CORRECTED,
     downgrade_refused: 'If nobody rolled it back on purpose, ask the publisher which of the two is newer.',
-    version_reused: 'It is better to have the publisher give the new bytes a version of their own.',
+    version_reused: 'It is better if the publisher gives the new bytes their own version.',
     disk_full: 'If it is the disk of `project-root`, a lower `keep-snapshots` keeps fewer old versions there.',
     host_not_writable: "Run again when the runner's user can write there.",
     unsafe_host: 'See docs/security.md: it lists who may own and write what below `project-root`, and why.',
@@ -38245,7 +38245,7 @@ function describeSuccess(run) {
     const ending = report.changed ? success_sentence_describeChange(report) : describeUnchanged(run);
     if (error === undefined)
         return ending;
-    return { mark: '\u26a0\ufe0f', sentence: `${ending.sentence}; the step failed all the same (${error.code})` };
+    return { mark: '\u26a0\ufe0f', sentence: `${ending.sentence}; the step failed anyway (${error.code})` };
 }
 function success_sentence_describeChange(report) {
     const { previous_version: before, host_id: host, rollback_of: replaced } = report;
@@ -38277,7 +38277,7 @@ function describeSame(report, version) {
     if (hasOtherParts(report))
         return `${ending_nameOf(report)} ${describeParts(version, report)} on ${host}`;
     const isOther = now !== null && before !== undefined && now !== before;
-    const other = isOther ? ` with other bytes (sha256 ${shortDigest(before)} \u2192 ${shortDigest(now)})` : '';
+    const other = isOther ? ` with different bytes (sha256 ${shortDigest(before)} \u2192 ${shortDigest(now)})` : '';
     return `${there} was already on ${host}, and was installed again${other}`;
 }
 /** True if the run replaced the tree. Only a tree to which nothing but files was added may stay in its place. */
@@ -38878,7 +38878,7 @@ function addLine(tokens, line) {
     const equals = line.indexOf('=');
     const [host, token] = [git_tokens_hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()];
     if (host === undefined)
-        return 'must consist of lines host=token or host:port=token, found another';
+        return 'must consist of lines host=token or host:port=token, found a line that does not';
     if (tokens.has(host))
         return `must name ${host} only once, found it again`;
     if (!TOKEN.test(token))
@@ -38916,13 +38916,13 @@ function settings_addLine(settings, line) {
     const name = line.slice(0, Math.max(0, equals)).trim();
     const value = line.slice(equals + 1);
     if (!settings_NAME.test(name))
-        return 'must consist of lines NAME=value, found another';
+        return 'must consist of lines NAME=value, found a line that does not';
     if (settings.has(name))
         return `must name ${name} only once, found it again`;
     settings.set(name, value);
     if (quoteSetting(value) !== undefined)
         return undefined;
-    return `must give ${name} a value that a shell, python-dotenv and Node read alike in some quotes: encode it, as base64 for instance`;
+    return `must give ${name} a value that a shell, python-dotenv and Node read alike if it is quoted: encode it, for example as base64`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/open-below.js
@@ -38952,7 +38952,7 @@ function partsBelow(folder, path) {
         .split(external_node_path_namespaceObject.sep)
         .filter(part => part !== '' && part !== '.');
     if (parts.includes('..') || parts.length === 0)
-        throw new NotReadable('it is outside of the workspace');
+        throw new NotReadable('it is outside the workspace');
     return parts;
 }
 function openParts(folder, [name = '', ...rest]) {
@@ -39473,7 +39473,7 @@ function refuseUnclearCheck(read, request) {
 function refuseUnusedSettings(read, { plan, settings }) {
     if (plan !== undefined || read.isRefused('install-plan') || !settings?.size)
         return;
-    read.refuse('settings', 'needs a plan with a write_env step, which names the template that it completes, but install-plan names no file, and the default plan has no such step');
+    read.refuse('settings', 'needs a plan with a write_env step that names a template, but install-plan names no file, and the default plan has no write_env step');
 }
 function readBases(read) {
     const hub = read.required('hub-url', baseUrlSchema);
@@ -39545,7 +39545,7 @@ function outOfSync(fleet, { kind, slug }) {
     const found = fleet.hosts.length === 1 && there === 0
         ? `The only host is not known to run ${slug} ${version}: ${nameHosts(behind)}.`
         : `${there} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${slug} ${version}.${others}`;
-    const nameless = fleet.unusable === 0 ? '' : ` Reports of the hub that name no host: ${fleet.unusable}.`;
+    const nameless = fleet.unusable === 0 ? '' : ` Reports from the hub that name no host: ${fleet.unusable}.`;
     const remedy = 'Deploy to the hosts in the output outdated, or give them more time with wait-seconds.';
     return outOfSyncError(`${found}${nameless} ${remedy}`);
 }
@@ -39579,7 +39579,7 @@ function describeUnknown(report) {
     const known = report?.version ?? null;
     if (known === null)
         return `unknown, its last report says ${report?.status}`;
-    return `perhaps ${known}; its last report, of an unreadable version, says ${report?.status}`;
+    return `perhaps ${known}; its last report, whose version is unreadable, says ${report?.status}`;
 }
 function nameHosts(hosts) {
     const named = hosts.map(host => `${cleanForeignText(host.id, describe_MAX_NAME_CHARS)} (${describeStanding(host)})`);
@@ -39706,12 +39706,12 @@ function notesOnHosts({ contradicted, early }) {
         ...(contradicted.length === 0
             ? []
             : [
-                `The hub's reports of a host contradict each other, and which is the last cannot be known, so nobody knows what it runs: ${host_report_nameHosts(contradicted)}.`,
+                `The hub's reports of a host contradict each other, so it is not known which is the latest and what the host runs: ${host_report_nameHosts(contradicted)}.`,
             ]),
         ...(early.length === 0
             ? []
             : [
-                `Reports have a time in the future, which counts as no time; check the clocks of this host and of these: ${host_report_nameHosts(early)}.`,
+                `Some reports have a time in the future, so they count as having none. Check the clocks of this host and of these: ${host_report_nameHosts(early)}.`,
             ]),
     ];
 }
@@ -40243,7 +40243,7 @@ function unsafeIn({ unsafe }) {
 function buildLists(fleet) {
     const [hosts, outdated] = [fitHosts(fleet), fitList(fleet.outdated, fleet_MAX_CHARS.outdated)];
     const versions = fitVersions(fleet.reports);
-    const cut = Object.entries({ hosts, versions, outdated }).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is cut: it has no room for ${countInWords(omitted, 'more host')}.`]);
+    const cut = Object.entries({ hosts, versions, outdated }).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is truncated: it has no room for ${countInWords(omitted, 'more host')}.`]);
     return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut };
 }
 /**
@@ -40343,7 +40343,7 @@ function findPinnedKey(keys, offered) {
     const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw));
     if (pinned !== undefined)
         return pinned;
-    const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`;
+    const found = raw === undefined ? 'a value that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`;
     throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, but the hub says that the artifact is signed ` +
         `with ${found}: nothing was downloaded. Ask the publisher whether the key changed, and pin the new one only if they confirm it.`);
 }
@@ -40410,7 +40410,7 @@ function parseSealedSignature(signature) {
     const bytes = decodeBase64(signature, sealed_signature_SIGNATURE_BYTES);
     if (bytes !== undefined)
         return bytes;
-    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${sealed_signature_SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters of something else: ` +
+    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${sealed_signature_SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters that are not: ` +
         'nothing was installed; ask the publisher to sign the artifact again.');
 }
 /**
@@ -40511,7 +40511,7 @@ function refusalOf({ call, subject }, answer) {
  * token or key.
  */
 function malformedAnswer({ call, subject }, expected) {
-    const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, report this to the hub's operator.`;
+    const message = `${PURPOSES[call]} ${subject}: the hub did not answer with ${expected}. Check hub-url; if it is right, report this to the hub's operator.`;
     return new ERROR_CLASSES[call].other('bad_response', message);
 }
 /**
@@ -40546,7 +40546,7 @@ function answers_remedyOf(call, isDenied, status) {
     if (call === 'download' && isDenied)
         return "Run again, for a fresh download_url; if that is refused too, ask the hub's operator.";
     if (isDenied)
-        return "The hub took the token but does not let it do this: ask the hub's operator.";
+        return "The hub accepted the token but does not allow this: ask the hub's operator.";
     if (status === 404)
         return call === 'auth' ? 'Check hub-url.' : 'Check project-id, version and hub-url.';
     return "Try again later, or ask the hub's operator.";
@@ -40926,7 +40926,7 @@ function isFixed(source) {
 }
 const urlSchema = pipe(schemas_string().check(refine(text => (URL.parse(text)?.href ?? text).length <= MAX_URL_CHARS, {
     error: `must be at most ${MAX_URL_CHARS} characters, escaped`,
-}), refine(isGitUrl, { error: 'must be an https URL without user, password, query and fragment' })), 
+}), refine(isGitUrl, { error: 'must be an https URL without a user, password, query or fragment' })), 
 // The URL means the same to git as it does here, because there is only one way to write it.
 transform(text => new URL(text).href));
 /** The names of branches and tags that git accepts, without the signs of a refspec or a revision. */
@@ -40952,9 +40952,9 @@ const writtenSchema = schemas_lazy(() => object({
     error: 'must have marketplace_slug, or url with ref',
 }), refine(({ marketplace_slug, ref }) => (marketplace_slug ?? null) === null || (ref ?? null) === null, {
     path: ['ref'],
-    error: 'belongs to a url, and must not be next to marketplace_slug',
+    error: 'belongs to a url, and must not be given with marketplace_slug',
 }), refine(source => (source.url ?? null) === null || hasMarketplaceDefaults(source), {
-    error: 'must not have marketplace_version or marketplace_kind next to a url',
+    error: 'must not have marketplace_version or marketplace_kind together with a url',
 }), refine(({ url, ref }) => (url ?? null) === null || (ref ?? null) !== null, {
     path: ['ref'],
     error: 'is missing: a url needs it',
@@ -41040,7 +41040,7 @@ const semverSchema = schemas_lazy(() => versionSchema.check(refine(text => valid
 })));
 /** The directory of plugins, in the archive and on the host, next to the directories that every project has. */
 const pluginsDirnameSchema = schemas_lazy(() => schemas_string().check(_regex(/^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[a-z0-9_-]+(?:\/[a-z0-9_-]+)*$/i, {
-    error: 'must be names of letters, digits, "_" and "-", joined by "/", and not begin with one that a project uses for something else',
+    error: 'must be names of letters, digits, "_" and "-", joined by "/", and must not begin with one that a project uses for another purpose',
 })));
 const pluginSchema = schemas_lazy(() => object({
     ...partKeys(),
@@ -41160,7 +41160,7 @@ function verifyPinned(parts) {
     const unpinned = parts.filter(({ source, sha256 }) => source !== null && !isPinned(source, sha256));
     if (unpinned.length === 0)
         return;
-    throw new ArtifactError('unpinned_source', `The project's manifest.json names a branch or tag as the source of ${listNames(unpinned.map(({ id }) => id))}, without the sha256 of its tree: nothing was installed. The publisher must name the full commit id as ref, or give sha256, and seal the project again.`);
+    throw new ArtifactError('unpinned_source', `The project's manifest.json names a branch or tag as the source of ${listNames(unpinned.map(({ id }) => id))}, but gives no sha256 of its tree: nothing was installed. The publisher must name the full commit id as ref, or give sha256, and seal the project again.`);
 }
 /** True if the part comes from elsewhere. */
 function isSourced(part) {
@@ -41446,7 +41446,7 @@ function verifyServiceNames(config, use) {
     if (open.length === 0)
         return;
     const { key, value, granted } = template;
-    throw new ConfigError('invalid_host_config', `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ids ${[...new Set(open)].join(', ')}, could start or stop any service of this host: set ${key} to a name with a prefix of your own, such as "app-${value}", or add plugins.<id> with its ${granted} for each of them. Nothing was installed.`);
+    throw new ConfigError('invalid_host_config', `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ids ${[...new Set(open)].join(', ')}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} for each of them. Nothing was installed.`);
 }
 function bareTemplateOf({ supervisor, systemd, docker }) {
     if (supervisor === 'systemd' && /^\{id\}(?:\.[a-z]+)?$/.test(systemd.unit))
@@ -42140,7 +42140,7 @@ function toEntry(header, { pax = {}, name, linkName }) {
     if (type !== 'file' && size > 0)
         throw unsafeEntry(storedName, `is a ${type} that contains data`);
     if (!agrees(header.size, size))
-        throw invalidEntry(storedName, 'has another size in its PAX header than in its own');
+        throw invalidEntry(storedName, 'has one size in its PAX header and another in its own');
     return {
         name: storedName.startsWith('./') ? storedName.slice(2) : storedName,
         storedName,
@@ -42227,7 +42227,7 @@ function parseTarHeader(block) {
     }
     const prefix = tar_header_readText(block, FIELDS.prefix);
     if (magic !== USTAR_MAGIC && prefix.length > 0) {
-        throw invalidArchive('a tar header has a prefix of its name without the ustar magic, so that some tools ignore it');
+        throw invalidArchive('a tar header has a name prefix without the ustar magic, so some tools ignore the prefix');
     }
     return {
         name: prefixedName(prefix, tar_header_readText(block, FIELDS.name)),
@@ -42384,7 +42384,7 @@ class TarReader {
     }
     #open(header) {
         if (this.#endBlocks > 0)
-            throw invalidArchive('something follows the end of its tar');
+            throw invalidArchive('its tar is followed by other data');
         if (isExtension(header))
             this.#next = this.#extensionData(header);
         else
@@ -42675,7 +42675,7 @@ class FrameStream {
     }
 }
 function strangerProblem(start) {
-    return start === 0 ? 'it is not zstd data' : `its zstd data is followed by something else at byte ${start}`;
+    return start === 0 ? 'it is not zstd data' : `its zstd data is followed by other data at byte ${start}`;
 }
 function contentSizeBytes(flag, isSingleSegment) {
     return flag === 0 ? Number(isSingleSegment) : 2 ** flag;
@@ -42692,7 +42692,7 @@ function verifyWindow(windowBytes) {
 /** Returns the bytes of a block in the stream after its header. */
 function blockBytes(type, size) {
     if (type === BLOCK_TYPE.reserved)
-        throw invalidArchive('a zstd block is of a reserved type');
+        throw invalidArchive('a zstd block has a reserved type');
     if (size > zstd_frames_MAX_BLOCK_BYTES)
         throw invalidArchive(`a zstd block is larger than ${zstd_frames_MAX_BLOCK_BYTES} bytes`);
     return type === BLOCK_TYPE.rle ? 1 : size;
@@ -43000,7 +43000,7 @@ async function verifySealed({ request, tools, record }, { pinned }, sealed) {
     return verified;
 }
 /**
- * Refuses a version that had other bytes on this host, and a `latest` that is older than the installed version or that
+ * Refuses a version that had different bytes on this host, and a `latest` that is older than the installed version or that
  * this host has replaced. Throws DeploymentError `downgrade_refused`, ArtifactError `version_reused`.
  */
 function sealed_acceptVersion(deployment, { version }, { sha256 }) {
@@ -43496,7 +43496,7 @@ async function fetchCommit(fetch, { ref }) {
     const format = ref.length === 64 && isCommitId(ref) ? 'sha256' : 'sha1';
     const made = await git.run({ args: ['init', '--quiet', '--bare', '--template=', `--object-format=${format}`] });
     if (!fetch_commit_isDone(made))
-        throw new ArtifactError('bad_response', 'git cannot make a repository on this host: try it by hand.');
+        throw new ArtifactError('bad_response', 'git cannot create a repository on this host: try "git init" by hand.');
     const options = [
         '--quiet',
         '--depth=1',
@@ -43591,7 +43591,7 @@ function ownLines(said) {
     return quoted === -1 ? lines : lines.slice(0, quoted);
 }
 function unserved(server) {
-    return new ArtifactError('artifact_unavailable', `${server.url.origin} did not serve ${fetch_commit_pathOf(server)}: nothing was installed. The log has what git says; try again later, or ask the server's operator.`);
+    return new ArtifactError('artifact_unavailable', `${server.url.origin} did not serve ${fetch_commit_pathOf(server)}: nothing was installed. The log has git's messages; try again later, or ask the server's operator.`);
 }
 function fetch_commit_pathOf({ url }) {
     return cleanForeignText(url.pathname, 200);
@@ -43607,7 +43607,7 @@ function missing(server) {
     return new ArtifactError('not_found', `${server.url.origin} has no repository ${fetch_commit_pathOf(server)} with the commit that the manifest names, or hides it from this host: nothing was installed. Check sources-git-tokens, or ask the publisher.`);
 }
 function broken(server) {
-    return new ArtifactError('network', `The connection to ${server.url.origin} could not be made, or broke: nothing was installed. Check the network, any proxy and ca-file; the log has what git says.`);
+    return new ArtifactError('network', `The connection to ${server.url.origin} could not be made, or broke: nothing was installed. Check the network, any proxy and ca-file; the log has git's messages.`);
 }
 function unusable(server, found) {
     return new ArtifactError('bad_response', `${server.url.origin} cannot be used: ${cleanForeignText(found)}. Nothing was installed; ask the publisher.`);
@@ -43982,7 +43982,7 @@ async function resolve(git, revision) {
     return await git.line({ args: ['rev-parse', '--verify', '--end-of-options', revision] });
 }
 function noDirectory({ url, ref, subdirectory = '' }) {
-    return new ArtifactError('invalid_manifest', `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${url} at ${ref}, which has none of that name: nothing was installed. The publisher must correct its source and seal the project again.`);
+    return new ArtifactError('invalid_manifest', `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${url} at ${ref}, which contains no such directory: nothing was installed. The publisher must correct its source and seal the project again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/sources/source-history.js
@@ -43998,7 +43998,7 @@ function refuseReused({ version, source }, history) {
     const [first] = known;
     if (first === undefined || known.some(had => had.source.id === source.id))
         return;
-    throw new ArtifactError('version_reused', `${source.from} now has version ${version} with other bytes (sha256 ${source.id}) than this host received before (${first.source.id}): nothing was installed. Ask its publisher why; to accept them, have the project sealed with the sha256 of the part.`);
+    throw new ArtifactError('version_reused', `${source.from} now has version ${version} with different bytes (sha256 ${source.id}) than this host received before (${first.source.id}): nothing was installed. Ask its publisher why; to accept them, have the project sealed with the sha256 of the part.`);
 }
 /**
  * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the version that the same source
@@ -44077,7 +44077,7 @@ function marketplace_source_partOf({ staged, tree }, { slug, subdirectory }) {
     if (subdirectory === undefined)
         return { staged, tree };
     if (!tree.directories.includes(subdirectory)) {
-        throw new ArtifactError('invalid_manifest', `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${slug}, whose artifact has none of that name: nothing was installed. The publisher must correct its source and seal the project again.`);
+        throw new ArtifactError('invalid_manifest', `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${slug}, whose artifact contains no such directory: nothing was installed. The publisher must correct its source and seal the project again.`);
     }
     for (const { path, reach } of tree.symlinks) {
         if (path.startsWith(`${subdirectory}/`) && !`${reach}/`.startsWith(`${subdirectory}/`))
@@ -44128,6 +44128,7 @@ class SourceBudget {
 
 
 
+
 const MARKETPLACE_INPUTS = {
     hubUrl: SOURCE_INPUTS.hub,
     apiKey: SOURCE_INPUTS.apiKey,
@@ -44154,7 +44155,7 @@ class SourceSupplier {
         const missing = keys.filter(key => marketplace[key] === undefined).map(key => MARKETPLACE_INPUTS[key]);
         if (ids.length === 0 || missing.length === 0)
             return;
-        throw new ConfigError('missing_input', `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, for which ${missing.join(', ')} must be given: nothing was installed. Add to the step's "with:".`);
+        throw new ConfigError('missing_input', `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, but ${listNames(missing)} must be given for that: nothing was installed. Add the missing inputs to the step's "with:".`);
     }
     /** Throws what the source's own client throws, with the part's name in front. */
     async fetch(wanted) {
@@ -44400,7 +44401,7 @@ with its services, which are then checked; after it, the new version. Does nothi
   --allow-shared-root           accept a project root that other users own or can write, as the input of that name
   --help                        print this
 
-Exit code: 0 if the host is consistent, also if there was nothing to recover or nothing was ever deployed; 1 if it could
+Exit code: 0 if the host is consistent, even if there was nothing to recover or nothing was ever deployed; 1 if it could
 not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used; 75 if a deployment
 that is still running has the host.
 `;
@@ -45494,7 +45495,7 @@ function readSubject(read, isSlugForId) {
     const id = read.optional('id', idSchema);
     if (projectId !== undefined) {
         if (id !== undefined)
-            read.refuse('id', 'names one part, but project-id rolls back all parts: give one of the two');
+            read.refuse('id', 'names one part, but project-id rolls back all parts: give only one of the two');
         return { contract: 'project', projectId };
     }
     return kind === undefined || id === undefined ? undefined : { contract: 'marketplace', kind, id };
@@ -45668,7 +45669,7 @@ async function howOf({ recorded, found }, tree) {
 }
 function withoutRecord(layout, row) {
     if (row.tree_record === undefined && row.tree_digest === null)
-        return 'Nothing is recorded of its files. The next deployment that changes it writes a record.';
+        return 'There is no record of its files. The next deployment that changes it writes a record.';
     return `${recordPath(layout, row)}, the record of its files, is missing. Deploy this version again: that writes a new one.`;
 }
 
@@ -45808,7 +45809,7 @@ function givenUp(inspection) {
 function inspect_requireDirectory(root) {
     if ((0,external_node_fs_namespaceObject.statSync)(root, { throwIfNoEntry: false })?.isDirectory())
         return;
-    throw new ConfigError('invalid_input', `project-root ${root} is not a directory on this host, so nothing is known of what is installed: correct the path, or mount its disk first.`);
+    throw new ConfigError('invalid_input', `project-root ${root} is not a directory on this host, so it is not known what is installed: correct the path, or mount its disk first.`);
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/status-summary.js
@@ -45828,7 +45829,7 @@ const HOW_WORDS = {
     removed: 'removed',
     changed: 'changed',
     mode: 'mode changed',
-    replaced: 'replaced by something else',
+    replaced: 'replaced by another kind of entry',
     writable: 'a directory that group or others can write',
 };
 /** Describes the findings on a host, in one line. */
@@ -46074,14 +46075,14 @@ function status_buildLists({ parts, snapshots }) {
     };
 }
 function cutIn(lists) {
-    return Object.entries(lists).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is cut: ${omitted} more entries have no room in it.`]);
+    return Object.entries(lists).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is truncated: it has no room for ${omitted} more entries.`]);
 }
 /** One sentence about the paths that drift-details has no room for. */
 function omittedIn({ parts }) {
     const omitted = driftEntries(parts).reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
     return omitted === 0
         ? []
-        : [`The output drift-details is cut: it has no room for ${countInWords(omitted, 'more path')}.`];
+        : [`The output drift-details is truncated: it has no room for ${countInWords(omitted, 'more path')}.`];
 }
 function buildOutputs(inspection, lists) {
     const drifted = isDrifted(inspection);
@@ -46275,7 +46276,7 @@ function local_artifact_refuseTooLarge({ source, request: { maxArtifactBytes } }
     throw new ArchiveError('archive_too_large', `The artifact ${cleanForeignText(source.path)} has ${bytes} bytes, more than the ${maxArtifactBytes} that max-artifact-bytes allows. Raise max-artifact-bytes if the artifact is meant to be that large.`);
 }
 function local_artifact_unusable({ path }, found) {
-    return new ConfigError('invalid_input', `artifact-path must name a regular file in the workspace; of ${cleanForeignText(path)} the gate found: ${found}.`);
+    return new ConfigError('invalid_input', `artifact-path must name a regular file in the workspace, but ${cleanForeignText(path)} cannot be used: ${found}.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/gate/gate.js

@@ -68,7 +68,7 @@ function addPath(packing: Packing, path: string): void {
     const mode = found.mode & 0o100 ? 0o755 : 0o644
     addEntry(packing.zip, { name: entryName, content: readFileSync(path), mode })
   } else {
-    throw new HubError(400, `${path} cannot be published: remove it, as only files, folders and symlinks can.`)
+    throw new HubError(400, `${path} is not a file, folder or symlink, so it cannot be published: remove it.`)
   }
 }
 
@@ -78,7 +78,7 @@ function requireRoom({ root, zip, fileBytes }: Packing): void {
   const most = `more than ${MAX_ENTRIES} entries or ${MAX_FILE_BYTES} bytes`
   throw new HubError(
     400,
-    `The folder ${root} has ${most}, which hosts refuse: name the folder of the plugin or service alone.`,
+    `The folder ${root} has ${most}, which hosts refuse: name only the folder of the plugin or service.`,
   )
 }
 

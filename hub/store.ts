@@ -76,7 +76,7 @@ function prepareDatabase(db: DatabaseSync, folder: string): void {
   inTransaction({ db }, () => {
     const found = Number(db.prepare('PRAGMA user_version').get()?.['user_version'])
     if (found > SCHEMA_VERSION) {
-      throw new HubError(500, `A newer hub has written the data folder ${folder} (schema ${found}): update this hub.`)
+      throw new HubError(500, `A newer hub wrote the data folder ${folder} (schema ${found}): update this hub.`)
     }
     db.exec(HUB_SCHEMA)
     db.exec(MARKETPLACE_SCHEMA)

@@ -58,7 +58,7 @@ function requireUsable({ certFile, keyFile }: TlsFiles, credentials: TlsCredenti
     const { code } = error as NodeJS.ErrnoException
     throw new HubError(
       400,
-      `TLS cannot use the certificate ${certFile} with the key ${keyFile} (${code ?? 'no reason given'}): check every certificate of the chain, and that the key has at least 2048 bits of RSA or 256 of EC.`,
+      `TLS cannot use the certificate ${certFile} with the key ${keyFile} (${code ?? 'no reason given'}): check every certificate of the chain, and make sure that the key has at least 2048 bits (RSA) or 256 bits (EC).`,
     )
   }
 }
@@ -110,7 +110,7 @@ function validityWarnings(path: string, { validFromDate, validToDate }: X509Cert
   if (now > validToDate.getTime()) return [`The certificate ${path} expired on ${dayOf(validToDate)}: ${renew}`]
   if (now < validFromDate.getTime())
     return [
-      `The certificate ${path} is valid from ${dayOf(validFromDate)} on: until then, clients will refuse it. Check this machine's clock.`,
+      `The certificate ${path} is not valid before ${dayOf(validFromDate)}: until then, clients will refuse it. Check this machine's clock.`,
     ]
   return []
 }

@@ -21,7 +21,7 @@ const CHAPTERS = [
 await runProgram({
   name: 'npm run demo',
   purpose: `Deploys seven times from a reference hub onto a temporary host, with dist/ as a runner does. For each deployment it
-shows what the step said and what the host runs, on three screens in all; and it fails if one ends in another way.`,
+shows the result of the step and what the host runs, on three screens in all. It fails if any of them ends differently.`,
   options: {
     verbose: { type: 'boolean', default: false, help: 'show the log, outputs, summary, report and files of each, too' },
     keep: { type: 'boolean', default: false, help: 'keep the folder of the hub and the host' },
@@ -95,7 +95,7 @@ function showProjects(on: DemoStage): void {
 function showNext(): void {
   printHeading('What next')
   const rows = [
-    ['npm run try -- --from examples/plugin', 'deploy a plugin, service or project of your own'],
+    ['npm run try -- --from examples/plugin', 'deploy your own plugin, service or project'],
     ['npm run demo -- --verbose', 'see the log, summary, report and files of each deployment'],
     ['npm run hub -- --help', 'publish, and serve a hub with its page'],
     ['README.md', 'deploy onto a real host'],

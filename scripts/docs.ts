@@ -10,7 +10,7 @@ const ROOT = join(import.meta.dirname, '..')
 await runProgram({
   name: 'npm run docs',
   purpose:
-    'Updates what is generated for readers: the tables of inputs and outputs in the READMEs, from action.yml,\nand the JSON Schemas of plan and host config in schemas/.',
+    'Updates the generated documentation: the tables of inputs and outputs in the READMEs, from action.yml,\nand the JSON Schemas of plan and host config in schemas/.',
   options: { check: { type: 'boolean', help: 'change nothing; fail (exit code 1) if a file does not match' } },
   async run({ check }) {
     const stale = generatedFiles().filter(({ path, text }) => read(path) !== text)
@@ -45,7 +45,7 @@ function update({ path, text }: GeneratedFile): void {
 function refuseStale(stale: readonly GeneratedFile[]): void {
   if (stale.length === 0) return
   const files = stale.map(({ path }) => path).join(', ')
-  process.stderr.write(`${files} do not match what they are made of: run \`npm run docs\`.\n`)
+  process.stderr.write(`${files} are out of date: run \`npm run docs\`.\n`)
   process.exitCode = 1
 }
 

@@ -22,7 +22,7 @@ function usagesOf(repository: string, path: string): [string, string][] {
   const main = basename(runs.main)
   const usage = (subject: string): string => `${subject} of a GitHub Action, which a self-hosted runner starts.
 Its inputs are environment variables; ${path} lists them. Required: ${required.join(', ') || 'none by itself'}.
-To deploy a plugin or service of your own on this machine: npm run try -- --from FOLDER`
+To deploy your own plugin or service on this machine: npm run try -- --from FOLDER`
   const post = runs.post === undefined ? [] : [basename(runs.post)]
   return [
     [main, usage(`${main} is the program`)],

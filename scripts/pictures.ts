@@ -33,8 +33,8 @@ const FOLDER = join(import.meta.dirname, '../docs/pictures')
 await runProgram({
   name: 'npm run pictures',
   purpose:
-    "Plays deployments with the real hub, and takes pictures of their summaries and logs, and of a hub's page, into a folder.",
-  options: { into: { type: 'string', value: 'FOLDER', help: 'where they go (default: docs/pictures)' } },
+    "Runs deployments with the real hub, and saves pictures of their summaries, their logs and a hub's page to a folder.",
+  options: { into: { type: 'string', value: 'FOLDER', help: 'the folder for the pictures (default: docs/pictures)' } },
   async run({ into }) {
     const missing = whyNoBrowser()
     if (missing !== false) throw new UsageError(`No pictures were made: ${missing}.`)

@@ -66,7 +66,7 @@ describe('examples/workflows/release.yml', { skip }, () => {
     assert.equal(readReleased(), undefined)
   })
 
-  it('releases nothing when the hub serves other bytes than it was given', { skip: ONLY_IN_CI }, async () => {
+  it('releases nothing when the hub serves different bytes than it was given', { skip: ONLY_IN_CI }, async () => {
     await stage.publish('1.0.0', { 'plugin.yaml': 'version: "1.0.0"\n', 'src/main.py': 'other' })
     const skipping = new Set(['Publish'])
     assert.equal((await release('v1.0.0', skipping)).failed, 'Check what the hub serves')

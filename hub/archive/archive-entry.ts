@@ -37,7 +37,7 @@ export class EntryList {
 export function unsafe(name: string, problem: string): HubError {
   return new HubError(
     400,
-    `No host unpacks this archive: ${JSON.stringify(name.slice(0, 200))} ${problem}. Correct it and pack it again.`,
+    `Hosts refuse this archive: ${JSON.stringify(name.slice(0, 200))} ${problem}. Correct the entry and pack the archive again.`,
   )
 }
 
@@ -45,6 +45,6 @@ export function unsafe(name: string, problem: string): HubError {
 export function tooMuch(): HubError {
   return new HubError(
     400,
-    `The archive has more than ${MAX_ENTRIES} entries, long names in most of them, or unpacks to more than ${MAX_EXTRACTED_BYTES} bytes, the most that hosts take by default: leave something out.`,
+    `The archive has more than ${MAX_ENTRIES} entries, too many long names, or unpacks to more than ${MAX_EXTRACTED_BYTES} bytes, the most that hosts accept by default: remove some files.`,
   )
 }

@@ -46,7 +46,8 @@ export class Symlinks {
     let at: TreeNode | undefined = parent
     let hops = 1
     for (const step of stepsOf(entry)) {
-      if (at === undefined && step === '..') throw refused(entry, 'goes up from something that the archive lacks')
+      if (at === undefined && step === '..')
+        throw refused(entry, 'goes up from a path that the archive does not contain')
       if (at !== undefined && at.type !== 'directory') throw refused(entry, 'uses a file as a directory')
       if (at === undefined || step === '' || step === '.') continue
       if (step === '..' && (at === this.#top || at.parent === undefined)) throw refused(entry, LEADS_OUT)

@@ -13,7 +13,7 @@ export async function* boundedTar(chunks: AsyncIterable<Buffer>): AsyncGenerator
     if (total > MAX_TAR_BYTES)
       throw new HubError(
         400,
-        `The archive unpacks to more than ${MAX_EXTRACTED_BYTES} bytes, the most that hosts take by default: leave something out.`,
+        `The archive unpacks to more than ${MAX_EXTRACTED_BYTES} bytes, the most that hosts accept by default: remove some files.`,
       )
     yield chunk
   }

@@ -105,7 +105,7 @@ function typeOf({ versionMadeBy, externalFileAttributes }: Entry, name: string):
 
 function notAZip(error: Error): never {
   const reason = error.message.replace(/[.\s]+$/, '')
-  throw new HubError(400, `The archive is not a whole ZIP (${reason}): pack it again.`)
+  throw new HubError(400, `The archive is not a complete ZIP file (${reason}): pack it again.`)
 }
 
 function damaged(name: string): HubError {

@@ -13,7 +13,7 @@ export function damagedDatabase(dataDir: string, error: unknown): HubError {
 export function damaged(sha256: string): HubError {
   return new HubError(
     500,
-    `The hub's file for the artifact ${sha256} is missing or damaged, and no backup was written: publish that version again ("npm run hub -- versions" says which it is).`,
+    `The hub's file for the artifact ${sha256} is missing or damaged, and no backup was written: publish that version again ("npm run hub -- versions" shows which one).`,
   )
 }
 
@@ -24,7 +24,7 @@ export function alreadyThere(file: string): HubError {
 export function noKey(problem: string): HubError {
   return new HubError(
     500,
-    `The key of all sealed projects cannot be read (${problem}), and no backup was written: put that file back, or correct its permissions.`,
+    `The key of all sealed projects cannot be read (${problem}), and no backup was written: restore that file, or correct its permissions.`,
   )
 }
 
@@ -37,6 +37,6 @@ export function cannotWrite(file: string, error: unknown): unknown {
   if (problem === undefined) return error
   return new HubError(
     400,
-    `The backup ${file} cannot be written (${problem}): make room, correct the permissions, or name a file in another folder.`,
+    `The backup ${file} cannot be written (${problem}): free some space, correct the permissions, or name a file in another folder.`,
   )
 }

@@ -37,11 +37,11 @@ async function isThere(dataDir: string): Promise<boolean> {
   if (remains.length > 0)
     throw new HubError(
       409,
-      `The folder ${dataDir} has the remains of a restore that was killed, with copies of keys: remove ${remains.join(' and ')} there, and restore again.`,
+      `The folder ${dataDir} contains the remains of a restore that was killed, including copies of keys: remove ${remains.join(' and ')} from it, and restore again.`,
     )
   throw new HubError(
     409,
-    `The folder ${dataDir} is not empty, and restoring replaces nothing: name a new one with --data, or move this one away.`,
+    `The folder ${dataDir} is not empty, and a restore replaces no files: name a new one with --data, or move this one away.`,
   )
 }
 

@@ -51,7 +51,7 @@ interface Source {
 async function restoreInto({ staging, settle }: NewDataFolder, { file, signal }: Source): Promise<Restored> {
   await mkdir(join(staging, 'artifacts'), { recursive: true, mode: 0o700 })
   const madeAt = await readTar({ file, signal }, staging).catch(error => {
-    throw isOfTar(error) && !signal.aborted ? notABackup(file, 'is not a whole tar file') : error
+    throw isOfTar(error) && !signal.aborted ? notABackup(file, 'is not a complete tar file') : error
   })
   const artifacts = await requireWhole(file, staging)
   for (const path of [join(staging, 'artifacts'), staging]) await syncFolder(path)
@@ -70,7 +70,7 @@ function refusal(dataDir: string, error: unknown): unknown {
   if (problem === undefined) return error
   return new HubError(
     400,
-    `Nothing was restored into ${dataDir} (${problem}): make room, correct the permissions, or name another folder with --data.`,
+    `Nothing was restored into ${dataDir} (${problem}): free some space, correct the permissions, or name another folder with --data.`,
   )
 }
 
@@ -86,7 +86,7 @@ async function readTar({ file, signal }: Source, folder: string): Promise<Date> 
   for await (const entry of tar) {
     const { name, type, mtime } = entry.header
     if (type !== 'file' || !(ARTIFACT.test(name) || OTHER_FILES.has(name)) || sums.has(name))
-      throw notABackup(file, `contains ${JSON.stringify(name.slice(0, 100))}, which no backup has`)
+      throw notABackup(file, `contains ${JSON.stringify(name.slice(0, 100))}, which does not belong in a backup`)
     sums.set(name, await saveFile(entry as AsyncIterable<Uint8Array>, join(folder, name)))
     if (last === '' && mtime !== undefined) madeAt = mtime
     last = name
@@ -103,7 +103,7 @@ interface Unpacked {
 }
 
 async function requireSums(file: string, { folder, sums, last }: Unpacked): Promise<void> {
-  if (last !== SUMS_FILE) throw notABackup(file, `is cut: it does not end with ${SUMS_FILE}`)
+  if (last !== SUMS_FILE) throw notABackup(file, `is truncated: it does not end with ${SUMS_FILE}`)
   sums.delete(SUMS_FILE)
   const path = join(folder, SUMS_FILE)
   if (!formatSums(sums).equals(await readFile(path)))
@@ -149,5 +149,5 @@ async function contentsOf(file: string, database: string): Promise<Contents> {
 }
 
 function notABackup(file: string, problem: string): HubError {
-  return new HubError(400, `The file ${file} ${problem}, and nothing was restored: name a whole backup of a hub.`)
+  return new HubError(400, `The file ${file} ${problem}, and nothing was restored: name a complete backup of a hub.`)
 }

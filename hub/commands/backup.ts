@@ -6,7 +6,7 @@ import { countInWords } from './count-in-words.ts'
 import { interruptible } from './interruption.ts'
 
 export const backup: Command = {
-  summary: 'writes everything that a hub has to one file; the hub may run meanwhile',
+  summary: 'writes everything that a hub stores to one file; the hub may keep running',
   usage: `npm run hub -- backup --to FILE [options]
 
   --to FILE        a new tar file, which only its owner can read
@@ -24,7 +24,7 @@ The file contains the key of sealed projects and the hashes of all credentials: 
 }
 
 export const restore: Command = {
-  summary: 'makes a data folder from a backup',
+  summary: 'restores a data folder from a backup',
   usage: `npm run hub -- restore --from FILE [options]
 
   --from FILE      a file that "backup" wrote

@@ -18,7 +18,7 @@ export const DATA_OPTION = { data: { type: 'string', default: resolve(DATA_FOLDE
 export const DATA_DEFAULT = `${DATA_FOLDER} in the clone`
 export const DATA_USAGE = `  --data DIR       the data folder (default ${DATA_DEFAULT})`
 /** For the help of a command whose standard output a script reads. */
-export const SILENT_USAGE = 'In a script, use npm run --silent hub: otherwise, npm prints lines of its own.'
+export const SILENT_USAGE = 'In a script, use npm run --silent hub: otherwise, npm adds its own lines.'
 
 /** Reads the file that an option names. Throws HubError 400 if it cannot be read. */
 export function readGivenFile(option: string, path: string): Buffer {
@@ -38,7 +38,9 @@ export async function withStore<T>(dataDir: string, work: (store: Store) => T | 
   try {
     const done = await work(store)
     if (isNew)
-      console.error(`Note: ${dataDir} had no hub, so this made a new one. If that was a mistake, correct --data.`)
+      console.error(
+        `Note: ${dataDir} contained no hub, so this command created one. If that was a mistake, correct --data.`,
+      )
     return done
   } finally {
     store.close()
@@ -48,7 +50,7 @@ export async function withStore<T>(dataDir: string, work: (store: Store) => T | 
 /** Does the same for work that needs existing data: throws HubError 404, and creates nothing, if there is no hub. */
 export async function withExistingStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
   if (hasStore(dataDir)) return await withStore(dataDir, work)
-  throw new HubError(404, `The data folder ${dataDir} has no hub: name another one with --data.`)
+  throw new HubError(404, `The data folder ${dataDir} contains no hub: name another one with --data.`)
 }
 
 function hasStore(dataDir: string): boolean {

@@ -18,7 +18,7 @@ const create: Command = {
   --name N         what the key is for
   --owner O        the owner of the fleet that it reports to (default: its name)
   --slug S         binds the key to the plugin or service of this name
-  --kind K         with --slug: plugin or service, if both have it, or none is published yet
+  --kind K         with --slug: plugin or service; needed if both have this name, or neither is published
 ${DATA_USAGE}
 
 Standard output gets the key and nothing else. The hub cannot show it again.
@@ -49,7 +49,7 @@ ${SILENT_USAGE}`,
  */
 function noteUnpublished(store: Store, { kind, slug }: ApiKey): void {
   if (kind === null || slug === null || isListed(store, { kind, slug })) return
-  console.error(`Note: this hub has no ${kind} ${slug} yet. Publish it, or make another key for the correct slug.`)
+  console.error(`Note: this hub has no ${kind} ${slug} yet. Publish it, or create another key for the correct slug.`)
 }
 
 const list = listCommand({

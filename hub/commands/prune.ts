@@ -11,11 +11,11 @@ export const prune: Command = {
   summary: 'removes old reports',
   usage: `npm run hub -- prune --older-than 365d [options]
 
-  --older-than Nd  removes the reports that this hub got more than N days ago
+  --older-than Nd  removes the reports that this hub received more than N days ago
 ${DATA_USAGE}
 
-The newest report of each host and project stays, and its newest success. Reports of a name
-that was never published here and never ran are removed. The hub may run meanwhile.`,
+Keeps the newest report and the newest success of each host and project. Removes all reports for a name
+that was never published here and never ran. The hub may keep running.`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...DATA_OPTION, 'older-than': { type: 'string' } })
     const days = parseDays(requireOption('older-than', values['older-than']))

@@ -41,14 +41,14 @@ SOURCE is one of
   --git REPO --ref TAG        a commit of a local repository, archived as a code host does
   --archive FILE              a ZIP, published unchanged
 
-The plugin.yaml at its top says the name and the version of a plugin. A service has none, so you say them:
+The plugin.yaml at the root of a plugin gives its name and version. A service has no such file, so you give them:
   --kind K                    plugin or service (default: plugin)
   --slug S                    its name on the marketplace (default: the name in plugin.yaml)
   --version V                 the version (default: that in plugin.yaml)
 
 SECRET is the developer's signing secret. The hub does not store it. It comes from one of
   --signing-secret-env VAR    an environment variable
-  --signing-secret-file FILE  a file; a line end after the secret is ignored
+  --signing-secret-file FILE  a file; a line break after the secret is ignored
 
   --name N                    the display name
   --repo OWNER/REPO@TAG       the location of the source

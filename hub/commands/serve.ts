@@ -31,7 +31,7 @@ export const serve: Command = {
   --host H           the address to listen on (default 127.0.0.1)
   --tls-cert FILE    serves HTTPS with this certificate and its chain (PEM)
   --tls-key FILE     its private key (PEM), which other users must not be able to read
-  --behind-proxy     a proxy on this machine passes on requests of other machines
+  --behind-proxy     a proxy on this machine forwards requests from other machines
   --new-admin-token  replaces the admin token and shows the new one once
   --data DIR         the data folder (default ${DATA_DEFAULT})
 
@@ -75,7 +75,7 @@ function renewOnSignal(hub: RunningHub, files: TlsFiles): () => void {
       hub.renewTls(readTlsFiles(files))
       console.log(`New connections use the certificate ${files.certFile}.`)
     } catch (error) {
-      console.error(`${(error as Error).message} The hub keeps the certificate that it has.`)
+      console.error(`${(error as Error).message} The hub keeps its current certificate.`)
     }
   }
   process.on('SIGHUP', renew)
@@ -127,7 +127,7 @@ function announceToOthers(url: string, tls: TlsCredentials | undefined): void {
   const others = names.filter(name => !isLoopbackHost(name))
   if (names.length > 0 && others.length === 0)
     console.error(
-      `The certificate is only for ${names.join(', ')}, so other machines refuse it: use one for the name under which they reach this hub.`,
+      `The certificate is only for ${names.join(', ')}, so other machines refuse it: use one for the name that they use to reach this hub.`,
     )
   else
     console.log(`Other machines reach it at ${urlUnder(url, others.find(name => !name.includes('*')) ?? hostname())}`)

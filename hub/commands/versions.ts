@@ -25,7 +25,7 @@ export const versions = listCommand({
 
 export const yank = changeCommand({
   name: 'yank',
-  summary: 'stops serving a version, for good',
+  summary: 'permanently stops serving a version',
   change: yankVersion,
   done: 'Yanked',
   result: 'the hub no longer serves it',
@@ -36,7 +36,7 @@ export const hold = changeCommand({
   summary: 'holds a version back for review: listed as the latest, but not served',
   change: holdVersion,
   done: 'Held back',
-  result: 'the hub lists it and does not serve it until it is released',
+  result: 'the hub lists it, but does not serve it until it is released',
 })
 
 export const release = changeCommand({

@@ -55,7 +55,7 @@ export function buildApp(options: AppOptions): Hono {
   app.get('/', c => answerFleetPage(c, options))
   app.get('/healthz', c => answerHealth(c, options.store))
   mountRoutes(app, options)
-  app.notFound(c => c.json(errorBody('There is no such route.'), 404))
+  app.notFound(c => c.json(errorBody('This route does not exist.'), 404))
   app.onError((error, c) => answerError(c, error, options.log))
   return app
 }

@@ -97,7 +97,7 @@ export function stateOf({ held_at, yanked_at }: Pick<PublishedVersion, 'held_at'
   return held_at === null ? 'served' : 'held back'
 }
 
-/** Throws HubError 409 if the version is already published with other bytes or another signature, or was yanked. */
+/** Throws HubError 409 if the version is already published with different bytes or another signature, or was yanked. */
 export function requireUnchanged(store: Store, version: PublishedVersion): void {
   requireNotYanked(store, version)
   const existing = findVersion(store, version)
@@ -142,7 +142,7 @@ function requireNotYanked(store: Store, id: VersionId): void {
   const { kind, slug, version } = id
   throw new HubError(
     409,
-    `Version ${version} of the ${kind} ${slug} is yanked for good, and nothing was changed: publish a new version.`,
+    `Version ${version} of the ${kind} ${slug} is permanently yanked, so nothing was changed: publish a new version.`,
   )
 }
 
@@ -194,6 +194,6 @@ function saveVersion(store: Store, version: PublishedVersion): void {
 function alreadyPublished({ kind, slug, version, sha256 }: PublishedVersion): HubError {
   return new HubError(
     409,
-    `Version ${version} of the ${kind} ${slug} is already published with other bytes or another signing secret (SHA-256 ${sha256}): ${kind === 'plugin' ? 'raise the version in plugin.yaml (or --version, if that file has none)' : 'raise --version'} and publish again. --replace publishes the new bytes under this one, and hosts that installed the old ones refuse them.`,
+    `Version ${version} of the ${kind} ${slug} is already published with different bytes or a different signing secret (SHA-256 ${sha256}): ${kind === 'plugin' ? 'raise the version in plugin.yaml (or --version, if that file has none)' : 'raise --version'} and publish again. --replace publishes the new bytes under this version, but hosts that installed the old ones refuse them.`,
   )
 }

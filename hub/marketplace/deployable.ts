@@ -18,7 +18,7 @@ export async function requireDeployable(bytes: Buffer, given: GivenId): Promise<
   if (bytes.length > MAX_ARCHIVE_BYTES)
     throw new HubError(
       400,
-      `The archive has ${bytes.length} bytes, more than the ${MAX_ARCHIVE_BYTES} that hosts take by default: leave something out.`,
+      `The archive has ${bytes.length} bytes, more than the ${MAX_ARCHIVE_BYTES} that hosts accept by default: remove some files.`,
     )
   const zip = await openZip(bytes)
   const tree = requireSafeTree(zip.entries, { flattens: true })

@@ -48,12 +48,12 @@ export function identifyService({ source, kind, slug, version }: GivenId): Versi
   if (kind !== 'service')
     throw new HubError(
       400,
-      `${source} has no ${PLUGIN_YAML} at its top, which every plugin needs: add one, or publish a service with --kind service, --slug and --version.`,
+      `${source} has no ${PLUGIN_YAML} at its root, which every plugin needs: add one, or publish a service with --kind service, --slug and --version.`,
     )
   if (slug && version) return { kind, slug, version }
   const missing = [...(slug ? [] : ['slug']), ...(version ? [] : ['version'])]
   const options = missing.map(name => `--${name}`).join(' and ')
-  throw new UsageError(`A service has no file that says its ${missing.join(' and ')}: add ${options}.`)
+  throw new UsageError(`A service has no file that gives its ${missing.join(' and ')}: add ${options}.`)
 }
 
 function versionIn({ version: packaged }: PluginYaml, given: string | undefined): string {
@@ -80,7 +80,7 @@ function slugIn({ name }: PluginYaml): string {
     throw new UsageError(`${PLUGIN_YAML} has no name: add the line "name: my-plugin", or name the plugin with --slug.`)
   const slug = slugOf(name)
   if (slug !== undefined) return slug
-  throw new UsageError(`No slug can be made of the name ${shown(name)} in ${PLUGIN_YAML}: name one with --slug.`)
+  throw new UsageError(`The name ${shown(name)} in ${PLUGIN_YAML} cannot become a slug: name one with --slug.`)
 }
 
 function withoutV(version: string): string {

@@ -56,7 +56,7 @@ export function readPluginYaml(bytes: Buffer): PluginYaml {
 
 function describeIssue(path: readonly PropertyKey[]): string {
   const expected = EXPECTED[String(path[0])]
-  return `has a value that no host expects at ${path.join('.')}${expected === undefined ? '' : `, which must be ${expected}`}`
+  return `has a value that hosts refuse at ${path.join('.')}${expected === undefined ? '' : `, which must be ${expected}`}`
 }
 
 function versionOf(document: Document.Parsed, version: string | number): PluginYaml['version'] {
@@ -86,7 +86,7 @@ function textOf(bytes: Buffer): string {
   const { index } = STRANGE.exec(text) ?? {}
   if (index !== undefined)
     throw refused(
-      `has a character in line ${text.slice(0, index).split('\n').length} that readers of YAML do not agree on`,
+      `has a character in line ${text.slice(0, index).split('\n').length} that YAML parsers interpret differently`,
     )
   return text
 }
@@ -121,8 +121,8 @@ function requirePlainKeys(document: Document.Parsed, lines: LineCounter): void {
       for (const { key } of items) {
         const { line } = lines.linePos((isScalar(key) ? key.range : range)?.[0] ?? 0)
         if (!isScalar(key)) throw refused(`has a list, a map or an alias as a key in line ${line}`)
-        if (isMergeKey(key)) throw refused(`has a merge key (<<) in line ${line}, which not all readers know`)
-        if (seen.has(String(key.value))) throw refused(`has a key for the second time in line ${line}`)
+        if (isMergeKey(key)) throw refused(`has a merge key (<<) in line ${line}, which not all YAML parsers support`)
+        if (seen.has(String(key.value))) throw refused(`repeats a key in line ${line}`)
         seen.add(String(key.value))
       }
     },

@@ -29,7 +29,7 @@ export type Publication = z.input<typeof publicationSchema>
 
 /**
  * Publishes the bytes unchanged, without checking that a host would install them: see requireDeployable. Throws
- * HubError 400 for a wrong field, and 409 if the version is already published with other bytes or another secret,
+ * HubError 400 for a wrong field, and 409 if the version is already published with different bytes or another secret,
  * unless `replace` is set.
  */
 export async function publishArchive(

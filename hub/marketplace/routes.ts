@@ -80,7 +80,7 @@ async function acceptReport(c: Context, store: Store): Promise<Response> {
 /** A key shows its owner's hosts; the admin token, sent without a key, shows all hosts. */
 function answerHosts(c: Context, store: Store): Response {
   const kind = kindSchema.safeParse(c.req.param('kind'))
-  if (!kind.success) throw new HubError(404, 'There is no such route: the kind must be plugin or service.')
+  if (!kind.success) throw new HubError(404, 'This route does not exist: the kind must be plugin or service.')
   const wanted = { kind: kind.data, slug: c.req.param('slug') ?? '' }
   if (c.req.header('x-api-key') === undefined && c.req.header('authorization') !== undefined) {
     requireAdmin(c, store)

@@ -75,7 +75,7 @@ export function readPartSources({ plan, pluginsDirname }: SourceTree): PartSourc
     if (path === undefined) throw new HubError(400, `${name} has a source, but installs nothing: remove it.`)
     const other = sources.get(path)
     if (other !== undefined && !isDeepStrictEqual(other, source))
-      throw new HubError(400, `${name} has another source for ${path} than an earlier step: keep one.`)
+      throw new HubError(400, `${name} gives ${path} a different source than an earlier step: keep one.`)
     sources.set(path, source)
   }
   return sources

@@ -108,7 +108,7 @@ export function readEncryptedDek(store: Store, { project_id, version }: ProjectV
 
 /**
  * Adds a version. Adding the same version again changes nothing, and keeps it revoked if it is. Throws HubError 409 if
- * the version has other bytes, or if these bytes are another version: a signature must identify one version.
+ * the version has different bytes, or if these bytes are another version: a signature must identify one version.
  */
 export function addProjectVersion(store: Store, version: ProjectVersion, encryptedDek: Uint8Array): ProjectVersion {
   return inTransaction(store, () => findSame(store, version) ?? saveVersion(store, version, encryptedDek))
@@ -124,7 +124,7 @@ export function findSame(store: Store, wanted: ProjectVersion): ProjectVersion |
   throw new HubError(
     409,
     same.version === wanted.version
-      ? `Version ${same.version} of the project ${same.project_id} is already published with other bytes (SHA-256 ${same.sha256}): publish a new version. Sealing the same files again makes other bytes.`
+      ? `Version ${same.version} of the project ${same.project_id} is already published with different bytes (SHA-256 ${same.sha256}): publish a new version. Sealing the same files again produces different bytes.`
       : `These bytes are already published as version ${same.version} of the project ${same.project_id}.`,
   )
 }

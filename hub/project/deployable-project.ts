@@ -40,7 +40,7 @@ export async function requireDeployableProject({ bytes, release }: SealedRelease
   const plan = tree.fileAt(PLAN_PATH)
   if (plan === undefined) throw refused(`has no ${PLAN_PATH}`)
   requireYamlSize(PLAN_PATH, sizes.get(plan.name) ?? 0, MAX_PLAN_BYTES)
-  if (manifest === undefined) throw refused(`has no ${MANIFEST} at its top`)
+  if (manifest === undefined) throw refused(`has no ${MANIFEST} at its root`)
   requireManifestOf(release, manifest)
 }
 
@@ -72,7 +72,7 @@ async function readTar({ bytes, release }: SealedRelease): Promise<Content> {
     }
     await unpacking
   } catch (error) {
-    throw error instanceof HubError ? error : refused('is not one zstd stream of a whole tar')
+    throw error instanceof HubError ? error : refused('is not a single zstd stream of a complete tar file')
   }
   return { entries: list.entries, sizes, manifest }
 }
@@ -87,7 +87,8 @@ function entryOf({ name, type, linkname, size }: Header): ArchiveEntry {
 
 function requireManifestOf({ project_id, version }: SealedRelease['release'], text: string): void {
   const { success, data, error } = manifestSchema.safeParse(parseJson(text))
-  if (!success) throw refused(`has a ${MANIFEST} that no host reads (${error.issues[0]?.path.join('.') || 'not JSON'})`)
+  if (!success)
+    throw refused(`has a ${MANIFEST} that hosts cannot read (${error.issues[0]?.path.join('.') || 'not JSON'})`)
   for (const [name, found, expected] of [
     ['project', data.project_id, project_id],
     ['version', data.version, version],
@@ -105,5 +106,5 @@ function parseJson(text: string): unknown {
 }
 
 function refused(problem: string): HubError {
-  return new HubError(400, `No host installs this sealed file, because it ${problem}: correct that and seal it again.`)
+  return new HubError(400, `Hosts refuse this sealed file, because it ${problem}: correct that and seal it again.`)
 }

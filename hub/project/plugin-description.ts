@@ -8,7 +8,7 @@ const namesSchema = z.preprocess(
   z.array(labelSchema, { error: 'must be a list of names' }),
 )
 
-const environmentSchema = z.object({ required: namesSchema, optional: namesSchema }, { error: 'must be a mapping' })
+const environmentSchema = z.object({ required: namesSchema, optional: namesSchema }, { error: 'must be a map' })
 
 const descriptionSchema = z.object({
   version: versionSchema,

@@ -30,7 +30,7 @@ export function readSigningKey(path: string): KeyObject {
   } catch {}
   throw new HubError(
     400,
-    `The file ${path} is not an Ed25519 private key in PEM: make one with "project keygen --out FILE".`,
+    `The file ${path} is not an Ed25519 private key in PEM: create one with "project keygen --out FILE".`,
   )
 }
 
@@ -40,7 +40,7 @@ function readKeyFile(path: string): Buffer {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     const problem = code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`
-    throw new HubError(400, `The signing key ${path} ${problem}: make one with "project keygen --out FILE".`)
+    throw new HubError(400, `The signing key ${path} ${problem}: create one with "project keygen --out FILE".`)
   }
 }
 

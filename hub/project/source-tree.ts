@@ -42,7 +42,7 @@ export function readSourceTree(source: string, pluginsDirname: string): SourceTr
   const plugins = addParts(reading, pluginsDirname)
   if (plugins.length === 0)
     throw refused(
-      `${join(source, pluginsDirname)} has no plugin: add at least one, or name another folder with --plugins-dirname.`,
+      `${join(source, pluginsDirname)} contains no plugin: add at least one, or name another folder with --plugins-dirname.`,
     )
   const extensions = addParts(reading, 'extensions')
   for (const member of reading.members.values()) {
@@ -121,7 +121,7 @@ function addPath(reading: Reading, path: string, found: Stats): void {
     const isExecutable = (found.mode & 0o100) !== 0
     reading.members.set(path, { path, type: 'file', source, size: found.size, isExecutable, sha256: hashFile(source) })
   } else {
-    throw refused(`${source} cannot be sealed: remove it, as only files, folders and symlinks can.`)
+    throw refused(`${source} is not a file, folder or symlink, so it cannot be sealed: remove it.`)
   }
 }
 

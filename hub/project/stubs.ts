@@ -25,14 +25,16 @@ export const partSourceSchema = z.union(
       subdirectory,
     }),
     z.strictObject({
-      url: z.string().refine(isPublicUrl, { error: 'must be an https URL without user, password, query and fragment' }),
+      url: z
+        .string()
+        .refine(isPublicUrl, { error: 'must be an https URL without a user, password, query or fragment' }),
       ref: z.string().regex(/^(?:[0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'must be a full commit id' }),
       subdirectory,
     }),
   ],
   {
     error:
-      'must have either marketplace_slug, or an https url without user, password, query and fragment and a full commit id as ref',
+      'must have either marketplace_slug, or an https url without a user, password, query or fragment and a full commit id as ref',
   },
 )
 export type PartSource = z.output<typeof partSourceSchema>

@@ -57,7 +57,7 @@ function nearest(colours: readonly number[], wanted: number): number {
 function readPixels(png: Buffer): Pixels {
   const chunks = readChunks(png)
   const [head] = chunks.get('IHDR') ?? []
-  if (head === undefined || head[8] !== 8 || head[9] !== 2) throw new Error('This is no PNG with 8 bits of RGB.')
+  if (head === undefined || head[8] !== 8 || head[9] !== 2) throw new Error('This is not an 8-bit RGB PNG.')
   const [width, height] = [head.readUInt32BE(0), head.readUInt32BE(4)]
   const filtered = inflateSync(Buffer.concat(chunks.get('IDAT') ?? []))
   return { width, height, rgb: unfilter(filtered, width * RGB, height) }

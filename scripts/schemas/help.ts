@@ -7,7 +7,7 @@ type Help = Readonly<Record<string, string>>
 export const PLAN_HELP: Help = {
   format_version: 'Always "1".',
   project_id: 'The slug of the plugin or service that this plan installs; for a project, its id.',
-  version: 'Of the plan itself; informative.',
+  version: 'The version of the plan itself; informative.',
   steps: 'What the deployment does, in this order; each step runs after the steps that it depends on.',
   'steps.*.id': 'Names the step in the log, the summary and the output failed-step; unique in the plan.',
   'steps.*.action': 'What the step does. No action runs a command of the plan.',
@@ -21,14 +21,14 @@ export const PLAN_HELP: Help = {
   'steps.*.timeout': 'Limit for one attempt, like 30, 30s or 2m; from 1s to 10m, by default 30s.',
   'steps.*.retries': 'Further attempts after one that failed.',
   'steps.*.event': 'The name under which the host config has a command in notify.',
-  'steps.*.message': 'One line, which the command gets in NOTIFY_MESSAGE.',
+  'steps.*.message': 'One line of text; the command gets it in NOTIFY_MESSAGE.',
 }
 
 export const ACTION_HELP: Help = {
-  prepare: 'does nothing; the run does this by itself.',
-  download: 'does nothing; the run does this by itself.',
-  extract: 'does nothing; the run does this by itself.',
-  rollback: 'does nothing; the run does this by itself.',
+  prepare: 'does nothing; every run does this automatically.',
+  download: 'does nothing; every run does this automatically.',
+  extract: 'does nothing; every run does this automatically.',
+  rollback: 'does nothing; every run does this automatically.',
   provision: 'runs the command of the host config for this id, for example to create a database.',
   install_plugin: 'replaces plugins/<id>/ with the new version.',
   install_extension: 'replaces extensions/<id>/ with the new version of a service.',
@@ -42,28 +42,28 @@ export const ACTION_HELP: Help = {
 }
 
 const COMMAND = 'The program and its arguments, as a list. It runs without a shell.'
-const COMMAND_ENV = 'Variables that the command gets in addition.'
+const COMMAND_ENV = 'Additional environment variables for the command.'
 
 export const HOST_CONFIG_HELP: Help = {
   version: 'Always 1.',
   supervisor:
-    'What runs services on this host. none skips steps that start, stop or restart; without this key, a plan with such steps is refused.',
-  systemd: 'How the units of systemd are called.',
+    'The supervisor of the services on this host. none skips steps that start, stop or restart; without this key, a plan with such steps is refused.',
+  systemd: 'The names of the systemd units.',
   'systemd.scope': 'system, or user for the units of the user that the runner runs as.',
   'systemd.unit': 'The unit of a plugin or service; {id} stands for its id.',
   'systemd.project_unit': 'The unit for steps without plugin.',
-  docker: 'How the containers of Docker are called.',
+  docker: 'The names of the Docker containers.',
   'docker.container': 'The container of a plugin or service; {id} stands for its id.',
-  kubernetes: 'How the deployments of Kubernetes are called.',
+  kubernetes: 'The names of the Kubernetes deployments.',
   'kubernetes.namespace': 'The namespace of the deployments.',
   'kubernetes.deployment': 'The deployment of a plugin or service; {id} stands for its id.',
   'kubernetes.kubeconfig': 'As for kubectl.',
   'kubernetes.context': 'As for kubectl.',
-  plugins: 'What is special about one id, of a plugin or of a service.',
+  plugins: 'Settings for one id, that of a plugin or service.',
   'plugins.*.unit': 'The unit for this id, in place of systemd.unit.',
   'plugins.*.container': 'The container for this id, in place of docker.container.',
   'plugins.*.deployment': 'The deployment for this id, in place of kubernetes.deployment.',
-  'plugins.*.healthcheck': 'How to find out whether it is healthy: exactly one of http, tcp and command.',
+  'plugins.*.healthcheck': 'How to check its health: exactly one of http, tcp and command.',
   'plugins.*.healthcheck.http': 'The URL that must answer with the expected status.',
   'plugins.*.healthcheck.tcp': 'host:port that must accept a connection.',
   'plugins.*.healthcheck.command': `${COMMAND} The check passes if it exits with 0.`,

@@ -76,7 +76,7 @@ function explained(schema: JsonSchema, help: Readonly<Record<string, string>>): 
     unused.delete(path)
     return help[path]
   })
-  if (unused.size > 0) throw new Error(`There is help for what is no key: ${[...unused].join(', ')}`)
+  if (unused.size > 0) throw new Error(`There is help for names that are not keys: ${[...unused].join(', ')}`)
   return schema
 }
 

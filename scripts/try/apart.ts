@@ -11,7 +11,7 @@ export function requireApart({ kind, folder }: Sources, named: string): void {
   const [from, root] = [realPathOf(folder), realPathOf(named)]
   if (!isWithin(from, root) && !isWithin(root, from)) return
   throw new UsageError(
-    `The folder of --root, ${root}, and that of your ${kind}, ${from}, must not contain each other, as hub, host and secrets would be published: name another --root.`,
+    `The folder of --root, ${root}, and that of your ${kind}, ${from}, must not contain each other, because hub, host and secrets would be published: name another --root.`,
   )
 }
 

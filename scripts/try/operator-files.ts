@@ -30,7 +30,7 @@ export function readOperatorFiles(sources: Sources, options: FileOptions): Opera
   if (sources.kind === 'project' && plan !== undefined)
     throw new UsageError(`The option --plan does not apply to a project, whose plan is its ${PLAN_PATH}: remove it.`)
   if (options.break && (plan ?? hostConfig) !== undefined)
-    throw new UsageError('The option --break has a plan and a host config of its own: remove --plan and --host-config.')
+    throw new UsageError('The option --break uses its own plan and host config: remove --plan and --host-config.')
   if (options.break) return failingFiles(sources)
   return [
     ...(plan === undefined ? [] : [readCopy('plan', plan, planOf)]),

@@ -88,7 +88,7 @@ function requireStrictYaml(path: string, text: string): void {
 function toSlug(name: string): string {
   const slug = slugOf(name)
   if (slug !== undefined) return slug
-  throw new UsageError(`No slug can be made of the name ${JSON.stringify(name)}: name one with --slug.`)
+  throw new UsageError(`The name ${JSON.stringify(name)} cannot become a slug: name one with --slug.`)
 }
 
 function versionOf(folder: string, { versionAsWritten: version }: PluginYaml, given: string | undefined): string {

@@ -104,7 +104,7 @@ function refuseUnusedSettings(read: InputReader, { plan, settings }: IncompleteR
   if (plan !== undefined || read.isRefused('install-plan') || !settings?.size) return
   read.refuse(
     'settings',
-    'needs a plan with a write_env step, which names the template that it completes, but install-plan names no file, and the default plan has no such step',
+    'needs a plan with a write_env step that names a template, but install-plan names no file, and the default plan has no write_env step',
   )
 }
 

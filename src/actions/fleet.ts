@@ -143,7 +143,7 @@ function buildLists(fleet: Fleet): { outputs: Record<string, string>; cut: strin
   const [hosts, outdated] = [fitHosts(fleet), fitList(fleet.outdated, MAX_CHARS.outdated)]
   const versions = fitVersions(fleet.reports)
   const cut = Object.entries({ hosts, versions, outdated }).flatMap(([name, { omitted }]) =>
-    omitted === 0 ? [] : [`The output ${name} is cut: it has no room for ${countInWords(omitted, 'more host')}.`],
+    omitted === 0 ? [] : [`The output ${name} is truncated: it has no room for ${countInWords(omitted, 'more host')}.`],
   )
   return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut }
 }

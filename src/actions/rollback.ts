@@ -121,7 +121,8 @@ function readSubject(read: InputReader, isSlugForId: boolean): Subject | undefin
   }
   const id = read.optional('id', idSchema)
   if (projectId !== undefined) {
-    if (id !== undefined) read.refuse('id', 'names one part, but project-id rolls back all parts: give one of the two')
+    if (id !== undefined)
+      read.refuse('id', 'names one part, but project-id rolls back all parts: give only one of the two')
     return { contract: 'project', projectId }
   }
   return kind === undefined || id === undefined ? undefined : { contract: 'marketplace', kind, id }

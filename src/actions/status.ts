@@ -111,7 +111,7 @@ function buildLists({ parts, snapshots }: Inspection): Lists {
 
 function cutIn(lists: Lists): string[] {
   return Object.entries(lists).flatMap(([name, { omitted }]) =>
-    omitted === 0 ? [] : [`The output ${name} is cut: ${omitted} more entries have no room in it.`],
+    omitted === 0 ? [] : [`The output ${name} is truncated: it has no room for ${omitted} more entries.`],
   )
 }
 
@@ -120,7 +120,7 @@ function omittedIn({ parts }: Inspection): string[] {
   const omitted = driftEntries(parts).reduce((sum, entry) => sum + (entry.omitted ?? 0), 0)
   return omitted === 0
     ? []
-    : [`The output drift-details is cut: it has no room for ${countInWords(omitted, 'more path')}.`]
+    : [`The output drift-details is truncated: it has no room for ${countInWords(omitted, 'more path')}.`]
 }
 
 function buildOutputs(inspection: Inspection, lists: Lists): Record<string, string> {

@@ -22,7 +22,7 @@ export function outOfSync(fleet: Fleet, { kind, slug }: ReportSubject): Deployme
     fleet.hosts.length === 1 && there === 0
       ? `The only host is not known to run ${slug} ${version}: ${nameHosts(behind)}.`
       : `${there} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${slug} ${version}.${others}`
-  const nameless = fleet.unusable === 0 ? '' : ` Reports of the hub that name no host: ${fleet.unusable}.`
+  const nameless = fleet.unusable === 0 ? '' : ` Reports from the hub that name no host: ${fleet.unusable}.`
   const remedy = 'Deploy to the hosts in the output outdated, or give them more time with wait-seconds.'
   return outOfSyncError(`${found}${nameless} ${remedy}`)
 }
@@ -57,7 +57,7 @@ function describeUnknown(report: HostReport | undefined): string {
   if (report?.isContradicted) return 'unknown, its reports contradict each other'
   const known = report?.version ?? null
   if (known === null) return `unknown, its last report says ${report?.status}`
-  return `perhaps ${known}; its last report, of an unreadable version, says ${report?.status}`
+  return `perhaps ${known}; its last report, whose version is unreadable, says ${report?.status}`
 }
 
 function nameHosts(hosts: readonly FleetHost[]): string {

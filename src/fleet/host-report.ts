@@ -174,12 +174,12 @@ function notesOnHosts({ contradicted, early }: Record<'contradicted' | 'early', 
     ...(contradicted.length === 0
       ? []
       : [
-          `The hub's reports of a host contradict each other, and which is the last cannot be known, so nobody knows what it runs: ${nameHosts(contradicted)}.`,
+          `The hub's reports of a host contradict each other, so it is not known which is the latest and what the host runs: ${nameHosts(contradicted)}.`,
         ]),
     ...(early.length === 0
       ? []
       : [
-          `Reports have a time in the future, which counts as no time; check the clocks of this host and of these: ${nameHosts(early)}.`,
+          `Some reports have a time in the future, so they count as having none. Check the clocks of this host and of these: ${nameHosts(early)}.`,
         ]),
   ]
 }

@@ -59,7 +59,7 @@ async function readListed({ client, tools: { log } }: Fetching): Promise<string 
   return 'version' in answer ? answer.version : undefined
 }
 
-/** Logs a notice if the hub served another version than it listed or was asked for, or did not say which it served. */
+/** Logs a notice if the hub served a different version than it listed or was asked for, or did not say which it served. */
 export function noticeOtherVersion(log: Log, { asked, listed }: ServedVersion, decided: DeployedVersion): void {
   const { version, source } = decided
   if (asked !== undefined && !isSameVersion(version, asked))

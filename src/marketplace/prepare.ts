@@ -92,7 +92,7 @@ export async function verifyArtifact(deployment: ArtifactDeployment, found: Serv
 }
 
 /**
- * Judges a version by the hub's claims before it is extracted. Refuses one that had other bytes on this host, and a
+ * Judges a version by the hub's claims before it is extracted. Refuses one that had different bytes on this host, and a
  * `latest` that is older than the installed version or that this host has replaced.
  */
 export function acceptVersion(deployment: ArtifactDeployment, fetched: AcceptedVersion): AcceptedVersion {
@@ -193,7 +193,7 @@ async function checkVersion(
 }
 
 /**
- * Refuses a `latest` that is older than the installed version, and a version that had other bytes before. This runs
+ * Refuses a `latest` that is older than the installed version, and a version that had different bytes before. This runs
  * with the hub's claim as soon as the artifact is served, and again with the artifact's own version once it is
  * extracted.
  */

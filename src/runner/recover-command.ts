@@ -16,7 +16,7 @@ with its services, which are then checked; after it, the new version. Does nothi
   --allow-shared-root           accept a project root that other users own or can write, as the input of that name
   --help                        print this
 
-Exit code: 0 if the host is consistent, also if there was nothing to recover or nothing was ever deployed; 1 if it could
+Exit code: 0 if the host is consistent, even if there was nothing to recover or nothing was ever deployed; 1 if it could
 not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used; 75 if a deployment
 that is still running has the host.
 `

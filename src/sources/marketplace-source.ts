@@ -83,7 +83,7 @@ function partOf({ staged, tree }: { staged: string; tree: NamedTree }, { slug, s
   if (!tree.directories.includes(subdirectory)) {
     throw new ArtifactError(
       'invalid_manifest',
-      `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${slug}, whose artifact has none of that name: nothing was installed. The publisher must correct its source and seal the project again.`,
+      `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${slug}, whose artifact contains no such directory: nothing was installed. The publisher must correct its source and seal the project again.`,
     )
   }
   for (const { path, reach } of tree.symlinks) {

@@ -35,7 +35,7 @@ export function refuseReused({ version, source }: OfferedVersion, history: reado
   if (first === undefined || known.some(had => had.source.id === source.id)) return
   throw new ArtifactError(
     'version_reused',
-    `${source.from} now has version ${version} with other bytes (sha256 ${source.id}) than this host received before (${first.source.id}): nothing was installed. Ask its publisher why; to accept them, have the project sealed with the sha256 of the part.`,
+    `${source.from} now has version ${version} with different bytes (sha256 ${source.id}) than this host received before (${first.source.id}): nothing was installed. Ask its publisher why; to accept them, have the project sealed with the sha256 of the part.`,
   )
 }
 

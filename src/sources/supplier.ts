@@ -1,5 +1,6 @@
 import type { ExternalSource, GitSource, MarketplaceSource } from '../core/content/external-source.ts'
 import { ConfigError, withSubject } from '../core/errors.ts'
+import { listNames } from '../core/foreign-text.ts'
 import { bytesInWords, countInWords } from '../core/quantities.ts'
 import type { NamedTree } from '../install/files/trees/tree-below.ts'
 import type { SourceRecord } from '../install/host/installed/rows.ts'
@@ -58,7 +59,7 @@ export class SourceSupplier {
     if (ids.length === 0 || missing.length === 0) return
     throw new ConfigError(
       'missing_input',
-      `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, for which ${missing.join(', ')} must be given: nothing was installed. Add to the step's "with:".`,
+      `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, but ${listNames(missing)} must be given for that: nothing was installed. Add the missing inputs to the step's "with:".`,
     )
   }
 

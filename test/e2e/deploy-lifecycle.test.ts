@@ -305,7 +305,7 @@ describe('a private plugin', () => {
   })
 })
 
-describe('a version with other bytes than before', () => {
+describe('a version with different bytes than before', () => {
   const files = pluginFiles('1.0.0', { 'src/more.py': '' })
 
   it('is accepted when exactly these bytes are pinned and to be deployed again, not with a pin alone', async () => {

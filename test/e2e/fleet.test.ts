@@ -269,7 +269,7 @@ describe('the fleet action', () => {
       [listed, outdated],
       [outdated, rows.filter(row => row['status'] === 'failed').map(row => row['host_id'])],
     )
-    assert.match(result.log, /The output hosts is cut: it has no room for [\d,]+ more hosts/)
+    assert.match(result.log, /The output hosts is truncated: it has no room for [\d,]+ more hosts/)
     assert.ok(result.summary.length < 200_000, String(result.summary.length))
     assert.match(result.summary, /And 9,800 more hosts\./)
     assert.doesNotMatch(result.summary, /<b>|::error/)

@@ -102,7 +102,7 @@ describe('recover.js', () => {
     writeFileSync(record, '{"installed": [')
     const { status, stderr } = recover()
     assert.equal(status, 0)
-    assert.match(stderr, /^Warning: .*installed\.json.*, so it was written again\./)
+    assert.match(stderr, /^Warning: .*installed\.json.*, so the file was written again\./)
     assert.equal(readFileSync(record, 'utf8'), before)
   })
 

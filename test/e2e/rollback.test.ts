@@ -136,7 +136,7 @@ describe('a rollback', () => {
     assert.equal(named.outputs['outcome'], 'success', named.log)
     assert.match(mainOf(stage), /patched/)
     assert.match(commandsIn(named.log, 'warning').join(), /contains changes that were made on this host/)
-    // The hub serves other bytes under this version.
+    // The hub serves different bytes under this version.
     assert.equal(named.outputs['artifact-sha256'], '')
     assert.match(named.summary, /the restored files had been changed on this host/)
     const { artifact_sha256: sha256, modified } = readLocalReport(named)

@@ -148,7 +148,12 @@ describe('the status of a host whose files were changed', () => {
     ])
     const [warning, ...others] = commandsIn(result.log, 'warning')
     const named = `${GREETER} (a directory that group or others can write)`
-    for (const text of [named, 'a.txt (mode changed)', 'b.txt (replaced by something else)', 'src/main.py (changed)'])
+    for (const text of [
+      named,
+      'a.txt (mode changed)',
+      'b.txt (replaced by another kind of entry)',
+      'src/main.py (changed)',
+    ])
       assert.ok(warning?.includes(text), warning)
     assert.deepEqual(others, [])
     assert.match(result.summary, /^### ⚠️ 1 of 1 part differs from what was installed on /)
@@ -217,7 +222,7 @@ describe('the status of a host whose files were changed', () => {
     const [{ added = [], omitted } = {}] = list(result, 'drift-details') as { added: string[]; omitted: number }[]
     assert.equal(added.length + (omitted ?? 0), 3000)
     assert.ok(added.length > 100)
-    const cut = `is cut: it has no room for ${countInWords(omitted ?? 0, 'more path')}.`
+    const cut = `is truncated: it has no room for ${countInWords(omitted ?? 0, 'more path')}.`
     for (const text of [result.log, result.summary]) assert.ok(text.includes(cut), text)
     assert.ok(result.summary.length < 20_000)
     assert.match(commandsIn(result.log, 'warning')[0] ?? '', / and 2980 more\./)

@@ -61,7 +61,7 @@ describe('the gate of a release', () => {
     )
   })
 
-  it('is of no use to a hub that serves the hosts other bytes, with a valid signature too', {
+  it('is of no use to a hub that serves the hosts different bytes, with a valid signature too', {
     skip: ONLY_IN_CI,
   }, async t => {
     let count = 0

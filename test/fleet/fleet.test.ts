@@ -65,7 +65,7 @@ describe('buildFleet', () => {
     const fleet = fleetOf([rowOf('app-1', IN_PROGRESS)], { expectVersion: '2.0.0' })
     assert.match(
       outOfSync(fleet, SUBJECT).message,
-      /app-1 \(perhaps 2\.0\.0; its last report, of an unreadable version, says unknown\)/,
+      /app-1 \(perhaps 2\.0\.0; its last report, whose version is unreadable, says unknown\)/,
     )
   })
 
@@ -100,7 +100,7 @@ describe('buildFleet', () => {
     assert.equal(fleetOf(rows, { expectVersion: '1.0.0' }).inSync, false)
     assert.match(
       outOfSync(fleetOf(rows, { expectVersion: '1.0.0' }), SUBJECT).message,
-      /Reports of the hub that name no host: 1\./,
+      /Reports from the hub that name no host: 1\./,
     )
     assert.equal(fleetOf(rows, { expectVersion: '1.0.0', expectHosts: ['app-1'] }).inSync, true)
   })

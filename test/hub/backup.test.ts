@@ -149,7 +149,7 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
     for (const args of [backup, ['restore', '--from', file, '--data', join(folder, 'data')]]) {
       const { status, stderr } = withSmallFiles(args)
       assert.deepEqual([status, readdirSync(folder)], [1, []], stderr)
-      assert.match(stderr, /EFBIG\): make room/)
+      assert.match(stderr, /EFBIG\): free some space/)
     }
   })
 
@@ -204,7 +204,7 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
   })
 
   for (const [name, args, message] of [
-    ['no hub', ['--data', '/missing'], /^The data folder \/missing has no hub/],
+    ['no hub', ['--data', '/missing'], /^The data folder \/missing contains no hub/],
     ['no folder for it', ['--to', '/missing/a.tar'], /^The backup \/missing\/a\.tar cannot be written \(.*ENOENT\)/],
   ] as const)
     it(`is refused with ${name}`, async t => {
@@ -229,7 +229,7 @@ describe('restoring', () => {
       const before = filesIn(target)
       const { code, stderr } = await command('restore', '--from', file, '--data', target)
       assert.equal(code, 1)
-      assert.match(stderr, /is not empty, and restoring replaces nothing/)
+      assert.match(stderr, /is not empty, and a restore replaces no files/)
       assert.deepEqual(filesIn(target), before)
     })
 
@@ -259,7 +259,7 @@ describe('restoring', () => {
     const folder = newFolder(t, { '.0.restoring/dek.key': '' })
     const { code, stderr } = await command('restore', '--from', file, '--data', folder)
     assert.equal(code, 1)
-    assert.match(stderr, /with copies of keys: remove \.0\.restoring there/)
+    assert.match(stderr, /including copies of keys: remove \.0\.restoring from it/)
   })
 
   it('leaves an empty folder empty when the backup is damaged', async t => {
@@ -276,14 +276,14 @@ describe('restoring', () => {
   })
 
   for (const [name, change, message] of [
-    ['cut in the middle', bytes => bytes.subarray(0, bytes.length / 2), /is not a whole tar/],
+    ['cut in the middle', bytes => bytes.subarray(0, bytes.length / 2), /is not a complete tar/],
     [
       'without its last artifact',
       bytes => bytes.subarray(0, bytes.indexOf('artifacts/')),
       /does not end with SHA256SUMS/,
     ],
     ['empty', () => Buffer.alloc(0), /does not end with SHA256SUMS/],
-    ['of no tar', () => Buffer.from('any text '.repeat(1000)), /is not a whole tar/],
+    ['of no tar', () => Buffer.from('any text '.repeat(1000)), /is not a complete tar/],
     ['with a changed artifact', bytes => flipAfter(bytes, 'plugin.yaml'), /SHA256SUMS does not match/],
     ['with a changed database', bytes => flipAfter(bytes, 'SQLite format'), /SHA256SUMS does not match/],
   ] as readonly [string, (bytes: Buffer) => Uint8Array, RegExp][])
@@ -309,7 +309,7 @@ describe('restoring', () => {
       tar.entry(entry, '')
       tar.finalize()
       writeFileSync(file, await buffer(tar))
-      await refuses(t, file, /which no backup has/)
+      await refuses(t, file, /which does not belong in a backup/)
     })
 
   it('names a file that does not exist', async t => {

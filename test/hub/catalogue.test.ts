@@ -138,7 +138,7 @@ describe('the install route', () => {
     assert.deepEqual([await served('latest'), await served('2.0.0')], ['hello@2.0.0', 'hello@2.0.0'])
     yankVersion(hub.store, id)
     for (const change of [releaseVersion, holdVersion])
-      assert.throws(() => change(hub.store, id), /2\.0\.0 .* is yanked for good/)
+      assert.throws(() => change(hub.store, id), /2\.0\.0 .* is permanently yanked/)
     assert.deepEqual([await served('latest'), await served('2.0.0')], ['hello@1.0.0', null])
   })
 

@@ -36,7 +36,7 @@ describe('the command line', { concurrency: 3 }, () => {
       [...publish.slice(0, -3), '--from', newFolder(t, { 'plugin.yaml': 'name: c' })],
     ]) {
       const { code, stdout, stderr } = await hub(...args, ...data)
-      assert.deepEqual([code, stdout, /is yanked for good/.test(stderr)], [1, '', true], stderr)
+      assert.deepEqual([code, stdout, /is permanently yanked/.test(stderr)], [1, '', true], stderr)
     }
     const changed = newFolder(t, { 'plugin.yaml': 'name: b' })
     assert.equal((await hub(...publish, changed)).code, 1)
@@ -65,7 +65,7 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.match(key, /^hub_[\w-]{43}$/)
     assert.match(
       created.stderr,
-      /^Note: .* had no hub, so this made a new one\. If that was a mistake, correct --data\.$/m,
+      /^Note: .* contained no hub, so this command created one\. If that was a mistake, correct --data\.$/m,
     )
     assert.doesNotMatch((await hub('keys', 'create', '--name', 'ci', ...data)).stderr, /^Note: /m)
     const listed = (await hub('keys', 'list', ...data)).stdout

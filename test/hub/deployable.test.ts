@@ -35,14 +35,14 @@ const withItem = (item: ZipItem) => buildZip([...PLUGIN, item])
  */
 const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'no bytes': [Buffer.alloc(0), /is empty \(0 bytes\)/],
-  'no ZIP': [Buffer.from('any bytes'), /is not a whole ZIP/],
-  'a tar': [Buffer.concat([Buffer.from('plugin.yaml'), Buffer.alloc(2000)]), /is not a whole ZIP/],
-  'a ZIP that was cut': [GOOD.subarray(0, GOOD.length - 30), /is not a whole ZIP/],
-  'a ZIP without its beginning': [GOOD.subarray(30), /is not a whole ZIP|is damaged/],
+  'no ZIP': [Buffer.from('any bytes'), /is not a complete ZIP/],
+  'a tar': [Buffer.concat([Buffer.from('plugin.yaml'), Buffer.alloc(2000)]), /is not a complete ZIP/],
+  'a ZIP that was cut': [GOOD.subarray(0, GOOD.length - 30), /is not a complete ZIP/],
+  'a ZIP without its beginning': [GOOD.subarray(30), /is not a complete ZIP|is damaged/],
   'a ZIP without an entry': [buildZip([]), /contains nothing/],
   'only a directory': [buildZip([directory('greeter/')]), /contains no file/],
   'a damaged file': [buildZip([YAML, { ...file('a', 'a'), both: { crc: 1 } }]), /is damaged at "a"/],
-  'no plugin.yaml': [buildZip([file('src/main.py')]), /has no plugin\.yaml at its top/],
+  'no plugin.yaml': [buildZip([file('src/main.py')]), /has no plugin\.yaml at its root/],
   'plugin.yaml two levels down': [buildZip([file('a/b/plugin.yaml', 'version: 1.2.0')]), /has no plugin\.yaml/],
   'plugin.yml': [buildZip([file('plugin.yml', 'version: 1.2.0')]), /has no plugin\.yaml/],
   'plugin.yaml as a directory': [buildZip([file('plugin.yaml/x'), file('a')]), /has no plugin\.yaml/],
@@ -53,11 +53,11 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'a plugin.yaml without keys': [yaml('greeter'), /must contain "key: value" lines/],
   'a plugin.yaml that is a list': [yaml('- version: 1.2.0'), /must contain "key: value" lines/],
   'a plugin.yaml with a tab': [yaml('version: 1.2.0\nenvironment:\n\trequired: []'), /is not valid YAML in line 3/],
-  'a plugin.yaml with a key twice': [yaml('version: 1.2.0\nversion: 1.2.0'), /has a key for the second time in line 2/],
-  'a version that is a list': [yaml('version: [1, 2, 0]'), /no host expects at version, which must be a version, such/],
+  'a plugin.yaml with a key twice': [yaml('version: 1.2.0\nversion: 1.2.0'), /repeats a key in line 2/],
+  'a version that is a list': [yaml('version: [1, 2, 0]'), /that hosts refuse at version, which must be a version, such/],
   'an environment that is a list': [
     yaml('environment: [A]'),
-    /no host expects at environment, which must be a map with the lists "required" and "optional"/,
+    /that hosts refuse at environment, which must be a map with the lists "required" and "optional"/,
   ],
   'settings that are no list': [yaml('version: 1.2.0\nenvironment: {required: A}'), /at environment\.required/],
   'a plugin.yaml of two documents': [yaml('version: 1.2.0\n---\nname: b\n'), /has a second document in line/],
@@ -93,7 +93,7 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'a symlink of too many levels': [withItem(symlink('l', `${'a/'.repeat(2040)}a`)), /has more than 64 levels/],
   'a symlink to what no system keeps': [withItem(symlink('l', 'n'.repeat(4096))), /has more than 4095 bytes/],
   'a symlink through a file': [withItem(symlink('l', 'src/main.py/../x')), /uses a file as a directory/],
-  'a symlink through nothing': [withItem(symlink('l', 'none/../x')), /goes up from something/],
+  'a symlink through nothing': [withItem(symlink('l', 'none/../x')), /goes up from a path/],
   'a symlink that is not UTF-8': [
     withItem({ ...symlink('l', ''), data: Buffer.from('b\xe9', 'latin1') }),
     /a name that is not UTF-8/,
@@ -163,7 +163,7 @@ describe('publishing a plugin', () => {
     const many = buildZip(files, { zip64: {}, end: { count: 0xffff, countHere: 0xffff } })
     for (const bytes of [large, many])
       await assert.rejects(requireDeployable(bytes, ASKED.service), {
-        message: /has more than 100000 entries, long names in most of them, or unpacks to more than 2147483648 bytes/,
+        message: /has more than 100000 entries, too many long names, or unpacks to more than 2147483648 bytes/,
       })
   })
 })

@@ -168,30 +168,30 @@ const REFUSED: Readonly<
   'a name without a letter of ASCII': [
     { 'plugin.yaml': 'name: 插件\nversion: 1.0.0\n' },
     [],
-    /^No slug can be made of the name "插件" in plugin\.yaml: name one with --slug\.$/,
+    /^The name "插件" in plugin\.yaml cannot become a slug: name one with --slug\.$/,
     2,
   ],
   'no plugin.yaml': [
     { 'run.sh': '' },
     [],
-    /^\$FOLDER has no plugin\.yaml at its top, .*: add one, or publish a service with --kind service, --slug and --version\.$/,
+    /^\$FOLDER has no plugin\.yaml at its root, .*: add one, or publish a service with --kind service, --slug and --version\.$/,
   ],
   'a project': [
     { 'deployment/install.yaml': '', 'plugins/a/plugin.yaml': '' },
     [],
     /^\$FOLDER is a project, as it has deployment\/install\.yaml: publish it with "project publish --source"\.$/,
   ],
-  'plugin.yml': [{ 'plugin.yml': 'name: a\nversion: 1.0.0\n' }, [], /^\$FOLDER has no plugin\.yaml at its top/],
+  'plugin.yml': [{ 'plugin.yml': 'name: a\nversion: 1.0.0\n' }, [], /^\$FOLDER has no plugin\.yaml at its root/],
   'a service without a name': [
     { 'run.sh': '' },
     ['--kind', 'service', '--version', '1.0.0'],
-    /^A service has no file that says its slug: add --slug\.$/,
+    /^A service has no file that gives its slug: add --slug\.$/,
     2,
   ],
   'a service of which only the kind is known': [
     { 'run.sh': '' },
     ['--kind', 'service'],
-    /^A service has no file that says its slug and version: add --slug and --version\.$/,
+    /^A service has no file that gives its slug and version: add --slug and --version\.$/,
     2,
   ],
 }

@@ -53,7 +53,7 @@ describe('publishing', () => {
     assert.deepEqual(readListing(store, PUBLICATION), before)
     yankVersion(store, PUBLICATION)
     const yanked = readListing(store, PUBLICATION)
-    await assert.rejects(publishArchive(store, OLD_BYTES, PUBLICATION), /is yanked for good/)
+    await assert.rejects(publishArchive(store, OLD_BYTES, PUBLICATION), /is permanently yanked/)
     assert.deepEqual(readListing(store, PUBLICATION), yanked)
   })
 
@@ -185,7 +185,10 @@ describe('an archive of a folder', () => {
   it('is refused when it is larger than hosts accept, before the file is read', t => {
     const folder = newFolder(t, { 'a.txt': '' })
     truncateSync(join(folder, 'a.txt'), 3 * 1024 ** 3)
-    assert.throws(() => zipFolder(folder), { status: 400, message: /^The folder .* has more than .* alone\.$/ })
+    assert.throws(() => zipFolder(folder), {
+      status: 400,
+      message: /^The folder .* has more than .*: name only the folder of the plugin or service\.$/,
+    })
   })
 
   it('is refused when a pipe is in the folder', t => {

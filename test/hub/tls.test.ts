@@ -49,7 +49,7 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT
     const server = await serve(t, old)
     assert.equal((await get(server.url, readFileSync(old.cert))).status, 200)
     copyFileSync(renewed.cert, old.cert)
-    assert.match(await server.renew(), /does not belong to the certificate.*keeps the certificate that it has/)
+    assert.match(await server.renew(), /does not belong to the certificate.*keeps its current certificate/)
     await assert.rejects(get(server.url, readFileSync(renewed.cert)))
     copyFileSync(renewed.key, old.key)
     assert.match(await server.renew(), /New connections use the certificate/)
@@ -113,7 +113,7 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT
 
   for (const [days, message] of [
     [31, /expired on \d{4}-\d\d-\d\d: clients will refuse it/],
-    [-2, /is valid from \d{4}-\d\d-\d\d on/],
+    [-2, /is not valid before \d{4}-\d\d-\d\d/],
     [1, undefined],
   ] as const) {
     it(`${message === undefined ? 'says nothing' : 'warns'} if it is ${days} days later`, t => {

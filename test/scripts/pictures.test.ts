@@ -58,7 +58,7 @@ describe('shrinkPng', () => {
   })
 
   it('refuses what Chromium does not write', () => {
-    assert.throws(() => shrinkPng(pngOf({ width: 1, height: 1, type: 6 }, Buffer.alloc(5))), /8 bits of RGB/)
+    assert.throws(() => shrinkPng(pngOf({ width: 1, height: 1, type: 6 }, Buffer.alloc(5))), /8-bit RGB/)
   })
 })
 

@@ -26,7 +26,7 @@ describe('what a marketplace serves for a part', () => {
     ['nothing known', [], undefined],
     ['the same bytes', [had('2.0.0', 'b')], undefined],
     ['another version', [had('1.0.0', 'a')], undefined],
-    ['the same version with other bytes', [had('2.0.0', 'a')], 'version_reused'],
+    ['the same version with different bytes', [had('2.0.0', 'a')], 'version_reused'],
     ['the same version with a leading v', [had('v2.0.0', 'a')], 'version_reused'],
     [
       'the same version from another source',

@@ -175,7 +175,9 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
       assert.deepEqual([releases(), await latestOn(fleet)], [[], '1.0.0'])
     })
 
-    it('releases nothing when the hub serves other bytes than those that were built', { skip: ONLY_IN_CI }, async t => {
+    it('releases nothing when the hub serves different bytes than those that were built', {
+      skip: ONLY_IN_CI,
+    }, async t => {
       const { fleet, releases } = await openRelease(t)
       await fleet.publish('2.0.0', pluginFiles('2.0.0'))
       // The hub keeps the version that it has, and the command does not report this.

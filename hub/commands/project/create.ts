@@ -6,7 +6,7 @@ export const create: Command = {
   summary: 'creates a project and prints its new id',
   usage: `npm run hub -- project create --name N [options]
 
-  --name N         the name for people to read
+  --name N         the display name
 ${DATA_USAGE}
 
 Standard output gets the id and nothing else. Use it as project_id in deployment/install.yaml, and as --project-id.

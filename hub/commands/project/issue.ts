@@ -4,7 +4,7 @@ import { type Command, DATA_OPTION, DATA_USAGE, SILENT_USAGE, withExistingStore 
 import { parseCommandLine, requireOption } from '../command-line.ts'
 
 const PUBLISH_USAGE = `
-  --publish        it can also publish versions: for a publisher's machine, not for hosts`
+  --publish        lets the key publish versions too: for a publisher's machine, not for hosts`
 
 export const devkey: Command = issuing('devkey', {
   summary: 'creates a dev key, which a workflow needs to log in',

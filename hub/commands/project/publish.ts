@@ -23,11 +23,11 @@ export const publish: Command = {
   usage: `npm run hub -- project publish --source DIR --version V --signing-key FILE [options]
 npm run hub -- project publish --sealed FILE [options]
 
-  --sealed FILE          a file that "project seal" has written; needs FILE.release.json next to it
+  --sealed FILE          a file that "project seal" wrote; needs FILE.release.json next to it
 ${SEAL_USAGE}
   --data DIR             the data folder (default ${DATA_DEFAULT})
 
-To publish on a running hub instead:
+To publish to a running hub instead:
   --hub-url URL          its base URL, which may include a path
   --devkey-env VAR       the environment variable with a dev key from "project devkey --publish"`,
   run: async args => {

@@ -27,7 +27,7 @@ export function writeSealedFile(file: string, { bytes, release }: SealedRelease)
 /** Throws HubError 400 if one of the two files is missing or invalid. */
 export function readSealedFile(file: string): SealedRelease {
   for (const path of [file, releasePath(file)]) {
-    if (!existsSync(path)) throw new HubError(400, `The file ${path} does not exist: "project seal" writes it.`)
+    if (!existsSync(path)) throw new HubError(400, `The file ${path} does not exist: create it with "project seal".`)
   }
   try {
     const release = parseInput(releaseSchema, JSON.parse(readFileSync(releasePath(file), 'utf8')))

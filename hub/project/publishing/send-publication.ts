@@ -70,10 +70,13 @@ function noAnswer(url: string, error: Error): HubError {
   const { code, message } = (error.cause ?? error) as NodeJS.ErrnoException
   const reason = code ?? message
   if (BEFORE_SENDING.test(reason))
-    return new HubError(400, `${url} cannot be reached (${reason}): check --hub-url, and that the hub runs.`)
+    return new HubError(
+      400,
+      `${url} cannot be reached (${reason}): check --hub-url, and make sure that the hub is running.`,
+    )
   return new HubError(
     400,
-    `The connection to ${url} broke (${reason}), and the version may have been published: run the command again. No hub publishes a version twice.`,
+    `The connection to ${url} broke (${reason}), so the version may or may not have been published: run the command again. A hub never publishes a version twice.`,
   )
 }
 

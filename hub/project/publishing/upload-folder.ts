@@ -19,7 +19,7 @@ export async function removeLeftUploads(dataDir: string, log: (line: string) => 
   const folder = join(dataDir, FOLDER)
   const report = (path: string) => (error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT')
-      log(`${path} cannot be removed (${error.code}): remove it. A hub that was killed left it.`)
+      log(`${path} cannot be removed (${error.code}): remove it by hand. A hub that was killed left it behind.`)
   }
   await removeLeft(folder, report).catch(report(folder))
 }

@@ -42,7 +42,7 @@ export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): v
 export function verifyNameBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
   const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES
   if (bytes <= most) return
-  const found = `The archive's names are longer than the ${most} bytes`
+  const found = `The archive's names take more than the ${most} bytes`
   throw tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries')
 }
 

@@ -16,7 +16,7 @@ const DRIVE_LETTER = /^[A-Za-z]:/
 export function decodeEntryText(bytes: Buffer, encoding: 'utf-8' | 'ascii'): string {
   if (isAscii(bytes)) return bytes.toString('latin1')
   const shown = bytes.toString('utf8')
-  if (encoding === 'ascii') throw unsafeEntry(shown, 'has a name that is not ASCII without saying that it is UTF-8')
+  if (encoding === 'ascii') throw unsafeEntry(shown, 'has a non-ASCII name that is not marked as UTF-8')
   try {
     return strictUtf8.decode(bytes)
   } catch {

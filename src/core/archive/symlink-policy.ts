@@ -108,7 +108,7 @@ export class SymlinkResolver {
       way.isDangling = true
       return this.#danglingProblem(step)
     }
-    if (tree.nameOf(next) !== step) return `that spells "${tree.pathOf(next)}" in another way`
+    if (tree.nameOf(next) !== step) return `that spells "${tree.pathOf(next)}" differently`
     if (tree.typeOf(next) === 'symlink') this.#passThrough(way, next)
     else way.at = next
     return undefined
@@ -128,7 +128,7 @@ export class SymlinkResolver {
    * a `..` behind that would lead outside.
    */
   #danglingProblem(step: string): string | undefined {
-    if (step === '..') return 'that goes up from something that the archive does not contain'
+    if (step === '..') return 'that goes up from a path that the archive does not contain'
     const problem = platformNameProblem(step, this.#links.platform)
     return problem === undefined ? undefined : `whose target ${problem}`
   }

@@ -74,7 +74,7 @@ export function parseTarHeader(block: Buffer): TarHeader {
   }
   const prefix = readText(block, FIELDS.prefix)
   if (magic !== USTAR_MAGIC && prefix.length > 0) {
-    throw invalidArchive('a tar header has a prefix of its name without the ustar magic, so that some tools ignore it')
+    throw invalidArchive('a tar header has a name prefix without the ustar magic, so some tools ignore the prefix')
   }
   return {
     name: prefixedName(prefix, readText(block, FIELDS.name)),

@@ -53,7 +53,8 @@ export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announc
   // This includes the root, which is never listed: some tools skip the data of a directory, others read it as more
   // members.
   if (type !== 'file' && size > 0) throw unsafeEntry(storedName, `is a ${type} that contains data`)
-  if (!agrees(header.size, size)) throw invalidEntry(storedName, 'has another size in its PAX header than in its own')
+  if (!agrees(header.size, size))
+    throw invalidEntry(storedName, 'has one size in its PAX header and another in its own')
   return {
     name: storedName.startsWith('./') ? storedName.slice(2) : storedName,
     storedName,

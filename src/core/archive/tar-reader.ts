@@ -143,7 +143,7 @@ export class TarReader {
   }
 
   #open(header: TarHeader): void {
-    if (this.#endBlocks > 0) throw invalidArchive('something follows the end of its tar')
+    if (this.#endBlocks > 0) throw invalidArchive('its tar is followed by other data')
     if (isExtension(header)) this.#next = this.#extensionData(header)
     else this.#openMember(header)
   }

@@ -144,7 +144,7 @@ class FrameStream {
 }
 
 function strangerProblem(start: number): string {
-  return start === 0 ? 'it is not zstd data' : `its zstd data is followed by something else at byte ${start}`
+  return start === 0 ? 'it is not zstd data' : `its zstd data is followed by other data at byte ${start}`
 }
 
 function contentSizeBytes(flag: number, isSingleSegment: boolean): number {
@@ -163,7 +163,7 @@ function verifyWindow(windowBytes: number): void {
 
 /** Returns the bytes of a block in the stream after its header. */
 function blockBytes(type: number, size: number): number {
-  if (type === BLOCK_TYPE.reserved) throw invalidArchive('a zstd block is of a reserved type')
+  if (type === BLOCK_TYPE.reserved) throw invalidArchive('a zstd block has a reserved type')
   if (size > MAX_BLOCK_BYTES) throw invalidArchive(`a zstd block is larger than ${MAX_BLOCK_BYTES} bytes`)
   return type === BLOCK_TYPE.rle ? 1 : size
 }

@@ -21,7 +21,7 @@ export interface MarketplaceSource {
 
 export interface GitSource {
   readonly from: 'git'
-  /** https, without user, password, query and fragment. */
+  /** https, without a user, password, query or fragment. */
   readonly url: string
   readonly ref: string
   readonly subdirectory: string | undefined
@@ -50,7 +50,7 @@ const urlSchema = z.pipe(
     z.refine(text => (URL.parse(text)?.href ?? text).length <= MAX_URL_CHARS, {
       error: `must be at most ${MAX_URL_CHARS} characters, escaped`,
     }),
-    z.refine(isGitUrl, { error: 'must be an https URL without user, password, query and fragment' }),
+    z.refine(isGitUrl, { error: 'must be an https URL without a user, password, query or fragment' }),
   ),
   // The URL means the same to git as it does here, because there is only one way to write it.
   z.transform(text => new URL(text).href),
@@ -100,10 +100,10 @@ const writtenSchema = z.lazy(() =>
       }),
       z.refine(({ marketplace_slug, ref }) => (marketplace_slug ?? null) === null || (ref ?? null) === null, {
         path: ['ref'],
-        error: 'belongs to a url, and must not be next to marketplace_slug',
+        error: 'belongs to a url, and must not be given with marketplace_slug',
       }),
       z.refine(source => (source.url ?? null) === null || hasMarketplaceDefaults(source), {
-        error: 'must not have marketplace_version or marketplace_kind next to a url',
+        error: 'must not have marketplace_version or marketplace_kind together with a url',
       }),
       z.refine(({ url, ref }) => (url ?? null) === null || (ref ?? null) !== null, {
         path: ['ref'],

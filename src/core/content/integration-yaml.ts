@@ -15,9 +15,9 @@ const directorySchema = z.nullish(z.string())
  */
 export function parseIntegrationYaml(text: string): string | undefined {
   const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS)
-  const plugins = expect(rootSchema, value, 'must be a mapping')?.plugins
-  const directory = expect(pluginsSchema, plugins, 'must have a mapping as "plugins"')?.directory
-  const written = expect(directorySchema, directory, 'must have a text as plugins.directory')
+  const plugins = expect(rootSchema, value, 'must be a map')?.plugins
+  const directory = expect(pluginsSchema, plugins, 'must have a map as "plugins"')?.directory
+  const written = expect(directorySchema, directory, 'must have text as plugins.directory')
   if (written === undefined || written === null) return undefined
   const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''))
   if (found.success) return found.data

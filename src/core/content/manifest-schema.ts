@@ -39,7 +39,7 @@ const pluginsDirnameSchema = z.lazy(() =>
   z.string().check(
     z.regex(/^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[a-z0-9_-]+(?:\/[a-z0-9_-]+)*$/i, {
       error:
-        'must be names of letters, digits, "_" and "-", joined by "/", and not begin with one that a project uses for something else',
+        'must be names of letters, digits, "_" and "-", joined by "/", and must not begin with one that a project uses for another purpose',
     }),
   ),
 )

@@ -125,7 +125,7 @@ function verifyPinned(parts: readonly ManifestPart[]): void {
   if (unpinned.length === 0) return
   throw new ArtifactError(
     'unpinned_source',
-    `The project's manifest.json names a branch or tag as the source of ${listNames(unpinned.map(({ id }) => id))}, without the sha256 of its tree: nothing was installed. The publisher must name the full commit id as ref, or give sha256, and seal the project again.`,
+    `The project's manifest.json names a branch or tag as the source of ${listNames(unpinned.map(({ id }) => id))}, but gives no sha256 of its tree: nothing was installed. The publisher must name the full commit id as ref, or give sha256, and seal the project again.`,
   )
 }
 

@@ -40,7 +40,7 @@ function refuseAmbiguousText(text: string, { bytes }: YamlLimits): void {
   if (Buffer.byteLength(text) > bytes) throw ambiguous(`must be at most ${bytes} bytes, found more`)
   const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text)
   if (stranger !== undefined)
-    throw ambiguous(`must not contain what readers of YAML do not agree on, found ${stranger}`)
+    throw ambiguous(`must not contain what YAML parsers interpret differently, found ${stranger}`)
 }
 
 function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {

@@ -26,7 +26,7 @@ function firstMatch(text: string, pattern: RegExp): string | undefined {
 }
 
 function nameOf(character: string): string {
-  if (character === '\ufffd') return 'something that is not UTF-8'
+  if (character === '\ufffd') return 'bytes that are not UTF-8'
   if (character === '\r') return 'a carriage return without a line feed'
   return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`
 }

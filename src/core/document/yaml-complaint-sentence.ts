@@ -16,7 +16,7 @@ export function yamlComplaintSentence({ code, message }: Pick<YamlComplaint, 'co
     case 'NON_STRING_KEY':
       return 'keys must be text'
     case 'TAG_RESOLVE_FAILED':
-      return 'tags (!) beyond the YAML core schema are not accepted: remove it'
+      return 'tags (!) beyond the YAML core schema are not accepted: remove the tag'
     case 'BAD_DIRECTIVE':
       return 'directives (%) are not accepted: remove them'
     case 'BAD_DQ_ESCAPE':

@@ -123,7 +123,7 @@ function refuseUnusableNames(names: readonly string[]): void {
 function unusableValue(key: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
-    `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, as base64 for instance.`,
+    `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, for example as base64.`,
   )
 }
 

@@ -24,7 +24,7 @@ export function verifyServiceNames(config: HostConfig | undefined, use: ServiceU
   const { key, value, granted } = template
   throw new ConfigError(
     'invalid_host_config',
-    `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ids ${[...new Set(open)].join(', ')}, could start or stop any service of this host: set ${key} to a name with a prefix of your own, such as "app-${value}", or add plugins.<id> with its ${granted} for each of them. Nothing was installed.`,
+    `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ids ${[...new Set(open)].join(', ')}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} for each of them. Nothing was installed.`,
   )
 }
 

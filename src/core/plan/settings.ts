@@ -31,9 +31,9 @@ function addLine(settings: Map<string, string>, line: string): string | undefine
   const equals = line.indexOf('=')
   const name = line.slice(0, Math.max(0, equals)).trim()
   const value = line.slice(equals + 1)
-  if (!NAME.test(name)) return 'must consist of lines NAME=value, found another'
+  if (!NAME.test(name)) return 'must consist of lines NAME=value, found a line that does not'
   if (settings.has(name)) return `must name ${name} only once, found it again`
   settings.set(name, value)
   if (quoteSetting(value) !== undefined) return undefined
-  return `must give ${name} a value that a shell, python-dotenv and Node read alike in some quotes: encode it, as base64 for instance`
+  return `must give ${name} a value that a shell, python-dotenv and Node read alike if it is quoted: encode it, for example as base64`
 }

@@ -54,7 +54,7 @@ export function parseSealedSignature(signature: string | undefined): Buffer {
   if (bytes !== undefined) return bytes
   throw new SignatureError(
     'invalid_signature_format',
-    `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters of something else: ` +
+    `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters that are not: ` +
       'nothing was installed; ask the publisher to sign the artifact again.',
   )
 }

@@ -68,7 +68,7 @@ export function verifyHmacSignature(
     throw new SignatureError(
       'signature_mismatch',
       `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}, so it was refused. ` +
-        `Compare it with the secret with which the hub signs what it serves to this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If they are the same, the bytes were changed in transit.`,
+        `Compare it with the secret that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If they are the same, the bytes were changed in transit.`,
     )
   }
   return artifact as VerifiedArtifact
@@ -85,7 +85,7 @@ export function verifyPinnedDigest<Artifact extends { readonly sha256: string }>
     throw new SignatureError(
       'digest_mismatch',
       `artifact-sha256 pins ${pinnedSha256}, but the artifact's is ${artifact.sha256}, so it was refused. ` +
-        'Find out where the other bytes come from, and pin their digest only if they are the bytes that you reviewed.',
+        'Find out where the different bytes come from, and pin their digest only if they are the bytes that you reviewed.',
     )
   }
   return artifact

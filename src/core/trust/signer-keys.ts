@@ -46,7 +46,7 @@ export function findPinnedKey(keys: readonly SignerKey[], offered: string): Sign
   const raw = decodeBase64(offered, KEY_BYTES)
   const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw))
   if (pinned !== undefined) return pinned
-  const found = raw === undefined ? 'something that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`
+  const found = raw === undefined ? 'a value that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`
   throw new SignatureError(
     'untrusted_signer',
     `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, but the hub says that the artifact is signed ` +

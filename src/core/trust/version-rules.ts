@@ -54,7 +54,7 @@ function presentClause(present: PresentVersion | undefined): string {
 }
 
 function downgrade(finding: string): DeploymentError {
-  const remedy = 'To install it all the same, name the version or set allow-downgrade: true.'
+  const remedy = 'To install it anyway, name the version or set allow-downgrade: true.'
   return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${remedy}`)
 }
 
@@ -71,7 +71,7 @@ export interface AcceptedBytes {
 }
 
 /**
- * Refuses a version that this host knows with other bytes, unless the operator has pinned the new bytes and set
+ * Refuses a version that this host knows with different bytes, unless the operator has pinned the new bytes and set
  * `redeploy`: throws ArtifactError `version_reused`. A published version must never change. A pin alone may come from a
  * release gate, which knows what the hub serves now, but not what it served before.
  */
@@ -88,7 +88,7 @@ export function refuseReusedVersion(
   if (first === undefined || known.some(row => row.artifact_sha256 === sha256)) return
   throw new ArtifactError(
     'version_reused',
-    `The hub now serves version ${version} with other bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, by its record .hub-deploy/installed.json): ` +
+    `The hub now serves version ${version} with different bytes (sha256 ${sha256}) than this host received before (${first.artifact_sha256}, according to .hub-deploy/installed.json): ` +
       'nothing was installed. Ask the publisher why, or restore the record if it is damaged; to accept the new bytes, set artifact-sha256 to their digest and redeploy to true.',
   )
 }

@@ -9,7 +9,7 @@ import { invalidArchive } from '../../core/archive/archive-entry.ts'
 export function readExactly(fd: number, buffer: Buffer, position: number): void {
   for (let at = 0; at < buffer.length; ) {
     const count = readSync(fd, buffer, at, buffer.length - at, position + at)
-    if (count === 0) throw invalidArchive('its file is shorter than it was')
+    if (count === 0) throw invalidArchive('its file became shorter')
     at += count
   }
 }
@@ -21,7 +21,7 @@ export function readExactly(fd: number, buffer: Buffer, position: number): void 
 export async function readWhole(fd: number, buffer: Buffer): Promise<void> {
   for (let at = 0; at < buffer.length; ) {
     const { bytesRead } = await readAt(fd, buffer, at, buffer.length - at, at)
-    if (bytesRead === 0) throw invalidArchive('its file is shorter than it was')
+    if (bytesRead === 0) throw invalidArchive('its file became shorter')
     at += bytesRead
   }
 }

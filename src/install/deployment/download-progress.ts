@@ -33,6 +33,6 @@ function refuseWithoutSpace(folder: string, bytes: number): void {
   const shortage = byteShortage(free, bytes)
   throw new DeploymentError(
     'disk_full',
-    `The artifact has ${shortage.needed}, the runner's temporary folder ${folder} has ${shortage.free} free: free some space and run again. Nothing was changed.`,
+    `The artifact has ${shortage.needed}, but the runner's temporary folder ${folder} has ${shortage.free} free: free some space and run again. Nothing was changed.`,
   )
 }

@@ -92,7 +92,7 @@ async function checkLocked(host: Host, handover: Handover): Promise<UnhealthyRes
   const complete = (report: LocalReport): LocalReport => withHealth(report, problems, handover)
   const found = await completeLocalReport(host, handover, complete).catch(() => undefined)
   const sentence =
-    (found && restoredUnhealthy(found.report)) ?? `What was restored is not healthy. ${problems.join(' ')}`
+    (found && restoredUnhealthy(found.report)) ?? `The restored version is not healthy. ${problems.join(' ')}`
   return problems.length === 0 ? undefined : { sentence, found }
 }
 

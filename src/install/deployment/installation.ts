@@ -146,7 +146,7 @@ function withHostFiles(
     (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)),
   )
   if (kept.length > 0) {
-    const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in ${path} and return with it.`
+    const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in the snapshot ${path}, and a restore brings them back.`
     tools.log.notice(message)
   }
   return withKeptPaths(snapshot, kept)

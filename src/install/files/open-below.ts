@@ -24,7 +24,7 @@ function partsBelow(folder: string, path: string): string[] {
   const parts = (isAbsolute(path) ? relative(folder, path) : path)
     .split(sep)
     .filter(part => part !== '' && part !== '.')
-  if (parts.includes('..') || parts.length === 0) throw new NotReadable('it is outside of the workspace')
+  if (parts.includes('..') || parts.length === 0) throw new NotReadable('it is outside the workspace')
   return parts
 }
 

@@ -130,7 +130,7 @@ export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & 
     if (path === undefined || recorded.has(path) || !pathExistsSync(path)) continue
     recorded.add(path)
     if (!claim.allowTakeover) throw placeTaken(other, 'something that this action has no record of')
-    claim.log.warning(`This project takes over ${placePath(other)}, of which there is no record on this host.`)
+    claim.log.warning(`This project takes over ${placePath(other)}, which this host has no record of.`)
   }
 }
 

@@ -186,6 +186,6 @@ function requireDirectory(root: string): void {
   if (statSync(root, { throwIfNoEntry: false })?.isDirectory()) return
   throw new ConfigError(
     'invalid_input',
-    `project-root ${root} is not a directory on this host, so nothing is known of what is installed: correct the path, or mount its disk first.`,
+    `project-root ${root} is not a directory on this host, so it is not known what is installed: correct the path, or mount its disk first.`,
   )
 }

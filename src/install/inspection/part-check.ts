@@ -111,6 +111,6 @@ async function howOf({ recorded, found }: Difference, tree: { root: string; dige
 
 function withoutRecord(layout: Layout, row: InstalledRow): string {
   if (row.tree_record === undefined && row.tree_digest === null)
-    return 'Nothing is recorded of its files. The next deployment that changes it writes a record.'
+    return 'There is no record of its files. The next deployment that changes it writes a record.'
   return `${recordPath(layout, row)}, the record of its files, is missing. Deploy this version again: that writes a new one.`
 }

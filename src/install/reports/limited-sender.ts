@@ -11,7 +11,7 @@ export function limitSender(sender: ReportSender, totalMs: number): ReportSender
     async send(report, limits) {
       const timeoutMs = Math.min(limits.timeoutMs, endsAt - monotonicMs())
       if (timeoutMs >= 1) return await sender.send(report, { ...limits, timeoutMs })
-      return { accepted: false, attempts: 0, status: null, error: 'Other reports took the time for it.', final: false }
+      return { accepted: false, attempts: 0, status: null, error: 'Other reports used up its time.', final: false }
     },
   }
 }

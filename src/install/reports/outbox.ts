@@ -76,7 +76,7 @@ function isDenied(delivery: Delivery): delivery is Extract<Delivery, { accepted:
 }
 
 function describeDenial(denial: string, left: string): string {
-  return `The hub does not take waiting reports with the credentials of this run: ${asSentence(denial)} ${left} for a run of the same plugin, service or project with other credentials, for at most ${MAX_WAITING_DAYS} days.`
+  return `The hub does not accept waiting reports with the credentials of this run: ${asSentence(denial)} ${left} for a run of the same plugin, service or project with other credentials, for at most ${MAX_WAITING_DAYS} days.`
 }
 
 function leftOf(own: readonly WaitingReport[], { layout }: OutboxPlace): string {
@@ -107,6 +107,6 @@ function isAskedToWait(delivery: Delivery): boolean {
 }
 
 function logDelivery({ log }: OutboxPlace, { report: { started_at }, delivery }: SentReport): void {
-  if (delivery.accepted) log.info(`The hub has now accepted the report of ${started_at}.`)
-  else log.warning(`The hub did not accept the report of ${started_at}: ${delivery.error}`)
+  if (delivery.accepted) log.info(`The hub has now accepted the report of the run that started at ${started_at}.`)
+  else log.warning(`The hub did not accept the report of the run that started at ${started_at}: ${delivery.error}`)
 }

@@ -56,7 +56,7 @@ export class WaitingReports {
   warnOfForeign(): void {
     if (this.#foreign.length === 0) return
     this.#place.log.warning(
-      `Not a report that this action wrote, so it is not sent: ${listFirst(this.#foreign, MAX_NAMED)}. Look at it, then remove it.`,
+      `Not sent, because this action did not write it as a report: ${listFirst(this.#foreign, MAX_NAMED)}. Inspect and remove it.`,
     )
   }
 
@@ -75,7 +75,7 @@ export class WaitingReports {
     const gone = dropped.filter(({ path }) => tryUnlinkSync(path))
     if (gone.length > 0)
       log.warning(
-        `Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub took them in ${MAX_WAITING_DAYS} days, or newer ones fill it. The local reports stay.`,
+        `Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub accepted them within ${MAX_WAITING_DAYS} days, or newer ones fill it. The local reports stay.`,
       )
   }
 }

@@ -89,7 +89,7 @@ export async function restoreServices(
 }
 
 function notRestored({ service }: ServiceChange): string {
-  return `A cancelled run had no time to restore ${describeService(service)}: its post step does so, or the next run.`
+  return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run does so.`
 }
 
 type QueueableChange = ServiceChange & Pick<ServiceOrder, 'isQueued'>

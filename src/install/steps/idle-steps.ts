@@ -82,7 +82,7 @@ export function announceIdleSteps({ tools, record }: Recorded, idle: ReadonlySet
   const skipped = record.plannedSteps.filter(({ isIdle }) => isIdle)
   if (skipped.length === 0) return
   const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start')
-  const exception = isAnyService ? ' A service of theirs that does not run would be started.' : ''
+  const exception = isAnyService ? ' Any of their services that does not run would be started.' : ''
   tools.log.info(
     `Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`,
   )

@@ -107,7 +107,7 @@ async function restoreAndCheckServices(request: RollbackRequest, starts: Service
   if (!isFinished) return { healthy: null, problems, isUnfinished: true }
   if (problems.length > 0) return { healthy: false, problems }
   if (starts === 'queued') {
-    log.info('Services start when the unit of this recovery has started, so their health is not checked here.')
+    log.info('Services start only after the unit of this recovery, so their health is not checked here.')
     return { healthy: null, problems }
   }
   const checks = request.healthchecks.filter(check => check.previous_version !== null && isExamining(check))

@@ -55,7 +55,7 @@ function remedyFor({ status, foreign }: Refused, { isSigned, base }: Wanted, inp
   switch (status) {
     case 400:
       return isSigned && !foreign
-        ? `The hub may have no signing key of the owner of this ${inputs.apiKey}, with which it would sign: create one there, and set ${inputs.signingSecret} to its secret. Otherwise ask the hub's operator.`
+        ? `The owner of this ${inputs.apiKey} may have no signing key on the hub: create one there, and set ${inputs.signingSecret} to its secret. Otherwise ask the hub's operator.`
         : "Ask the hub's operator."
     case 401:
       return `Check ${inputs.apiKey}: it may be wrong, revoked or expired.`

@@ -117,6 +117,6 @@ function refuseTooLarge({ source, request: { maxArtifactBytes } }: LocalReading,
 function unusable({ path }: LocalSource, found: string): ConfigError {
   return new ConfigError(
     'invalid_input',
-    `artifact-path must name a regular file in the workspace; of ${cleanForeignText(path)} the gate found: ${found}.`,
+    `artifact-path must name a regular file in the workspace, but ${cleanForeignText(path)} cannot be used: ${found}.`,
   )
 }

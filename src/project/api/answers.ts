@@ -77,7 +77,7 @@ export function refusalOf({ call, subject }: CallSubject, answer: RefusedAnswer)
  * token or key.
  */
 function malformedAnswer({ call, subject }: CallSubject, expected: string): DeployError {
-  const message = `${PURPOSES[call]} ${subject}: the hub should answer with ${expected} and does not. Check hub-url; if it is right, report this to the hub's operator.`
+  const message = `${PURPOSES[call]} ${subject}: the hub did not answer with ${expected}. Check hub-url; if it is right, report this to the hub's operator.`
   return new ERROR_CLASSES[call].other('bad_response', message)
 }
 
@@ -113,7 +113,7 @@ function remedyOf(call: HubCall, isDenied: boolean, status: number): string {
   }
   if (call === 'download' && isDenied)
     return "Run again, for a fresh download_url; if that is refused too, ask the hub's operator."
-  if (isDenied) return "The hub took the token but does not let it do this: ask the hub's operator."
+  if (isDenied) return "The hub accepted the token but does not allow this: ask the hub's operator."
   if (status === 404) return call === 'auth' ? 'Check hub-url.' : 'Check project-id, version and hub-url.'
   return "Try again later, or ask the hub's operator."
 }

@@ -42,7 +42,7 @@ const NEXT: Readonly<Record<ErrorCode, string>> = {
   unpinned_source: UNTIL_CORRECTED,
   version_mismatch: UNTIL_CORRECTED,
   downgrade_refused: 'If nobody rolled it back on purpose, ask the publisher which of the two is newer.',
-  version_reused: 'It is better to have the publisher give the new bytes a version of their own.',
+  version_reused: 'It is better if the publisher gives the new bytes their own version.',
   disk_full: 'If it is the disk of `project-root`, a lower `keep-snapshots` keeps fewer old versions there.',
   host_not_writable: "Run again when the runner's user can write there.",
   unsafe_host: 'See docs/security.md: it lists who may own and write what below `project-root`, and why.',

@@ -33,7 +33,7 @@ const HOW_WORDS: Record<How, string> = {
   removed: 'removed',
   changed: 'changed',
   mode: 'mode changed',
-  replaced: 'replaced by something else',
+  replaced: 'replaced by another kind of entry',
   writable: 'a directory that group or others can write',
 }
 

@@ -43,7 +43,7 @@ export async function fetchCommit(fetch: CommitFetch, { ref }: GitSource): Promi
   const format = ref.length === 64 && isCommitId(ref) ? 'sha256' : 'sha1'
   const made = await git.run({ args: ['init', '--quiet', '--bare', '--template=', `--object-format=${format}`] })
   if (!isDone(made))
-    throw new ArtifactError('bad_response', 'git cannot make a repository on this host: try it by hand.')
+    throw new ArtifactError('bad_response', 'git cannot create a repository on this host: try "git init" by hand.')
   const options = [
     '--quiet',
     '--depth=1',
@@ -144,7 +144,7 @@ function ownLines(said: string): string[] {
 function unserved(server: GitServer): ArtifactError {
   return new ArtifactError(
     'artifact_unavailable',
-    `${server.url.origin} did not serve ${pathOf(server)}: nothing was installed. The log has what git says; try again later, or ask the server's operator.`,
+    `${server.url.origin} did not serve ${pathOf(server)}: nothing was installed. The log has git's messages; try again later, or ask the server's operator.`,
   )
 }
 
@@ -177,7 +177,7 @@ function missing(server: GitServer): ArtifactError {
 function broken(server: GitServer): ArtifactError {
   return new ArtifactError(
     'network',
-    `The connection to ${server.url.origin} could not be made, or broke: nothing was installed. Check the network, any proxy and ca-file; the log has what git says.`,
+    `The connection to ${server.url.origin} could not be made, or broke: nothing was installed. Check the network, any proxy and ca-file; the log has git's messages.`,
   )
 }
 

@@ -105,6 +105,6 @@ async function resolve(git: HostGit, revision: string): Promise<string | undefin
 function noDirectory({ url, ref, subdirectory = '' }: GitSource): ArtifactError {
   return new ArtifactError(
     'invalid_manifest',
-    `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${url} at ${ref}, which has none of that name: nothing was installed. The publisher must correct its source and seal the project again.`,
+    `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${url} at ${ref}, which contains no such directory: nothing was installed. The publisher must correct its source and seal the project again.`,
   )
 }

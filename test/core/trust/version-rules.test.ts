@@ -48,7 +48,7 @@ describe('the refusal of bytes that were replaced', () => {
     assert.equal(code, 'downgrade_refused')
     assert.equal(
       message,
-      `This host has already replaced the hub's latest version, 1.4.0 (sha256 ${THESE}), and now runs 1.3.0 (installed on 2026-11-20). latest does not restore a replaced version: nothing was installed. To install it all the same, name the version or set allow-downgrade: true.`,
+      `This host has already replaced the hub's latest version, 1.4.0 (sha256 ${THESE}), and now runs 1.3.0 (installed on 2026-11-20). latest does not restore a replaced version: nothing was installed. To install it anyway, name the version or set allow-downgrade: true.`,
     )
   })
 
@@ -69,7 +69,7 @@ describe('refuseReusedVersion', () => {
     { version: '1.0.0', artifact_sha256: OTHER },
     { version: '0.9', artifact_sha256: null },
   ]
-  it('refuses an installed or retained version with other bytes', () => {
+  it('refuses an installed or retained version with different bytes', () => {
     assert.throws(
       () => refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, UNPINNED),
       refusedWith('version_reused'),

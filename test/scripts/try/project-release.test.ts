@@ -22,7 +22,7 @@ describe('the release of a project', () => {
   it('is refused under a version that has other files, or another permission to execute one', async t => {
     const { source, release } = await openShop(t)
     await release('1.0.0')
-    const message = /^This hub has prj_ShopExample01 1\.0\.0 with other files, .* \(--version 1\.0\.1\)\.$/
+    const message = /^This hub has prj_ShopExample01 1\.0\.0 with different files, .* \(--version 1\.0\.1\)\.$/
     chmodSync(join(source, 'extensions/mailer/run.sh'), 0o644)
     await assert.rejects(release('1.0.0'), { status: 409, message })
     await release('1.0.1')

@@ -90,7 +90,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.equal(await refused.ended, 1)
     assert.match(
       refused.errors(),
-      /^This hub has clock 1\.0\.0 with other files, [^\n]+: raise it \(--version 1\.0\.1\)\.\n$/,
+      /^This hub has clock 1\.0\.0 with different files, [^\n]+: raise it \(--version 1\.0\.1\)\.\n$/,
     )
 
     const broken = start([source, '--root', root, '--version', '1.1.0', '--break'], temporary)

@@ -90,7 +90,7 @@ export function verifyFlags(flags: number, name: string): void {
 export function parseMethod(method: number, name: string): ZipMethod {
   const known = METHODS.get(method)
   if (known === undefined)
-    throw invalidEntry(name, `is packed by method ${method}, where only stored (0) and deflate (8) are read`)
+    throw invalidEntry(name, `is packed by method ${method}, but only stored (0) and deflate (8) are accepted`)
   return known
 }
 

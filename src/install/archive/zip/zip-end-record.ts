@@ -128,6 +128,6 @@ function verifyAgreement(end: EndRecord, zip64: EndRecord): void {
 
 function readSafeInteger(bytes: Buffer, at: number): number {
   const value = bytes.readBigUInt64LE(at)
-  if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw invalidArchive('a size or position in it is too large to be true')
+  if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw invalidArchive('a size or position in it is impossibly large')
   return Number(value)
 }

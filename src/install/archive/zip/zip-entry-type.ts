@@ -50,7 +50,7 @@ function verifySystem({ system, external }: EntryAttributes, name: string): void
   if (system === UNIX || system === DOS) return
   const type = UNIX_TYPES.get((external >>> 16) & TYPE_MASK) ?? 'file'
   if (type !== 'file' && type !== 'directory')
-    throw unsafeEntry(name, `is marked as a ${type} by a system (${system}) of which tools make different things`)
+    throw unsafeEntry(name, `is marked as a ${type} by a system (${system}) that tools interpret differently`)
 }
 
 export function isOwnerExecutable(attributes: EntryAttributes): boolean {

@@ -61,7 +61,7 @@ export class ZipExtraFields {
     if (path === undefined) return
     const isWhole = path.length >= UNICODE_PATH_PREFIX_BYTES && path[0] === UNICODE_PATH_VERSION
     if (!isWhole || path.readUInt32LE(1) !== crc32(rawName)) {
-      throw invalidEntry(this.#showName(), 'has a Unicode path field of another version or for another name')
+      throw invalidEntry(this.#showName(), 'has a Unicode path field with an unknown version or for a different name')
     }
     if (!path.subarray(UNICODE_PATH_PREFIX_BYTES).equals(rawName)) {
       throw unsafeEntry(this.#showName(), 'has a second, different name in its Unicode path field')
@@ -88,7 +88,7 @@ export class ZipExtraFields {
       throw invalidEntry(this.#showName(), 'lacks its zip64 sizes')
     const value = this.#zip64.readBigUInt64LE(at)
     if (value > BigInt(Number.MAX_SAFE_INTEGER))
-      throw invalidEntry(this.#showName(), 'has a size that is too large to be true')
+      throw invalidEntry(this.#showName(), 'has a size that is impossibly large')
     return Number(value)
   }
 

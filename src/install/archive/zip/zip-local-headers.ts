@@ -78,7 +78,7 @@ function verifyDescriptor(window: ReadWindow, found: { entry: ZipEntry; at: numb
   const { entry, at, bytes } = found
   if (bytes > MAX_DESCRIPTOR_BYTES) throw strayBytes(entry, bytes)
   if (!isDescriptorOf(window.look(at, bytes, READ_AHEAD_BYTES), entry))
-    throw invalidEntry(entry.name, 'announces a data descriptor, but is not followed by a true one')
+    throw invalidEntry(entry.name, 'announces a data descriptor, but is not followed by a valid one')
 }
 
 function strayBytes(last: ZipEntry | null, bytes: number): Error {
@@ -145,5 +145,5 @@ function verifySizes(header: LocalHeader, entry: ZipEntry): void {
 }
 
 function contradiction(entry: ZipEntry, field: string): Error {
-  return invalidEntry(entry.name, `has another ${field} in its local header than in the directory`)
+  return invalidEntry(entry.name, `has a different ${field} in its local header than in the directory`)
 }

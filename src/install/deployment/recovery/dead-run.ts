@@ -37,7 +37,7 @@ export function readRecords({ root, journal: path }: Layout): readonly JournalRe
   try {
     const records = readJournal(path) ?? []
     if (isAnyMade(root, readUnprovenChanges(path)))
-      throw new JournalDamage('a change was made that is announced behind a torn record')
+      throw new JournalDamage('a change was made whose announcement follows a torn record')
     return records
   } catch (error) {
     const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message
@@ -56,7 +56,7 @@ export function verifyRecoverable(host: Host, records: readonly JournalRecord[])
   const { deployment_id: id, slug } = begin.facts
   throw new DeploymentError(
     'inconsistent',
-    `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so it is given up: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`,
+    `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so no further attempt is made: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`,
   )
 }
 

@@ -108,7 +108,9 @@ async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
 
 async function removeDamaged(log: Log, path: string): Promise<void> {
   await removeJournal(path)
-  log.warning(`Removed ${path}, which is not as a run writes it before it has the host. That run is not reported.`)
+  log.warning(
+    `Removed ${path}, a damaged record of a run that had not yet changed the host. That run will not be reported.`,
+  )
 }
 
 async function orWarn(log: Log, act: () => Promise<void>): Promise<void> {

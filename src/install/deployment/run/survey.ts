@@ -56,7 +56,7 @@ async function isFree(deployment: RunningDeployment, lock: HostLock): Promise<bo
     // The other run may have released it just now.
     if (pathExistsSync(host.layout.lock))
       tools.log.info(
-        `Another deployment is in progress here: ${describeOther(host.layout.lock)}. This one does not wait yet.`,
+        `Another deployment is in progress here: ${describeOther(host.layout.lock)}. This run does not wait for it yet.`,
       )
     return false
   }

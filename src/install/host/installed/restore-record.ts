@@ -42,9 +42,9 @@ export async function restoreRecord(
     throw error
   }
   const deed = aside === undefined ? 'removed' : 'changed'
-  const where = aside === undefined ? '' : ` What was there is now ${aside}.`
+  const where = aside === undefined ? '' : ` The changed file is now ${aside}.`
   log.warning(
-    `Another process has ${deed} ${layout.installed} while a deployment had this host, so it was written again.${where} Find out which process writes there.`,
+    `Another process ${deed} ${layout.installed} during a deployment, so the file was written again.${where} Find out which process writes there.`,
   )
 }
 

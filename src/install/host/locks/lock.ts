@@ -72,7 +72,7 @@ export async function describeLiveHolder(path: string, signal?: AbortSignal): Pr
 export function describeOther(path: string): string {
   const found = readLock(path)
   if (found?.holder !== undefined) return describeHolder(found.holder)
-  return `a process has it that has not written who it is ("fuser ${kernelLockOf(path)}" finds it)`
+  return `a process that has not identified itself has it ("fuser ${kernelLockOf(path)}" finds it)`
 }
 
 /** True if a process in a container has had the lock of a project root. */

@@ -48,7 +48,7 @@ function requirePrivateDirectory({ layout, us }: OwnFolder, found: Stats): void 
       )
     case 'mode':
       throw unsafe(
-        `${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look for what you cannot explain in it, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`,
+        `${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look in it for anything that you cannot explain, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`,
       )
     case undefined:
       return
@@ -86,7 +86,7 @@ function problemOf({ layout, us }: OwnFolder, stat: Stats): string | undefined {
     return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make it yours with chown.`
   const writers = otherWriters(stat)
   if (writers.length === 0) return undefined
-  return `can be written by ${writers.join(' and ')}: look for what you cannot explain in it, then run chmod -R go-w ${quote(layout.own)}.`
+  return `can be written by ${writers.join(' and ')}: look in it for anything that you cannot explain, then run chmod -R go-w ${quote(layout.own)}.`
 }
 
 /** Our own second names, which last for an instant or until the next run, are in the same folder. */

@@ -31,7 +31,7 @@ export function planSettingsMove(
     moves: isThere && !isTaken ? [move] : [],
     announce() {
       if (installed !== undefined)
-        tools.log.notice(`${installPath(layout, place)} was installed before: it is ${installPath(layout, part)} now.`)
+        tools.log.notice(`${installPath(layout, place)} was installed before; it is now ${installPath(layout, part)}.`)
       if (isThere && isTaken) tools.log.notice(`${from} stays, because ${to} exists: remove it when nothing needs it.`)
       else if (isThere) tools.log.notice(`Its settings, ${from}, are ${to} now.`)
     },

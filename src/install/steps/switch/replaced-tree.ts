@@ -53,9 +53,7 @@ export async function identifyReplaced(
     const record = (identity && readTreeRecord(layout, identity)) ?? []
     const items = await describeTree({ root, keepPaths }, record, tools.signal)
     if (items !== undefined) return await writeTreeRecord(layout, items, tools.signal)
-    tools.log.warning(
-      `${placePath(place)} is kept without a record of its files, because more files were added than are read.`,
-    )
+    tools.log.warning(`${placePath(place)} is kept without a record of its files, because too many files were added.`)
   } catch (error) {
     tools.signal.throwIfAborted()
     tools.log.warning(`${placePath(place)} is kept without a record of its files. ${toDeployError(error).message}`)

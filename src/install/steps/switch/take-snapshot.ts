@@ -69,7 +69,7 @@ async function listCaches({ deployment }: StepContext, part: RetainedPart, root:
   if (caches === undefined)
     throw new DeploymentError(
       'snapshot_modified',
-      `${root} has too many bytecode caches that were not installed: nothing of it is used. Remove what is in its __pycache__ directories, or name another version in to-version.`,
+      `${root} has too many bytecode caches that were not installed, so it is not used. Remove what is in its __pycache__ directories, or name another version in to-version.`,
     )
   return caches
 }
@@ -121,6 +121,6 @@ async function makeFolders(stagingFolder: string, path: string): Promise<void> {
 function justModified(snapshot: string): DeploymentError {
   return new DeploymentError(
     'snapshot_modified',
-    `${snapshot} has been changed while it was being restored: nothing of it is used. Stop the process that writes there, or name another version in to-version.`,
+    `${snapshot} was changed while it was being restored, so it is not used. Stop the process that writes there, or name another version in to-version.`,
   )
 }

@@ -225,7 +225,7 @@ function identityOf({ at }: HeldPath): Identity | null {
 export function justAppeared(path: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
-    `${path} has just appeared: another process writes in this directory. Stop that process and run again.`,
+    `${path} has just appeared: another process is writing in this directory. Stop that process and run again.`,
   )
 }
 

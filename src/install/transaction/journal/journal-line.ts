@@ -46,7 +46,7 @@ export function parseJournalText(bytes: Buffer): JournalText {
     records.push(line.record)
     length = end + 1
   }
-  if (length === 0) throw new JournalDamage('it contains no whole record')
+  if (length === 0) throw new JournalDamage('it contains no complete record')
   const tail = bytes.subarray(length)
   if (tail.includes(0) || !hasUnwrittenSector(bytes, { start: length, end: startOfPadding(bytes) }))
     verifyTail(records.length + 1, tail.toString('utf8'))

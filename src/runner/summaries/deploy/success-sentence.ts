@@ -12,7 +12,7 @@ export function describeSuccess(run: RunFacts): Ending {
   const { report, error } = run
   const ending = report.changed ? describeChange(report) : describeUnchanged(run)
   if (error === undefined) return ending
-  return { mark: '⚠️', sentence: `${ending.sentence}; the step failed all the same (${error.code})` }
+  return { mark: '⚠️', sentence: `${ending.sentence}; the step failed anyway (${error.code})` }
 }
 
 function describeChange(report: LocalReport): Ending {
@@ -42,7 +42,7 @@ function describeSame(report: LocalReport, version: string): string {
   if (drift.some(isOfReplaced)) return `${there} was repaired on ${host}`
   if (hasOtherParts(report)) return `${nameOf(report)} ${describeParts(version, report)} on ${host}`
   const isOther = now !== null && before !== undefined && now !== before
-  const other = isOther ? ` with other bytes (sha256 ${shortDigest(before)} → ${shortDigest(now)})` : ''
+  const other = isOther ? ` with different bytes (sha256 ${shortDigest(before)} → ${shortDigest(now)})` : ''
   return `${there} was already on ${host}, and was installed again${other}`
 }
 

@@ -67,7 +67,11 @@ describe('a host that must be at rest', () => {
       at: new Date().toISOString(),
       by: randomUUID(),
     }))
-    await assertRefused(await makeInterrupted(t, attempts), 'inconsistent', /in 5 attempts, so it is given up/)
+    await assertRefused(
+      await makeInterrupted(t, attempts),
+      'inconsistent',
+      /in 5 attempts, so no further attempt is made/,
+    )
   })
 
   it('is inconsistent when its journal is damaged', async t => {

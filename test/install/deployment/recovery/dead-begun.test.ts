@@ -273,7 +273,7 @@ describe('the journal of a run that has only begun', () => {
     await recover(scene.host)
     assert.ok(!existsSync(scene.path))
     assert.deepEqual(scene.reports(), [])
-    assert.ok(scene.log.lines.some(line => line.startsWith(`warning Removed ${scene.path}, which `)))
+    assert.ok(scene.log.lines.some(line => line.startsWith(`warning Removed ${scene.path}, a damaged record `)))
   })
 
   it('is never obeyed: a change that it announces is not undone', async t => {

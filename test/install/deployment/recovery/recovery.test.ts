@@ -154,7 +154,7 @@ describe('recover', () => {
     assert.equal(isInDoubt(scene.layout), true)
     await assert.rejects(recover(scene.host), {
       code: 'inconsistent',
-      message: /a change was made that is announced behind a torn record/,
+      message: /a change was made whose announcement follows a torn record/,
     })
     assert.deepEqual(listTree(scene.layout.root), before)
   })

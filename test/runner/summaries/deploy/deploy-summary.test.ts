@@ -558,7 +558,7 @@ describe('buildDeploySummary', () => {
     )
     assert.match(
       sentenceOf({ steps: [{ ...step, status: 'done' }], previous_sha256: 'cd'.repeat(32) }),
-      /was already on host-1, and was installed again with other bytes \(sha256 cdcd\S+ → abab\S+\)\n/,
+      /was already on host-1, and was installed again with different bytes \(sha256 cdcd\S+ → abab\S+\)\n/,
     )
   })
 })

@@ -50,7 +50,7 @@ function parseTree(text: string, digest: string): EarlierTree {
   } catch (error) {
     throw new TreeRecordDamage(describeDamage(error), { cause: error })
   }
-  throw new TreeRecordDamage('its files do not have the digest of its name')
+  throw new TreeRecordDamage('its files do not match the digest in its name')
 }
 
 function digestOf({ files, symlinks }: EarlierTree): string {

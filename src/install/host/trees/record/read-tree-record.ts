@@ -74,9 +74,9 @@ function findIn({ text, recordedAt }: { readonly text: Buffer; readonly recorded
 function readWholeRecord(fd: number, name: string): { text: Buffer; recordedAt: string } {
   try {
     const stat = fstatSync(fd, { bigint: true })
-    if (!stat.isFile()) throw new TreeRecordDamage('it is no regular file')
+    if (!stat.isFile()) throw new TreeRecordDamage('it is not a regular file')
     const text = readFileSync(fd)
-    if (hash('sha256', text) !== name) throw new TreeRecordDamage('its content does not have the digest of its name')
+    if (hash('sha256', text) !== name) throw new TreeRecordDamage('its content does not match the digest in its name')
     return { text, recordedAt: String(stat.mtimeNs) }
   } finally {
     closeSync(fd)
@@ -87,7 +87,7 @@ function readWholeRecord(fd: number, name: string): { text: Buffer; recordedAt: 
 function* readItems(fd: number, name: string): Generator<RecordedItem, undefined> {
   try {
     const stat = fstatSync(fd, { bigint: true })
-    if (!stat.isFile()) throw new TreeRecordDamage('it is no regular file')
+    if (!stat.isFile()) throw new TreeRecordDamage('it is not a regular file')
     const found = createHash('sha256')
     const recordedAt = String(stat.mtimeNs)
     let before = ''
@@ -98,7 +98,7 @@ function* readItems(fd: number, name: string): Generator<RecordedItem, undefined
       before = item.path
       yield item
     }
-    if (found.digest('hex') !== name) throw new TreeRecordDamage('its content does not have the digest of its name')
+    if (found.digest('hex') !== name) throw new TreeRecordDamage('its content does not match the digest in its name')
   } finally {
     closeSync(fd)
   }
@@ -118,7 +118,7 @@ function* linesOf(fd: number, digest: Hash): Generator<string, undefined> {
     }
     rest = text.slice(start)
   }
-  if (rest !== '') throw new TreeRecordDamage('its last line is cut')
+  if (rest !== '') throw new TreeRecordDamage('its last line is truncated')
 }
 
 /** Follows no symlink and waits for no pipe. */

@@ -80,7 +80,7 @@ export function quote(text: string): string {
 function unquote(text: string): string {
   if (!text.startsWith('"')) return text
   const value: unknown = JSON.parse(text)
-  if (typeof value !== 'string') throw new TreeRecordDamage('it quotes something else than a text')
+  if (typeof value !== 'string') throw new TreeRecordDamage('it quotes something other than text')
   return value
 }
 
