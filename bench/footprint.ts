@@ -37,7 +37,7 @@ export function recordFootprint(footprint: Footprint): void {
   writeFileSync(RECORD, `${JSON.stringify(rounded, null, 2)}\n`)
 }
 
-/** Measures processor time, not elapsed time, and in pairs, so that other load on the machine hardly matters. */
+/** Measures processor time, not elapsed time, and in pairs, so that other load on the machine has little effect. */
 function measureColdStart(action: string): number {
   const ratios: number[] = []
   for (let round = 0; round < ROUNDS; round++) {

@@ -5,7 +5,7 @@ export interface SyscallTime {
 }
 
 /**
- * The number and time of each system call in the output of `strace -f -T -y`, longest first. An fsync of one of our own
+ * The number and time of each system call in the output of `strace -f -T -y`, longest first. An fsync of one of our
  * records counts for that record: `fsync journal.jsonl`.
  */
 export function syscallTimes(trace: string): SyscallTime[] {

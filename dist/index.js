@@ -16973,7 +16973,7 @@ class SignatureError extends ArtifactError {
 class ArchiveError extends ArtifactError {
     name = 'ArchiveError';
 }
-/** A part of the work on this host failed: disk, lock, step, health. */
+/** A part of the work on this host failed: disk, lock, step or health. */
 class DeploymentError extends DeployError {
     name = 'DeploymentError';
 }
@@ -17195,7 +17195,7 @@ const CANDIDATE = '2';
 const FINAL = '3';
 /**
  * Compares two versions by PEP 440: negative if `a` is older; undefined if one of them has another form. Local versions
- * (`+...`) and `1.0-1`, which means 1.0.post1 there and something else elsewhere, have no order here.
+ * (`+...`) and `1.0-1`, which means 1.0.post1 there and has a different meaning elsewhere, have no order here.
  */
 function comparePythonVersions(a, b) {
     const [first, second] = [python_version_parse(a), python_version_parse(b)];
@@ -17435,7 +17435,7 @@ function listFirst(items, max, separator = ', ') {
     const more = items.length - max;
     return `${items.slice(0, max).join(separator)}${more > 0 ? ` and ${more} more` : ''}`;
 }
-/** Returns enough of a digest to recognise it. */
+/** Returns enough of a digest to recognize it. */
 function shortDigest(hex) {
     return hex.length <= 16 ? hex : `${hex.slice(0, 8)}\u2026${hex.slice(-4)}`;
 }
@@ -17527,7 +17527,7 @@ function ownerOf(path) {
     }
     return '';
 }
-/** Returns undefined also if this user has no access. */
+/** Also returns undefined if this user has no access. */
 function tryLstatSync(path) {
     try {
         return (0,external_node_fs_namespaceObject.lstatSync)(path);
@@ -17571,12 +17571,12 @@ const external_node_timers_namespaceObject = require("node:timers");
 const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 };
 const MAX_OUTPUT_BYTES = 2048;
 /**
- * How long the output of a child that has exited may stay open, for example in a daemon that it left behind, before
+ * The time that the output of an exited child may stay open, for example in a daemon that it left behind, before
  * reading stops.
  */
 const DRAIN_MS = 200;
 /**
- * Runs a program in a process group of its own with stdin closed, and resolves when it has exited, with success or not.
+ * Runs a program in its own process group with stdin closed, and resolves when it has exited, with success or not.
  * After `timeoutMs`, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program has exited. When `signal`
  * aborts, the same happens, but with SIGKILL after `abortGraceMs`, and the promise rejects with the signal's reason.
  * Keeps the first 2 KiB of stdout and stderr together, and of stdout alone for callers that parse it, and marks the
@@ -17616,7 +17616,7 @@ async function runChild(request) {
 }
 /**
  * Runs a program as `runChild` does, and passes its stdout to `consume`, which slows the program down by reading
- * slowly. If `consume` throws, kills the whole group at once and throws the same error, unless a cancel or the time-out
+ * slowly. If `consume` throws, kills the whole group at once and throws the same error, unless a cancel or the timeout
  * came first.
  */
 async function readChild(request, consume) {
@@ -17905,7 +17905,7 @@ function readSmallBytesSync(path, maxBytes, flags) {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-/** Reads the same, but returns undefined also for a file that cannot be opened or read. Never throws. */
+/** Reads the same, but also returns undefined for a file that cannot be opened or read. Never throws. */
 function tryReadSmallFileSync(path, maxBytes) {
     try {
         return readSmallFileSync(path, maxBytes);
@@ -17934,7 +17934,7 @@ function ownerOfTemporary(name) {
 
 
 
-/** Enough for the system's facts about a descriptor. */
+/** Enough for the system's description of a descriptor. */
 const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024;
 /**
  * Opens a directory, never through a symlink in its last component: the system's error is then ENOTDIR or ELOOP. Throws
@@ -18065,11 +18065,11 @@ const MAX_OPEN = 70;
 /** Enough for a tree of 700,000 levels. */
 const MAX_MOVED_UP = 10_000;
 /**
- * Removes the file, symlink or directory at the path, with everything in it; does nothing if there is none. The
- * directory that contains it must be ours alone. Removes everything below by descriptor: whatever a process inside
- * renames, replaces or links meanwhile, nothing outside of the tree is touched. Enters no mount point, not even a bind
- * mount. Works in slices, between which signals are handled. Removes everything that it can, then throws the system's
- * error about the first item that stays, or DeploymentError `unsafe_host` for a mount point.
+ * Removes the file, symlink or directory at the path, with everything in it; does nothing if there is none. Only this
+ * user may be able to change the directory that contains it. Removes everything below by descriptor: whatever a process
+ * inside renames, replaces or links meanwhile, nothing outside the tree is touched. Enters no mount point, not even
+ * a bind mount. Works in slices, between which signals are handled. Removes everything that it can, then throws the
+ * system's error about the first item that stays, or DeploymentError `unsafe_host` for a mount point.
  */
 async function removeTree(path) {
     const stat = lstatIfPresentSync(path);
@@ -18085,7 +18085,7 @@ async function removeTree(path) {
         parent.close();
     }
 }
-/** Removes a file or a symlink. Returns true if that succeeded; never throws. */
+/** Removes a file or a symlink. Returns true on success; never throws. */
 function tryUnlinkSync(path) {
     try {
         (0,external_node_fs_namespaceObject.unlinkSync)(path);
@@ -18099,7 +18099,7 @@ function tryUnlinkSync(path) {
 class TreeRemoval {
     #top;
     #slice = new TimeSlice();
-    /** Directories that were nested too deeply, now in `top`. */
+    /** Directories that were nested too deeply and are now in `top`. */
     #movedUp = [];
     #movedUpCount = 0;
     #refillCount = 0;
@@ -18380,13 +18380,13 @@ const foreignSchema = schemas_lazy(() => object({
 }));
 /**
  * Tries once to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
- * is provably dead. Losing a race never harms the winner: only the process that created the one take-over mark of a
- * dead holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
+ * is provably dead. The loser of a race never harms the winner: only the process that created the one take-over mark of
+ * a dead holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
  */
 function tryTake(path, own) {
     if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own))
         return false;
-    // The order matters: a process that has not made its mark yet will read a whole file, and one that has removed its
+    // The order matters: a process that has not made its mark yet will read a complete file, and one that has removed its
     // mark has replaced the file already.
     return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id;
 }
@@ -18406,7 +18406,7 @@ function release(path, id) {
 /**
  * Removes files that killed processes left next to a lock: take-over marks, and files that were to replace it. The
  * caller has the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace,
- * and anything that is not a file. A file that cannot be removed does no harm; the next holder tries again.
+ * and anything that is not a file. A file that cannot be removed is harmless; the next holder tries again.
  */
 function removeDeadMarks(path, own) {
     for (const name of namesNextTo(path, '.')) {
@@ -18472,8 +18472,8 @@ function replace(path, own) {
     }
 }
 /**
- * True if a live process may still replace the file, because it read it half-written, which looks like garbage. Called
- * once the file is written, because from then on no process takes it for garbage.
+ * True if a live process may still replace the file, because it read a half-written file, which looks like garbage.
+ * Called once the file is written, because from then on no process reads garbage.
  */
 function isBeingTakenOver(path, own) {
     const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice((0,external_node_path_namespaceObject.basename)(path + MARK).length)));
@@ -18482,7 +18482,7 @@ function isBeingTakenOver(path, own) {
         return found !== undefined && !isAbandoned(found, own);
     });
 }
-/** True if the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
+/** True if the holder of a lock has provably ended, judging by this process's identity and the kernel lock. */
 function isAbandoned({ path, holder }, own) {
     if (holder === undefined)
         return true;
@@ -18763,7 +18763,7 @@ function requireRealParents(root, path) {
 
 /** The directory that is always in the target of the renames that must fail. */
 const FULL = 'full';
-/** Names in one message. */
+/** The most names in one message. */
 const MAX_NAMED = 5;
 const OVERLAY_MAGIC = 0x794c7630;
 /**
@@ -18802,8 +18802,8 @@ function requireNoMountPoint(root) {
     throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and add that path to those in keep-paths.`);
 }
 /**
- * Asks the system, by a rename that must fail: no directory can replace one that is not empty. If the path may not be
- * moved, the system reports that instead. (For a path that is not a directory, it reports that the target is one, or
+ * Tests this with a rename that must fail, because no directory can replace one that is not empty. If the path may not
+ * be moved, the system reports that instead. (For a path that is not a directory, it reports that the target is one, or
  * why the path may not be moved.)
  */
 function requireMovable(moved, target) {
@@ -18849,7 +18849,7 @@ function switchable_ownerOf(path) {
     const found = lstatIfPresentSync(path);
     return found === undefined ? '' : `, which belongs to uid ${found.uid}`;
 }
-/** To move a directory elsewhere takes write access to it and to its parent. */
+/** A move of a directory needs write access to it and to its parent. */
 function grantFor({ root, path }) {
     const full = (0,external_node_path_namespaceObject.join)(root, path);
     const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, (0,external_node_path_namespaceObject.dirname)(full)] : [(0,external_node_path_namespaceObject.dirname)(full)];
@@ -18932,7 +18932,7 @@ const external_node_util_namespaceObject = require("node:util");
 
 const SYNC_TIMEOUT_MS = 10 * 60_000;
 const PARALLEL_SYNCS = 4;
-/** Makes an open file's bytes durable. This may take long, but never blocks the event loop. */
+/** Makes an open file's bytes durable. This may take a long time, but never blocks the event loop. */
 const syncFile = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fsync);
 /**
  * Replaces a file's text, with mode 0600: after a crash it is either the old text or the new one. The directory must
@@ -18950,7 +18950,7 @@ async function replaceFile(path, text) {
     }
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
-/** Creates a file with mode 0600, whole and durable, or not at all. Resolves to false if the name is taken. */
+/** Creates a file with mode 0600, complete and durable, or not at all. Resolves to false if the name is taken. */
 async function createFile(path, text) {
     const temporary = temporaryName(path);
     try {
@@ -18969,8 +18969,8 @@ async function createFile(path, text) {
     return true;
 }
 /**
- * Gives a complete file another name, which must be free. Without hard links, claims the name with an empty file, which
- * a crash may leave behind, and renames the file to it, so that the file loses its first name. Returns whether the file
+ * Gives a complete file a new name, which must be free. Without hard links, claims the name with an empty file, which a
+ * crash may leave behind, and renames the file to it, so that the file loses its first name. Returns whether the file
  * still has its first name.
  */
 function linkOrClaimSync(file, path) {
@@ -19304,7 +19304,7 @@ function statEntry(folder, name) {
 
 
 
-/** Nothing is at, or below, an empty name. */
+/** No entry is at, or below, an empty name. */
 const LOST = { at: '', folder: '' };
 function holdEnds(root, { from, to }) {
     const open = [];
@@ -19471,7 +19471,7 @@ function tooMany(moved, limit) {
     return new Error(`${moved.from} is missing, and ${treeOf(moved)} has more than ${limit} files, too many to look for it there. ` +
         'Stop the process that creates them, and run again.');
 }
-/** Undefined if nothing is there any more. */
+/** Undefined if nothing is left there. */
 function searching(folder, read) {
     try {
         return read();
@@ -19533,7 +19533,7 @@ function requireFree(root, move) {
 }
 /**
  * Makes a move. Another process, perhaps the old version itself, may replace the source or put something in the way, as
- * often as that is set aside, so the two renames follow each other at once.
+ * often as that is set aside, so the two renames follow each other immediately.
  */
 async function makeMove(root, paths) {
     const setAside = [];
@@ -19883,7 +19883,7 @@ function formatLine(seq, record) {
  * next record, followed by padding, or records with whole sectors of padding. None of them was durable yet, so the
  * first torn one ends the journal.
  *
- * Throws JournalDamage for anything else, also for a journal that was cut off and so has lost its padding.
+ * Throws JournalDamage for anything else, including a journal that was cut off and so has lost its padding.
  */
 function parseJournalText(bytes) {
     const records = [];
@@ -20038,7 +20038,7 @@ function describeDamage(error) {
     const issue = error.issues[0];
     return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300);
 }
-/** Replaces the words of the schema library, where the schema has none of its own. */
+/** Replaces the words of the schema library, where the schema has none. */
 function describeIssue(issue) {
     if (issue?.message !== 'Invalid input')
         return issue?.message ?? '';
@@ -20214,7 +20214,7 @@ const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
         context: nullable(schemas_string()),
     }),
 ]));
-/** Returns the same key for the same service, also if it was read from a journal. */
+/** Returns the same key for the same service, even if it was read from a journal. */
 function keyOfService(service) {
     return JSON.stringify(service);
 }
@@ -20389,7 +20389,7 @@ function parseRestarts(text) {
         .reduce((sum, count) => sum + count, 0);
 }
 /**
- * The command line that makes a supervisor forget its recent starts of a service; undefined if it does not count them.
+ * The command line that makes a supervisor forget the recent starts of a service; undefined if it does not count them.
  */
 function forgetStartsCommand(service) {
     return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
@@ -20854,8 +20854,8 @@ const stepEntrySchema = object({
 
 
 /**
- * The first record of each journal. It has a schema of its own: a run that looks for dead runs reads the first record of
- * its own journal, too, and needs none of the others.
+ * The first record of each journal. It has its own schema: a run that looks for dead runs reads the first record of its
+ * own journal, too, and needs none of the others.
  */
 const beginSchema = schemas_lazy(() => object({
     record: literal('begin'),
@@ -21243,8 +21243,8 @@ function needsRollback(records) {
     return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false);
 }
 /**
- * True if this host may run neither version whole, according to the journal of a dead run. A host is exactly new after
- * a commit; it is exactly old if the announced changes were never made, or were undone. Changes nothing.
+ * True if this host may have neither version intact, according to the journal of a dead run. A host is exactly new
+ * after a commit; it is exactly old if the announced changes were never made, or were undone. Changes nothing.
  */
 function isInDoubt({ root, journal }) {
     try {
@@ -21282,7 +21282,7 @@ function findEnd(records) {
 function wasUnfinished(records) {
     return records.findLast(entry => entry.record === 'end')?.unfinished === true;
 }
-/** Returns the state in which the run was cut off. */
+/** Returns the state in which the run was interrupted. */
 function lastState(record) {
     return record.states.at(-1)?.state ?? 'pending';
 }
@@ -21295,7 +21295,7 @@ function lastState(record) {
 
 /**
  * Checks that no other run is in progress, and that none has left anything to recover. Throws DeploymentError
- * `inconsistent` if an earlier run failed to recover the host and left it with neither version whole; otherwise throws
+ * `inconsistent` if an earlier run failed to recover the host and left it with neither version intact; otherwise throws
  * `locked`.
  */
 async function requireAtRest(host, signal) {
@@ -21308,7 +21308,7 @@ async function requireAtRest(host, signal) {
     throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when it has ended or been recovered.`);
 }
 /**
- * Finds the run whose journal exists. Throws DeploymentError `inconsistent` if no run can recover it any more, and as
+ * Finds the run whose journal exists. Throws DeploymentError `inconsistent` if no run can recover it, and as
  * `requireNothingStranded` does.
  */
 async function findUnended(host, signal) {
@@ -21507,7 +21507,7 @@ function decidersOf(path, us) {
 /** The sticky bit is not enough at the end of a path, where others could add a file. */
 function judge(visited, { us, isEnd }) {
     const { uid, mode } = visited.stat;
-    // The mode of a symlink means nothing.
+    // The mode of a symlink has no meaning.
     const isFixed = visited.stat.isSymbolicLink() || (!isEnd && (mode & STICKY) !== 0);
     return {
         ...visited,
@@ -21601,7 +21601,7 @@ class UntouchableHostError extends DeploymentError {
 
 
 
-/** Another run may be between making a second name for its file and removing the first. */
+/** Another run may just have created a second name for its file, and not yet removed the first. */
 const MAX_LISTINGS = 5;
 /**
  * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700. Every name in it that a run relies
@@ -21617,7 +21617,7 @@ function requireOwnFolder(folder) {
     if (found === undefined)
         return;
     requirePrivateDirectory(folder, found);
-    // This one first: in a folder of ours, the others cannot become symlinks any more.
+    // This folder first: once it is known to be ours, the others can no longer become symlinks.
     requireOwnEntries(folder, own);
     for (const path of [trees, outbox, renameProbePath(folder.layout), snapshots, ...shelvesIn(snapshots)])
         requireOwnEntries(folder, path);
@@ -21670,7 +21670,7 @@ function problemOf({ layout, us }, stat) {
         return undefined;
     return `can be written by ${writers.join(' and ')}: look in it for anything that you cannot explain, then run chmod -R go-w ${quote(layout.own)}.`;
 }
-/** Our own second names, which last for an instant or until the next run, are in the same folder. */
+/** Our second names, which exist for an instant or until the next run, are in the same folder. */
 function linkProblem(stat, namesHere = 1) {
     if (!stat.isFile() || stat.nlink <= namesHere)
         return undefined;
@@ -21835,7 +21835,7 @@ function writable(exposures, { us, option }) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/outcome.js
-/** Returns an outcome as a report states it; `failed` also if neither the new nor the old version certainly runs. */
+/** Returns an outcome as a report states it; `failed` even if neither the new nor the old version certainly runs. */
 function reportStatusOf(outcome) {
     switch (outcome) {
         case 'success':
@@ -21916,7 +21916,7 @@ const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchem
     ...deploymentEndSchema.def.getter().shape,
     schema: literal(1),
     /**
-     * The version that the host runs now; null where nothing is installed, or the host may run neither version whole.
+     * The version that the host runs now; null where nothing is installed, or the host may have neither version intact.
      */
     running_version: schemas_default(nullable(schemas_string()), null),
     status: schemas_enum(['success', 'failed', 'rolled_back']),
@@ -22059,7 +22059,7 @@ function textOf(report, secrets) {
 
 /**
  * Returns the version that the host runs of this plugin, service or project after a deployment with this outcome; null
- * where nothing is installed, or the host may run neither version whole. Never throws.
+ * where nothing is installed, or the host may have neither version intact. Never throws.
  */
 function runningAfter(layout, facts, outcome) {
     if (outcome === 'inconsistent')
@@ -22137,7 +22137,7 @@ function failedEnd({ record, tools }, { code, message }) {
 
 /**
  * Runs work that only reads the host. Writes nothing below the project root, neither a lock nor a report, and reports
- * nothing to a hub. Never throws for a failure on the way: the result contains it.
+ * nothing to a hub. Never throws for a failure of the run: the result contains it.
  */
 async function runUnreported(deployment, { name, run, fail }) {
     try {
@@ -22200,7 +22200,7 @@ const treeSchema = schemas_lazy(() => object({
     symlinks: array(object({
         path: innerPathSchema,
         target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /** Digest of the file that it leads to, through any other symlinks; absent if it leads to none. */
+        /** The digest of the file that it leads to, through any other symlinks; absent if it leads to none. */
         sha256: exactOptional(digestSchema),
     })),
 }));
@@ -22562,7 +22562,7 @@ const MAX_BYTES_AT_ONCE = 64 * 1024;
 const LISTED_AT_ONCE = 2000;
 /** The number of names in memory before the first item; a service may have made millions. */
 const MAX_LISTED_AHEAD = 30_000;
-/** Shared by directories without subdirectories: an empty map of their own would take more memory than their names. */
+/** Shared by directories without subdirectories: an empty map for each would take more memory than their names. */
 const NO_DIRECTORIES = new Map();
 /**
  * Yields every file, symlink and special file below `root` in the order of a tree digest, except those that `isLeftOut`
@@ -22638,7 +22638,7 @@ function* enter(root, above, name) {
         return listed;
     return yield* tree_scan_listDirectory(at, `${above.prefix}${name}/`);
 }
-/** Returns undefined if nothing can be seen at the path. */
+/** Returns undefined if nothing is visible at the path. */
 function stampAt(at) {
     try {
         return stampOf((0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true }));
@@ -22735,7 +22735,7 @@ async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, recor
         else if (found === undefined)
             yield { recorded, found };
         else {
-            // Most files are decided without being read, and to await each result takes longer than to decide it.
+            // Most files need not be read, and awaiting each result would take longer than the comparison.
             const isSame = compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, { root, digester }));
             if (!isSame)
                 yield { recorded, found };
@@ -22892,7 +22892,7 @@ const BYTES_PER_TEXT = 32;
 /** The most bytes of UTF-8 that one unit of UTF-16 can take. */
 const BYTES_PER_UNIT = 3;
 /**
- * Many texts, by number, outside of the JavaScript heap. On the heap, the garbage collector would copy each string
+ * Many texts, by number, outside the JavaScript heap. On the heap, the garbage collector would copy each string
  * twice before leaving it alone, and then give new objects twice the room. A lone surrogate becomes U+FFFD, as in every
  * path that is passed to the system.
  */
@@ -23019,7 +23019,7 @@ class DriftCheck {
             return undefined;
         return await this.#compare(part).difference;
     }
-    /** Returns the differences of now, or of some seconds ago. */
+    /** Returns the current differences, or those of some seconds ago. */
     async recent(part) {
         const found = this.#found.get(placeName(part));
         return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
@@ -24189,7 +24189,7 @@ const external_node_tls_namespaceObject = require("node:tls");
  */
 class ConnectionWatch {
     origin;
-    /** Aborted when a time-out expires, when the settings' signal is aborted, and when the connection is closed. */
+    /** Aborted when a timeout expires, when the settings' signal is aborted, and when the connection is closed. */
     signal;
     /** Whether the connection was ready, so that bytes of the request may have left. */
     sent = false;
@@ -24285,7 +24285,7 @@ function readResponseHeaders(headers) {
 
 ;// CONCATENATED MODULE: ./build/net/exchange/unusable-answer.js
 
-/** Builds ArtifactError `bad_response` for a server that answered with anything but the expected. */
+/** Builds ArtifactError `bad_response` for a server whose answer is not the expected one. */
 function unusableAnswer(answer, expected, found) {
     return new ArtifactError('bad_response', `${answer.url.origin} answered with ${found} instead of ${expected}: check the URL, or report it to the hub.`);
 }
@@ -24299,8 +24299,8 @@ function unusableAnswer(answer, expected, found) {
 
 
 /**
- * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer too.
- * Throws ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`,
+ * Sends one request on a separate connection and waits for the head of the answer; a redirect is an answer too. Throws
+ * ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`,
  * ArtifactError `network` for a refused certificate and `bad_response` for an answer that is not HTTP or is HTTP 101,
  * and the reason of the settings' signal once that is aborted.
  */
@@ -24429,10 +24429,10 @@ function insecure(message) {
 
 
 /**
- * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Drops the credentials, `authorization` and `cookie`
- * for good at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that the
- * policy refuses, ArtifactError `bad_response` for a redirect without a usable target, for a circle and for too many
- * redirects, and what `open` throws.
+ * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Permanently drops the credentials, `authorization`
+ * and `cookie` at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that
+ * the policy refuses, ArtifactError `bad_response` for a redirect without a usable target, for a circle and for too
+ * many redirects, and what `open` throws.
  */
 async function followRedirects(start, open, settings) {
     const visited = [start.url.href];
@@ -24618,7 +24618,7 @@ async function attemptCall(call, start, settings) {
 
 /**
  * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`;
- * ArtifactError `network` (also when the body keeps breaking off), `timeout`, `bad_response` (redirects, an encoded
+ * ArtifactError `network` (including a body that keeps breaking off), `timeout`, `bad_response` (redirects, an encoded
  * body, a 2xx other than 200); ArchiveError `archive_too_large`; DeploymentError `disk_full` or `host_not_writable`.
  */
 async function download(request, settings) {
@@ -25078,12 +25078,12 @@ async function probeCommand({ command }, context) {
 
 ;// CONCATENATED MODULE: ./build/install/services/stability.js
 /**
- * How long a supervisor must report a service as running, but at most half of the time-out: a service that crashes at
+ * How long a supervisor must report a service as running, but at most half of the timeout: a service that crashes at
  * its start runs at first.
  */
 const SUPERVISOR_STABLE_MS = 3000;
 const DEFAULT_INTERVAL_MS = 1000;
-/** At least this many probes fit into a time-out, however long the interval. */
+/** At least this many probes fit into a timeout, however long the interval. */
 const MIN_PROBES = 4;
 /** Returns the pace of one attempt. */
 function paceOf({ service, check, timeout_seconds }) {
@@ -25129,15 +25129,15 @@ function beginStreak() {
 
 /** A single probe that takes longer has failed; there may be time for another. */
 const PROBE_TIMEOUT_MS = 10_000;
-/** With less time left there is no further probe: cut short, it would hide the finding of the last one. */
+/** With less time left, no further probe starts: if it were cut short, it would hide the finding of the last one. */
 const SHORTEST_PROBE_MS = 200;
-/** A timer may end this much too early. */
+/** A timer may fire this many milliseconds too early. */
 const TIMER_MS = 1;
 const MAX_RESTORED_SECONDS = 60;
 const MAX_BRIEF_CHARS = 120;
 /**
  * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
- * the check's `stable_for`, and, with a supervisor, for at least 3 s or half of the time-out, whichever is shorter. A
+ * the check's `stable_for`, and, with a supervisor, for at least 3 s or half of the timeout, whichever is shorter. A
  * new start is a break.
  *
  * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds.
@@ -25406,8 +25406,8 @@ function summaryOf(document, problems) {
 
 
 /**
- * Turns a schema's issues with one document into sentences at their positions. A check of more than the type needs its
- * own wording as `error`, because zod/mini has none.
+ * Turns a schema's issues with one document into sentences at their positions. A check that goes beyond the type needs
+ * its own wording as `error`, because zod/mini has none.
  */
 class SchemaComplaints {
     #source;
@@ -25546,7 +25546,7 @@ function* composeYaml(text, limits, options) {
 }
 function* compose(tokens, complaints, { options, end }) {
     const composer = new dist/* Composer */.Dk(options);
-    // The library has no hook for this. Without it, the library makes an error object for each of 100,000 mistakes.
+    // The library has no hook for this. Without this, it creates an error object for each of 100,000 mistakes.
     Reflect.set(composer, 'onError', complaints.take);
     let hasDocument = false;
     for (const token of tokens) {
@@ -25695,10 +25695,10 @@ function nextLine(text, offset) {
 
 ;// CONCATENATED MODULE: ./build/core/document/unreadable-character.js
 /**
- * All characters that YAML does not accept in a text. A carriage return ends a line for YAML, but not for our parser.
+ * The characters that YAML does not accept in a text. A carriage return ends a line for YAML, but not for our parser.
  */
 const unreadable_character_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
-/** Characters that end a line for readers of YAML 1.1 but not of 1.2, and those that only some readers skip. */
+/** Characters that end a line in YAML 1.1 but not in 1.2, and those that only some parsers skip. */
 const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
 /**
  * Returns the first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined if there is none.
@@ -25706,7 +25706,7 @@ const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
 function unreadableCharacter(text) {
     return firstMatch(text, unreadable_character_UNREADABLE);
 }
-/** Returns the first character at which a line, or a key, ends for one reader of YAML and continues for another. */
+/** Returns the first character at which a line, or a key, ends for one YAML parser and continues for another. */
 function ambiguousCharacter(text) {
     return firstMatch(text, READ_DIFFERENTLY);
 }
@@ -26274,8 +26274,8 @@ const DEFAULT_CHECK_SECONDS = 60;
 const SPARE_CHECK_SECONDS = 30;
 /**
  * Builds the plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config
- * has a supervisor, restart its service; with a supervisor or a health check of its own, check its health. The steps
- * are those that `parsePlan` reads in `text`.
+ * has a supervisor, restart its service; with a supervisor or its own health check, check its health. The steps are
+ * those that `parsePlan` reads in `text`.
  */
 function buildDefaultPlan(artifact, hostConfig) {
     const text = [...default_plan_headOf(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('');
@@ -26306,7 +26306,7 @@ function knownOf(id, hostConfig) {
     return {
         isSupervised: hostConfig?.supervisor !== undefined && hostConfig.supervisor !== 'none',
         hasCheck: check !== undefined,
-        // The project's unit runs every part that has no unit of its own.
+        // The project's unit runs every part that has no unit.
         isProjectWide: hasProjectUnit(hostConfig) && hostConfig?.plugins.get(id)?.unit === undefined,
         seconds: Math.min(Math.max(DEFAULT_CHECK_SECONDS, stable), MAX_HEALTHCHECK_SECONDS),
     };
@@ -26405,7 +26405,9 @@ const CHUNK_BYTES = 64 * 1024;
 /** Announcements never use up this room: an undo, its end and its reports always find it allocated. */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024;
 const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
-/** Makes a journal of one line, with room for those to come. It exists whole or not at all, but is not durable yet. */
+/**
+ * Makes a journal of one line, with room for those to come. It exists completely or not at all, but is not durable yet.
+ */
 function writeNewJournalSync(path, line) {
     const temporary = temporaryName(path);
     try {
@@ -26425,13 +26427,13 @@ class JournalFile {
     #path;
     #fd;
     #size;
-    /** Length of the whole lines, in bytes. */
+    /** Length of the complete lines, in bytes. */
     #length;
     /** The end of the bytes that may no longer be padding, because a line was not written completely. */
     #dirtyEnd;
     #isSynced = true;
     #isLocked = false;
-    /** Opens a journal to write after its last whole line. Throws JournalDamage, or the system's error. */
+    /** Opens a journal to write after its last complete line. Throws JournalDamage, or the system's error. */
     constructor(path) {
         this.#path = path;
         this.#fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDWR | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
@@ -26573,7 +26575,7 @@ function startJournal(path, begin, redact = text => text) {
     writeNewJournalSync(path, formatLine(1, redactRecord(begin, redact)));
     return continueJournal(path, 1, redact);
 }
-/** Opens the journal of a dead run to append after its last whole record. Throws as `readJournal` does. */
+/** Opens the journal of a dead run to append after its last complete record. Throws as `readJournal` does. */
 function openJournal(path, redact = text => text) {
     return continueJournal(path, readJournal(path)?.length ?? 0, redact);
 }
@@ -26712,7 +26714,7 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
             return machine.current;
         },
         async enter(state) {
-            // One state may compute for long; hear a cancel before the next.
+            // A state may compute for a long time, so a cancel is handled before the next one.
             await hearSignals();
             const change = machine.enter(state);
             logState(tools.log, state, transitions[state]);
@@ -26743,7 +26745,7 @@ function reportKilled({ record, machine, found }, at) {
     return buildLocalReport(record, end, { reported: notSent(null), running_version });
 }
 /**
- * Returns the running version to report if the run is killed now; null where the host may run neither version whole
+ * Returns the running version to report if the run is killed now; null where the host may have neither version intact
  * until it is recovered.
  */
 function runningIn({ current, history }, version) {
@@ -26802,7 +26804,7 @@ function parseErrorText(body) {
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/api/hub-bases.js
-/** The base of a group of routes. A group without an input of its own uses the hub's. */
+/** The base of a group of routes. A group without its own input uses the hub's. */
 function namedBase(bases, group, inputs) {
     const url = bases[group];
     const isOwn = group === 'hub' || url !== bases.hub;
@@ -27126,8 +27128,8 @@ class StrictYamlProblem extends Error {
     }
 }
 /**
- * Reads a foreign YAML text that a program of another kind also reads, perhaps by YAML 1.1. Accepts only what both read
- * alike. Throws StrictYamlProblem if the text is not valid, exceeds the limits or could be read in another way.
+ * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Accepts only what both read alike.
+ * Throws StrictYamlProblem if the text is not valid, exceeds the limits or could be read differently.
  */
 function readStrictYaml(text, limits) {
     refuseAmbiguousText(text, limits);
@@ -27152,8 +27154,8 @@ function readDocument({ document, complaints }) {
     return document;
 }
 /**
- * Refuses repeated and merge keys: of two equal keys, other readers take the last one, and the meaning of a merge key
- * depends on the reader. Also refuses more aliases than the limit.
+ * Refuses repeated and merge keys: of two equal keys, other parsers use the last one, and the meaning of a merge key
+ * depends on the parser. Also refuses more aliases than the limit.
  */
 function refuseAmbiguousNodes(document) {
     let aliases = 0;
@@ -27243,7 +27245,7 @@ function expect(schema, value, rule) {
 const INTEGRATION = 'integration.yaml';
 /**
  * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if the host loads plugins from another directory than the operator's. Warns also if the file cannot be used, because
+ * if the host loads plugins from another directory than the operator's. Also warns if the file cannot be used, because
  * somebody may have damaged it to make plugins move: in that case, they stay where they are.
  */
 function findPluginsDirectory(layout, { input, recorded }, log) {
@@ -27373,7 +27375,9 @@ const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(
 }));
 const environmentSchema = schemas_lazy(() => record(schemas_string()
     .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
-/** Names of the supervisor's own objects; `{id}` stands for the id. None can be mistaken for an option. */
+/**
+ * Names of the supervisor's own objects; `{id}` stands for the id. The form excludes names that look like an option.
+ */
 const unitSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9_]|\{id\})(?:[A-Za-z0-9:_.@\\-]|\{id\})*$/);
 const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za-z0-9_.-]|\{id\})*$/);
 const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/);
@@ -27530,7 +27534,7 @@ function wholePlan(plan) {
     return { ...plan, hidesInstall: false, isWhole: true };
 }
 /**
- * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps are not whole: some have a mistake,
+ * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps are incomplete: some have a mistake,
  * or wait for a step that does not exist.
  */
 function* readablePlan(source) {
@@ -27659,7 +27663,7 @@ function stepProblem(step, message) {
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
  * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision its command. A
- * notify without its command is skipped, because plans made elsewhere name events of their own. The timeout of a
+ * notify without its command is skipped, because plans made elsewhere name their own events. The timeout of a
  * healthcheck must exceed the time for which its check has to stay healthy, or it could never pass.
  */
 function checkPlanNeeds(plan, hostConfig) {
@@ -27791,7 +27795,7 @@ function bindPlanToArtifact(plan, artifact) {
     const steps = orderSteps(plan);
     return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) };
 }
-/** Finds everything in which a plan does not fit its artifact, as far as the plan can be read. */
+/** Finds every way in which a plan does not fit its artifact, as far as the plan can be read. */
 function bindingProblems(plan, { kind, slug }) {
     const { projectId, positions } = plan;
     const foreign = projectId === undefined ? [] : foreignPlanProblems({ projectId, positions }, 'the slug', slug);
@@ -27900,7 +27904,7 @@ function misfits(plan, request, config) {
 
 
 /**
- * Refuses a default plan if an earlier plan installed the same slug under an id of its own. The default plan would
+ * Refuses a default plan if an earlier plan installed the same slug under a different id. The default plan would
  * install it again under the slug and leave the other copy as it is. Throws ConfigError `missing_input`.
  */
 function refuseSecondCopy(deployment, { id, defaultPlan }) {
@@ -28221,7 +28225,7 @@ function versionsFrom({ installed }, origin) {
 }
 /**
  * Returns the snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined if
- * another version is in the place now, with kept paths of its own.
+ * another version is in the place now, with its own kept paths.
  */
 function findLeftBehind(layout, previous, origin) {
     const { place, installed, removed } = previous;
@@ -28567,7 +28571,7 @@ function read_plugin_yaml_notAPlugin(found) {
 const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
 /**
  * Reads the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
- * `step_failed` if they are not a regular file, too large or not readable.
+ * `step_failed` if that file is not a regular file, is too large, or cannot be read.
  */
 function settings_file_readSettings(path) {
     try {
@@ -28614,10 +28618,10 @@ function willLackInjectedEnv({ layout, keepPaths }, part) {
 }
 /**
  * Creates the settings that the host framework injects into an installed plugin, with this text, if it injects any and
- * there are none. The file has mode 0600, and is written whole or not at all. Returns whether the file was created.
- * Never changes an existing file, but reads it, and warns if it sets a key to another value than this text. Warns if
- * the file cannot be created, because the next version would lose it or the signature of the plugin covers it. Throws
- * DeploymentError `step_failed` if existing settings are not a regular file, or lack a required key.
+ * there are none. The file has mode 0600, and is written completely or not at all. Returns whether the file was
+ * created. Never changes an existing file, but reads it, and warns if it sets a key to another value than this text.
+ * Warns if the file cannot be created, because the next version would lose it or the signature of the plugin covers it.
+ * Throws DeploymentError `step_failed` if existing settings are not a regular file, or lack a required key.
  */
 async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
     const { layout, keepPaths, tools } = deployment;
@@ -28897,7 +28901,7 @@ function bounded(entries) {
 function describeDrift(entries) {
     const { names, more } = listDrift(entries);
     const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-    return `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
+    return `Files on this host differ from what was installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/dry-run-result.js
@@ -28922,7 +28926,7 @@ class DryRunResult {
         const { added, changed, removed } = this.counts;
         return added + changed + removed;
     }
-    /** Summarises the changes: `remove 1 part and change 3 files`. */
+    /** Summarizes the changes: `remove 1 part and change 3 files`. */
     inWords() {
         const parts = ['move', 'remove'].flatMap(how => {
             const count = this.parts.filter(part => part.how === how).length;
@@ -28932,7 +28936,7 @@ class DryRunResult {
             return parts.join(' and ') || 'change no file';
         return [...parts, `change ${countInWords(this.count, 'file')}`].join(' and ');
     }
-    /** Summarises the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
+    /** Summarizes the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
     inDetail() {
         const kinds = Object.entries(this.counts).filter(([, count]) => count > 0);
         const listed = kinds.map(([how, count]) => `${countInWords(count)} ${how}`).join(', ');
@@ -28956,7 +28960,7 @@ function sizesInWords({ before, after }) {
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/pending-recovery.js
 
 /**
- * Logs what a real run would do first if another run has left its journal or is in progress. Throws DeploymentError
+ * Logs what a real run would do first if another run left its journal or is in progress. Throws DeploymentError
  * `inconsistent` if a real run would be refused for that reason.
  */
 async function announceRecovery(deployment) {
@@ -29148,7 +29152,7 @@ function isIrreplaceable(row) {
 }
 /**
  * Chooses the snapshots that stay: the newest `limit`, at least the newest one (the last good version); as many of
- * those that were modified on this host, which do not count towards the others; and all that nobody could fetch again:
+ * those that were modified on this host, which do not count toward the others; and all that nobody could fetch again:
  * those that we did not install ourselves, and those that contain kept paths.
  */
 function chooseRetained(rows, limit) {
@@ -29204,7 +29208,7 @@ async function buildInstallation(context) {
         ...versionOfProject(context, installed.map(({ row }) => row)),
     };
 }
-/** Summarises how many snapshots a commit keeps and discards. */
+/** Summarizes how many snapshots a commit keeps and discards. */
 function describeSnapshots({ rows, removed, discard }) {
     const kept = [...rows, ...removed].reduce((sum, { snapshots }) => sum + snapshots.length, 0);
     return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`;
@@ -29243,7 +29247,7 @@ function keepPathsOf({ keepPaths }, part) {
     return [...(part.retained === undefined ? keepPaths : part.keepPaths)];
 }
 /**
- * False also if the same tree came with another artifact: then the row has to name the new artifact and project
+ * Also false if the same tree came with another artifact: then the row has to name the new artifact and project
  * version.
  */
 function isInstalledAlready({ order }, { intact, artifactSha256, source, returning, previous: { installed } }) {
@@ -29458,14 +29462,14 @@ function keepReserve(layout) {
     if (pathExistsSync(reservePath(layout)))
         return;
     try {
-        // Random, because a file system may compress anything else to nothing.
+        // Random, because a file system could compress anything else to nothing.
         (0,external_node_fs_namespaceObject.writeFileSync)(reservePath(layout), (0,external_node_crypto_namespaceObject.randomBytes)(RESERVE_BYTES), { flag: 'wx', mode: 0o600 });
     }
     catch {
         tryUnlinkSync(reservePath(layout));
     }
 }
-/** Gives the reserve up; returns whether there was one. */
+/** Releases the reserve; returns whether there was one. */
 function spendReserve(layout) {
     return tryUnlinkSync(reservePath(layout));
 }
@@ -29499,7 +29503,7 @@ async function prepareHost(access, log) {
     try {
         requireRoot(layout.root, log);
         await makePrivateDirectories(layout.own);
-        // Another user may have made folders that did not exist before.
+        // Another user may have created folders that did not exist before.
         requireSafeHost(access);
         requireOwnKinds(layout);
         await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
@@ -29526,7 +29530,7 @@ function checkHost(host, place) {
         throw toHostError(error, `checking ${path}`);
     }
 }
-/** The same for the present place of a part and its target; once if they are the same. */
+/** Does the same for the present place of a part and its target; once if they are equal. */
 function checkPlaces(host, present, target) {
     if (installPath(host.layout, present) !== installPath(host.layout, target))
         checkHost(host, present);
@@ -29548,7 +29552,7 @@ function checkShelf(layout, shelf) {
     }
     requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES });
 }
-/** If our folder cannot be made, it is always the root that the operator has to fix. */
+/** If our folder cannot be created, the operator always has to fix the root. */
 function unusableRoot(error) {
     if (error.code !== 'step_failed')
         return error;
@@ -29578,7 +29582,7 @@ function makeRoot(root) {
         throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create it, or correct the path.`);
     }
 }
-/** Moving a directory to another parent needs write access to the directory itself. */
+/** A move of a directory to another parent needs write access to the directory itself. */
 function readiness_requireMovable(place) {
     const found = lstatIfPresentSync(place);
     if (found?.isDirectory())
@@ -29609,7 +29613,7 @@ function statIfPresentSync(path) {
 
 /**
  * Begins a deployment on a prepared host, even while another run has the host: until this run locks it, the journal has
- * a name of its own. Throws file system errors.
+ * its own name. Throws file system errors.
  */
 async function beginDeployment(deployment) {
     const { host, tools } = deployment;
@@ -29696,7 +29700,7 @@ async function appendAudit({ layout, secrets }, report) {
     await rotate(layout);
     await appendLine(path, text);
 }
-/** Writes nothing into a full file. Returns `written` also if the file already has the line. */
+/** Writes nothing into a full file. Also returns `written` if the file already has the line. */
 async function appendLine(path, text) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, APPEND, 0o600);
     try {
@@ -29967,7 +29971,7 @@ async function orNote(failures, subject, write) {
         return undefined;
     }
 }
-/** Gives only the first reason, because usually one cause makes all of them fail. */
+/** Gives only the first reason, because they usually all fail for the same cause. */
 function summarise(failures) {
     const [reason] = failures.values();
     return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
@@ -30099,7 +30103,7 @@ async function checkLocked(host, handover) {
     const { layout, grace } = host;
     if (pathExistsSync(layout.journal) || handover_digestOf(layout) !== handover.installed)
         return undefined;
-    // Everybody expects a healthy version, so nothing is logged about one.
+    // A healthy version is the normal case, so nothing is logged about it.
     const log = { ...host.log, info: () => { } };
     const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled });
     const complete = (report) => withHealth(report, problems, handover);
@@ -30362,9 +30366,9 @@ function pruneTreeRecords({ trees }, used) {
 
 
 
-/** The beginning of each name in the staging folder that no journal needs any more. */
+/** The beginning of each name in the staging folder that no journal needs. */
 const DISCARDED = 'discarded-';
-/** Far longer than one file takes. */
+/** Far longer than writing one file takes. */
 const LONGEST_WRITE_MS = 3_600_000;
 /**
  * Finishes a commit, and may be repeated until that succeeds: writes the record of the installed parts, based on the one
@@ -30415,7 +30419,7 @@ async function noteDiscarded(layout, left) {
     await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
 }
 /**
- * Gives up the staging folder of a deployment whose journal cannot be used for a recovery any more: `cleanStaging` then
+ * Gives up the staging folder of a deployment whose journal can no longer be used for a recovery: `cleanStaging` then
  * deletes it. Does nothing if it is gone; throws the system's error if it cannot be renamed.
  */
 function discardStaging(layout, deploymentId) {
@@ -30441,7 +30445,7 @@ async function cleanStaging(layout, log) {
     await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
 }
 /**
- * Removes the temporary files of processes that no longer exist, those with the number of this process, which has made
+ * Removes the temporary files of processes that no longer exist, those with the id of this process, which has created
  * none yet, and those older than an hour. Leaves those of the lock alone: its holder has removed the ones that no
  * process may still be writing.
  */
@@ -30452,14 +30456,14 @@ async function removeStrayTemporaries(layout, log) {
             if (owner === undefined || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
                 continue;
             const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name));
-            // This action makes no directory of that name.
+            // This action creates no directory with that name.
             if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
                 await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
         }
     }
 }
 /**
- * This process has made none yet; and a process in another container may have had the number of one that exists here.
+ * This process has created none yet, and a process in another container may have had the id of one that exists here.
  */
 function mayBeWriting(pid, writtenAtMs) {
     return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
@@ -30516,7 +30520,8 @@ async function orWarn(log, act) {
 ;// CONCATENATED MODULE: ./build/install/reports/limited-sender.js
 
 /**
- * Limits a sender to a number of milliseconds in all. A report after that is not accepted, so it waits in the outbox.
+ * Limits a sender to a number of milliseconds in all. A report after that counts as not accepted, so it waits in the
+ * outbox.
  */
 function limitSender(sender, totalMs) {
     const endsAt = monotonicMs() + totalMs;
@@ -30546,7 +30551,7 @@ async function setStagedAside({ layout, log }) {
     await removeJournal(layout.journal);
     await cleanStaging(layout, log);
 }
-/** Deletes the files that a deployment staged. Its journal, which needs none of them any more, stays. */
+/** Deletes the files that a deployment staged. Its journal, which no longer needs them, stays. */
 async function emptyStaging({ layout, log }, deploymentId) {
     discardStaging(layout, deploymentId);
     await cleanStaging(layout, log);
@@ -30568,7 +30573,7 @@ function driftNotePath(stagingFolder, { shelf, id }) {
 }
 /**
  * Notes the differences between a tree and its record before the deployment, so that a rollback can distinguish them
- * from damage. Replaces an earlier note about the tree. Not durable, because a rollback without it only verifies less.
+ * from damage. Replaces an earlier note about the tree. Not durable: without it, a rollback only verifies less.
  */
 async function noteDrift(stagingFolder, tree, drift) {
     const path = driftNotePath(stagingFolder, tree);
@@ -30611,7 +30616,7 @@ function isWrittenSince(before, item, isAfterCrash) {
 function stateOf(root, path) {
     return stateText(describeItemSync(root, path));
 }
-/** Returns a text that differs for every other state of a path. */
+/** Returns a text that is different for each state of a path. */
 function stateText({ kind, content, stamp = '' } = NOTHING) {
     return [kind, content, stamp].join('\t');
 }
@@ -30876,7 +30881,7 @@ function leftAlone({ action, service }) {
 
 
 
-/** The second half of the sentence about a run that was cut off. */
+/** The second half of the sentence about an interrupted run. */
 const ROLLED_BACK = {
     failed: 'before it had changed anything',
     rolled_back: 'and rolled back afterwards',
@@ -31018,7 +31023,7 @@ async function recover(host) {
         throw error;
     }
     const own = await endBegunRuns(host);
-    // No transaction moves a stranded tree, so no rollback returns it.
+    // No transaction moves a stranded tree, so no rollback moves it back.
     requireNothingStranded(layout);
     return own ?? recovered;
 }
@@ -31117,8 +31122,8 @@ async function recoverRun(host, run) {
     return closed;
 }
 /**
- * Removes what no recovery needs any more, once the record is what the journal says. A run that never had the host has
- * left only its journal: anything else may belong to a run that had it and could not be recovered.
+ * Removes what no recovery needs, once the record is what the journal says. A run that never had the host has left only
+ * its journal: anything else may belong to a run that had it and could not be recovered.
  */
 async function removeLeftovers(host, ended) {
     const { layout, log } = host;
@@ -31149,7 +31154,7 @@ function logRecovered({ log, recovery }, report, known) {
         recovery?.onRecovered?.(unhealthy ?? describeRecovered(report));
 }
 /**
- * Ends the dead run's flow by its own state table. Also enters the states for which the journal had no room, and again
+ * Ends the dead run's flow by its own state table. Also enters the states for which the journal had no space, and again
  * ends a flow that had failed because it could not roll back.
  */
 async function enterTerminal({ flows }, record, end) {
@@ -31258,11 +31263,11 @@ async function recoverLocked(host, lockTimeoutMs) {
     }
 }
 /**
- * Recovers what a dead run left, before another run is refused for reasons of its own. If the recovery fails, the
- * returned end is `inconsistent` when the host may run neither version whole, as the journal's records decide, or when
- * a tree is stranded by a rename that should have failed. Does not wait for the lock: a live holder recovers the host
- * itself, and a run that is refused as `locked` has waited long enough. Returns the UntouchableHostError if another
- * user may have written the journal meanwhile.
+ * Recovers what a dead run left, before another run is refused for its own reasons. If the recovery fails, the returned
+ * end is `inconsistent` when the host may have neither version intact, as the journal's records decide, or when a tree
+ * is stranded by a rename that should have failed. Does not wait for the lock: a live holder recovers the host itself,
+ * and a run that is refused as `locked` has waited long enough. Returns the UntouchableHostError if another user may
+ * have written the journal meanwhile.
  */
 async function recoverBeforeRefusal(host, end) {
     try {
@@ -31325,7 +31330,7 @@ async function announceModified(deployment, place, { path }) {
 
 /** The limit for reading a tree, to which a service may have added any number of bytes and files. */
 const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
-/** The least that each unrecorded file counts. */
+/** The minimum that counts for each unrecorded file, in bytes. */
 const BYTES_PER_FILE = 1024;
 /** The number that an archive may need. */
 const MAX_LINKS = 40;
@@ -31346,7 +31351,7 @@ async function describeTree({ root, keepPaths }, record, signal) {
         const known = knownDigest(recorded, found);
         const size = isFile(found) && known === undefined ? Number(found.content) : 0;
         room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size;
-        // Two names that are not UTF-8 may read alike, and no record has a path twice.
+        // Two names that are not UTF-8 may look equal, and no record contains a path twice.
         if (room < 0 || found.path === items.at(-1)?.path)
             return undefined;
         const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined;
@@ -31536,11 +31541,11 @@ async function planRemoval(context, part) {
         },
     };
 }
-/** Builds the result for a part whose tree somebody else has removed. */
+/** Builds the result for a part whose tree another process has removed. */
 function goneAlready(part) {
     return { status: 'unchanged', did: 'was gone already', story: `${placePath(part)} was gone already` };
 }
-/** Announces the removed parts once they are committed: before that, a rollback would bring them back. */
+/** Announces the removed parts once they are committed: before that, a rollback would restore them. */
 function announceRemoved({ layout, tools, record }, removed) {
     const done = new Set(record.steps.flatMap(({ id, action, status }) => (action === 'remove' && status === 'done' ? [id] : [])));
     for (const row of removed) {
@@ -31605,7 +31610,7 @@ function restoredCheck(config, service, { id, installed }) {
 
 
 
-/** Commits the changes of the steps. First handles a cancel, for the last time. */
+/** Commits the changes of the steps, after a last check for a cancel. */
 async function commit(deployment, session, installation) {
     await hearSignals();
     deployment.tools.signal.throwIfAborted();
@@ -31653,8 +31658,8 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
     return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
 }
 /**
- * Returns why a run fails: the cancel rather than its consequences. Call it before the undo: a cancel during the undo
- * is not the cause.
+ * Returns why a run fails: the cancel rather than its consequences. Call it before the undo, because a cancel during
+ * the undo is not the cause.
  */
 function ending_causeOf({ tools, layout }, thrown) {
     if (tools.signal.aborted)
@@ -31705,8 +31710,8 @@ async function recovered(deployment, failed) {
     return deployment.isLocked ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed);
 }
 /**
- * Builds the end of a run that could not recover an earlier one. The journal's records decide whether the host is in
- * doubt.
+ * Builds the end of a run that could not recover an earlier one. The journal's records decide whether the state of the
+ * host is uncertain.
  */
 function judged({ layout }, end) {
     return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end;
@@ -31868,7 +31873,7 @@ class HostLock {
         const isAfterState = state !== 'pending';
         const started = monotonicMs();
         let other;
-        // Without a group of its own, the wait would look like a slow or failed state.
+        // Without its own group, the wait would look like a slow or failed state.
         const group = () => {
             if (isAfterState && other === undefined)
                 tools.log.group('waiting for the host', 'at once');
@@ -32041,7 +32046,9 @@ async function surveyHost(deployment, lock, check) {
     await check();
     lock.release();
 }
-/** Refuses only a host that is already in doubt: without the lock, another run may be moving what is examined. */
+/**
+ * Refuses only a host whose state is already uncertain: without the lock, another run may be moving what is examined.
+ */
 async function passesUnlocked(deployment, check) {
     if (!isQuiet(deployment.host.layout))
         return false;
@@ -32094,9 +32101,9 @@ async function isFree(deployment, lock) {
 
 /**
  * Runs a deployment on its host: the survey, the fetch, then the lock, the recovery of what a dead run left, the rest
- * of the contract's flow, commit or rollback, and the reports. In this order, no run waits for the download of another
- * one. However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says
- * `inconsistent`. Never throws for a failure on the way: the result contains it.
+ * of the contract's flow, commit or rollback, and the reports. In this order, no run waits for another run's download.
+ * However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says
+ * `inconsistent`. Never throws for a failure of the run: the result contains it.
  */
 async function runDeployment(deployment, flow) {
     const lock = new HostLock(deployment);
@@ -32152,7 +32159,7 @@ async function runLocked(session, fetched, { deployment, flow }) {
             await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
     }
     const isNoted = await session.noteEnd(ending.end, ending.isUnfinished);
-    // The staged tree may be what fills the disk. Nothing needs it any more, and the reports need room.
+    // The staged tree may be what fills the disk. Nothing needs it, and the reports need space.
     if (isNoted && ending.settled && ending.error?.code === 'disk_full')
         await session.makeRoom();
     const result = await conclude_conclude(deployment, ending, attempts => session.noteReported(attempts));
@@ -32219,9 +32226,9 @@ function openUnnamedSync(directory) {
 
 
 /**
- * Runs a command of the host config with an allow-listed environment, in a process group of its own and with stdin
- * closed, and logs how long it took. Throws DeploymentError `step_failed` with the exit code and the beginning of the
- * output, or `step_timed_out`.
+ * Runs a command of the host config with an allow-listed environment, in its own process group and with stdin closed,
+ * and logs how long it took. Throws DeploymentError `step_failed` with the exit code and the beginning of the output,
+ * or `step_timed_out`.
  */
 async function runHostCommand({ tools, record }, request) {
     const { command, env, timeoutSeconds } = request.command;
@@ -32243,7 +32250,7 @@ async function runHostCommand({ tools, record }, request) {
         return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`);
     }
     const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
-    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`);
+    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (timeout ${timeoutSeconds} s).`);
 }
 function factVariables(facts) {
     return {
@@ -32301,8 +32308,8 @@ function findPart(parts, name) {
 
 /**
  * Seeds `<directory>/<id>.env` from a template of the installed artifact, whose path `from` begins with the part's
- * name. The file has mode 0600 from its first byte, and is written whole or not at all; an existing file is only read.
- * Also seeds the settings that a host framework injects, as `seedInjectedEnv` does. Throws DeploymentError
+ * name. The file has mode 0600 from its first byte, and is written completely or not at all; an existing file is only
+ * read. Also seeds the settings that a host framework injects, as `seedInjectedEnv` does. Throws DeploymentError
  * `step_failed` if the template or the existing settings are not a regular file, if the template's bytes are not the
  * recorded ones, or if a required key is or ends up empty.
  */
@@ -32569,7 +32576,7 @@ async function syncNew(parts, signal) {
     if (first !== undefined)
         await syncTrees([first.staged, ...others.map(({ staged }) => staged)], signal);
 }
-/** Records the trees while the sync runs in a process of its own. The syncs of the records wait for that sync. */
+/** Records the trees while the sync runs in a separate process. The syncs of the records wait for that sync. */
 async function recordEach(context, parts) {
     const records = [];
     for (const part of parts) {
@@ -32840,7 +32847,7 @@ async function planSwitches(context, { removed, prepared }, reach) {
 
 
 
-/** Each is moved separately. */
+/** The limit, because each is moved separately. */
 const MAX_STRAYS = 2000;
 /**
  * Returns the unrecorded files in the bytecode caches of a tree, without keep-paths, as relative paths; of a cache that
@@ -32885,7 +32892,7 @@ function cacheOf(path) {
  * Moves a snapshot to the staging folder, from which it returns to its place, and compares it with its record once
  * more: from here on, only a process that has one of its files open can change it. Before that, moves away the
  * snapshot's own copies of kept paths that the installed version has, and all bytecode caches that were not recorded,
- * because the replaced service may have put code there. All of this is undone by moves. Throws DeploymentError
+ * because the replaced service may have put code there. A rollback undoes all of this by moves. Throws DeploymentError
  * `snapshot_modified` or `unsafe_host`.
  */
 async function takeSnapshot(context, part) {
@@ -33620,7 +33627,7 @@ async function keptLinks(root, keepPaths) {
 /**
  * Checks that a part can be in the directory chosen for it: that the directory is really below the project root; that
  * the part is in no other part and contains none; that it replaces nothing that was not installed there; and that no
- * data of this host is lost on the way. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * data of this host is lost in the move. Throws DeploymentError `unsafe_host` or `place_taken`.
  */
 async function verifyDestination(host, destination) {
     const { layout } = host;
@@ -33732,8 +33739,8 @@ async function signForHost(plugin, secret) {
     };
 }
 /**
- * True if `signForHost` would give an installed plugin the `plugin.sig` that it has; then logs the same warnings. False
- * also if that cannot be known without the artifact.
+ * True if `signForHost` would give an installed plugin the `plugin.sig` that it has; then logs the same warnings. Also
+ * false if that cannot be known without the artifact.
  */
 async function isSignedForHost(plugin, secret) {
     const { installed, pluginYaml, find } = plugin;
@@ -34141,7 +34148,7 @@ const readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs
 ;// CONCATENATED MODULE: ./build/install/archive/read-window.js
 
 
-/** The largest number of bytes that one look may request. */
+/** The largest number of bytes that one view may request. */
 const read_window_WINDOW_BYTES = 1024 * 1024;
 /** A file seen through one reused buffer, whatever its descriptor's own position is. */
 class ReadWindow {
@@ -34155,8 +34162,8 @@ class ReadWindow {
         this.fileSize = file.size;
     }
     /**
-     * Returns a view of `length` bytes (at most WINDOW_BYTES) that is valid until the next look. If they have to be read,
-     * reads `ahead` bytes at once for the looks to come. Throws ArchiveError `invalid_archive` if the file ends first.
+     * Returns a view of `length` bytes (at most WINDOW_BYTES) that is valid until the next view. If they have to be read,
+     * reads `ahead` bytes at once for later views. Throws ArchiveError `invalid_archive` if the file ends first.
      */
     look(position, length, ahead = length) {
         if (position < 0 || position + length > this.fileSize)
@@ -34306,7 +34313,7 @@ const MEMBER_TRAILER_BYTES = 8;
 const MEMBER_EXTRA_BYTES = MEMBER_HEADER.length + MEMBER_TRAILER_BYTES;
 /** Spare room, so that zlib sees the end without a second buffer. */
 const SPARE_BYTES = 64;
-/** Room for most batches; a batch that needs more gets a buffer of its own. */
+/** Room for most batches; a batch that needs more gets its own buffer. */
 const MEMBERS_BYTES = 288 * 1024;
 /** True if an entry can be inflated with others. An empty one could hide behind the next. */
 function canInflateTogether({ method, size }) {
@@ -34325,11 +34332,11 @@ class BatchInflater {
         this.zip = zip;
     }
     /**
-     * Returns all bytes of small entries that pass `canInflateTogether`, one after the other, in memory of their own;
-     * undefined if they cannot be vouched for together. That says nothing about any single entry: try fewer, and
-     * `readSmallEntry` for one. Vouches that each entry has its declared size and CRC, and that none of its packed bytes
-     * were left over: a member can begin only at the magic, so each must end before one of our headers; it ends with a
-     * trailer that matches it; and because the sizes add up, that trailer is its own.
+     * Returns all bytes of small entries that pass `canInflateTogether`, one after the other, in memory that they share
+     * with nothing else; undefined if they cannot be vouched for together. That says nothing about any single entry: try
+     * fewer, and `readSmallEntry` for one. Vouches that each entry has its declared size and CRC, and that none of its
+     * packed bytes were left over: a member can begin only at the magic, so each must end before one of our headers; it
+     * ends with a trailer that matches it; and because the sizes add up, that trailer is its own.
      */
     async inflate(entries) {
         const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES);
@@ -34384,7 +34391,7 @@ function countMagic(bytes) {
 /** The initial room for numbers. */
 const INITIAL_LENGTH = 1024;
 /**
- * Many numbers by index, outside of the JavaScript heap: 32-bit integers, or any numbers. Grows as numbers are added.
+ * Many numbers by index, outside the JavaScript heap: 32-bit integers, or any numbers. Grows as numbers are added.
  */
 class NumberColumn {
     #Kind;
@@ -34679,7 +34686,7 @@ function halfSipHash([low, high], number, text) {
         if (round === words)
             v2 ^= 0xff;
         v3 ^= word;
-        // SipRound of HalfSipHash. It is here, and not in a function, because it needs four results.
+        // SipRound of HalfSipHash. It is inline, because a function would have four results.
         v0 = (v0 + v1) | 0;
         v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
         v0 = (v0 << 16) | (v0 >>> 16);
@@ -34711,7 +34718,7 @@ const INITIAL_SLOTS = 1024;
 const SLOT_WORDS = 2;
 /** The share of slots that may be taken, so that a search soon reaches an empty one. */
 const MAX_FILLING = 1 / 2;
-/** Many numbers by their hashes, outside of the JavaScript heap: a table with open addressing. */
+/** Many numbers by their hashes, outside the JavaScript heap: a table with open addressing. */
 class HashIndex {
     #words = new Uint32Array(INITIAL_SLOTS * SLOT_WORDS);
     #count = 0;
@@ -34817,7 +34824,7 @@ class PlannedTree {
         const there = this.find(parent, name);
         return there === undefined ? this.#create(parent, name, listed) : this.#unite(there, path, listed);
     }
-    /** Returns the child of a directory whose name is this one, or may be the same one to the platform. */
+    /** Returns the child of a directory that has this name, or a name that may be equal on the platform. */
     find(directory, name) {
         const key = this.#keyOf(name);
         const isIt = (node) => this.parentOf(node) === directory && this.#keyOf(this.nameOf(node)) === key;
@@ -35050,8 +35057,8 @@ class SymlinkResolver {
         way.at = end ?? way.at;
     }
     /**
-     * Refuses steps that are unsafe where the archive contains nothing: the host may put a symlink of its own there, and
-     * a `..` behind that would lead outside.
+     * Refuses steps that are unsafe where the archive contains nothing: the host may put its own symlink there, and a
+     * `..` behind that would lead outside.
      */
     #danglingProblem(step) {
         if (step === '..')
@@ -35097,12 +35104,13 @@ function targetTextProblem(target) {
 
 
 
-/** Some tools deflate a directory's empty data, to two bytes. */
+/** Some tools deflate the empty data of a directory to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2;
 /**
  * An archive's listing, checked entry by entry as it is read, so that a small archive cannot cost more than its limits.
  * Checks the number of entries (including the directories that paths imply), their sizes and the bytes of their names.
- * Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in which they come.
+ * Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in which they
+ * arrive.
  */
 class ArchiveListing {
     #rules;
@@ -35574,7 +35582,7 @@ class ZipExtraFields {
 
 const HEADER_SIGNATURE = 0x02014b50;
 const HEADER_BYTES = 46;
-/** The bytes of most headers, central and local, with names and extra fields: for these, one look is enough. */
+/** The bytes of most headers, central and local, with names and extra fields: for these, one view is enough. */
 const MOST_HEADER_BYTES = 512;
 const ENCRYPTED = 0x0001;
 const PATCHED = 0x0020;
@@ -35730,7 +35738,7 @@ function isSmall({ size, packedSize }) {
     return size <= read_window_WINDOW_BYTES && packedSize <= read_window_WINDOW_BYTES;
 }
 /**
- * Returns all bytes of a small entry. They may be a view of the window, so use them before its next look. Vouches that
+ * Returns all bytes of a small entry. They may be a view of the window, so use them before the next view. Vouches that
  * they have the declared size and CRC, and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
  */
 function readSmallEntry(window, entry) {
@@ -37311,7 +37319,7 @@ function getIDToken(aud) {
 ;// CONCATENATED MODULE: ./build/install/files/grace.js
 
 
-/** The runner sends SIGTERM 7.5 s after its SIGINT. All of this work is over after 6 s, or is left to the post step. */
+/** The runner sends SIGTERM 7.5 s after its SIGINT. All of this work ends within 6 s, or is left to the post step. */
 const MS_AFTER_CANCEL = { comparing: 2500, restoring: 3500, reporting: 5000 };
 function startGrace(cancelled, times = MS_AFTER_CANCEL) {
     const late = new DeploymentError('cancelled', 'The run was cancelled, and there was no time left for this.');
@@ -37861,8 +37869,8 @@ function hasMovedParts({ steps }) {
     return steps.some(({ action, status }) => (isInstallAction(action) || action === 'remove') && status === 'done');
 }
 /**
- * True if a run was killed while its plan ran, so that no entry names the step that was running. A plan that failed has
- * an entry for each of its steps.
+ * True if a run was killed while its plan ran, so no entry names the step that was running. A plan that failed has an
+ * entry for each of its steps.
  */
 function mayHaveRunUnlisted({ outcome, error, states, steps }) {
     if (outcome === 'success' || error?.code !== 'interrupted')
@@ -38039,7 +38047,7 @@ function now(report) {
     if (outcome === 'inconsistent' && rollback === null && report.error?.code === 'inconsistent')
         return 'not certain until this host is repaired; this run installed nothing.';
     if (outcome === 'inconsistent')
-        return withProblems('not certain; neither version may be whole.', report);
+        return withProblems('not certain; perhaps neither version is complete.', report);
     if (outcome === 'interrupted')
         return 'not known until the recovery, which the next run does first.';
     if (report.error?.code === 'locked')
@@ -38362,7 +38370,7 @@ function describeUncertain(report) {
     const { host_id: host, error, rollback } = report;
     if (error?.code === 'inconsistent' && rollback === null)
         return `${wanted(report)} was refused on ${host}, whose state is uncertain: repair it by hand`;
-    return `${host} may have neither the old nor the new version of ${ending_nameOf(report)} whole: repair it by hand`;
+    return `${host} may have neither the old nor the new version of ${ending_nameOf(report)} intact: repair it by hand`;
 }
 function describeFailure(report) {
     const { host_id: host, error } = report;
@@ -38613,7 +38621,7 @@ function parts({ plugins, signer_public_key: signer }) {
 }
 /**
  * The duration of each state; the last one ends with the run. A wait for another run is no state, and neither is the
- * work between the last two states that has its own title in the log. Both are shown apart and count towards no state.
+ * work between the last two states that has its own title in the log. Both are shown apart and count toward no state.
  */
 function states({ states: entered, completed_at: end, waited }, took) {
     const last = entered.length - 1;
@@ -38652,7 +38660,7 @@ const END_WORK = ['committing', 'rolling back'];
 
 
 
-/** The name under which a step saves the id of its deployment for its post step. */
+/** The state in which a step saves the id of its deployment for its post step. */
 const RUN_STATE = 'deployment-id';
 const HANDOVER_STATE = 'restored';
 /** The name of the state that is `true` if the main step may have left something to recover or to report. */
@@ -38730,7 +38738,7 @@ class ActionStep {
         if (recovered !== undefined)
             this.#files.setSummary(buildDeploySummary({ ...recovered, notes: this.#log.notes }));
     }
-    /** Reports an unhealthy restored version. Does nothing if all is well. */
+    /** Reports an unhealthy restored version. Does nothing if the version is healthy. */
     finishCheck(unhealthy) {
         if (unhealthy === undefined)
             return;
@@ -38897,8 +38905,8 @@ function git_tokens_hostOf(text) {
 const settings_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 /**
  * Parses lines `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`. Refuses a
- * line without `=` or with another kind of name, a name given twice, and a value that readers do not read alike in any
- * quotes.
+ * line without `=` or with another kind of name, a name given twice, and a value that no quotes make all readers read
+ * alike.
  */
 function parseSettings(text) {
     const settings = new Map();
@@ -39133,7 +39141,7 @@ class InputReader {
             this.refuse(name, problem);
         return settings;
     }
-    /** Reads lines `host=token`, as `parseGitTokens` does. Masks each token, also in the form that a request sends. */
+    /** Reads lines `host=token`, as `parseGitTokens` does. Masks each token, including the form that a request sends. */
     gitTokens(name) {
         const text = takeRaw(name);
         for (const secret of text.split(/\r\n|\r|\n/).map(line => line.slice(line.indexOf('=') + 1).trim()))
@@ -39161,7 +39169,7 @@ class InputReader {
         const { secrets, settingValues, problems } = this;
         return { secrets, settingValues, problems };
     }
-    /** Adds a problem about missing inputs, in a sentence of its own. */
+    /** Adds a problem about missing inputs, in a separate sentence. */
     require(message) {
         this.problems.push({ kind: 'missing', input: null, message });
     }
@@ -39405,7 +39413,7 @@ async function deploy_deploy(onInstalled = () => { }) {
         const inputs = readDeployInputs(readWorkspace());
         step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot));
         const refused = await refuse(inputs, step.tools);
-        // Without problems, every required input was parsed. Only an optional one is undefined.
+        // If there are no problems, every required input was parsed, and only optional ones are undefined.
         const request = inputs.request;
         const run = request.checkOnly ? checkInstalled : deploy;
         const ended = refused ?? (await run(request, step.tools));
@@ -39616,7 +39624,8 @@ const rowSchema = schemas_lazy(() => object({
 const host_report_timeSchema = pipe(schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)), transform(text => Date.parse(/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? text : `${text}Z`)))
     .check(refine(time => !Number.isNaN(time)));
 /**
- * The time of a report; undefined for no time, and for one in the future, which does not say when the host reported.
+ * The time of a report; undefined if there is none, and for a time in the future, which does not show when the host
+ * reported.
  */
 function host_report_timeOf({ completedAt }, now) {
     return credibleTime(Date.parse(completedAt ?? ''), now);
@@ -39664,7 +39673,7 @@ function lastOf(rows, { redact, now }) {
         return report;
     return { ...report, version: null, attempted: null, status: 'unknown', error: null, isContradicted: true };
 }
-/** The content of a report without its words and its time. */
+/** The content of a report without its message and its time. */
 function statementOf({ status, version, running_version: running }) {
     const versions = status === 'success' ? [version] : [version, running];
     return JSON.stringify([status, ...versions.map(text => text && withoutLeadingV(text))]);
@@ -40165,7 +40174,7 @@ function readFleetInputs(workspace) {
     const question = readQuestion(read);
     const connection = readConnection(read);
     const given = read.given();
-    // Without problems, every required input was parsed. Only an optional one is undefined.
+    // If there are no problems, every required input was parsed, and only optional ones are undefined.
     const access = { bases: { hub, deployments }, kind, slug, ...keys };
     const request = given.problems.length > 0 ? undefined : { access, ...question };
     return { request, slug, connection, ...given };
@@ -40640,7 +40649,7 @@ class HubSession {
     async withToken(url, { timeoutMs, signal, hasCredential = false }, send) {
         const endsAt = monotonicMs() + timeoutMs;
         const remaining = () => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) });
-        // A login gets only its own time, even if the limit of a download is longer.
+        // A login gets only its own time limit, even if that of a download is longer.
         const forLogin = () => ({ signal, timeoutMs: Math.min(remaining().timeoutMs, CALL_TIMEOUT_MS) });
         if (url.origin !== this.hub.origin)
             return await send({ credentials: {}, ...remaining() });
@@ -40920,7 +40929,7 @@ function isCommitId(ref) {
 function isPinned(source, sha256) {
     return source.from === 'marketplace' || sha256 !== null || isCommitId(source.ref);
 }
-/** True if the source gives the same tree tomorrow. */
+/** True if the source always supplies the same tree. */
 function isFixed(source) {
     return source.from === 'git' || source.version !== 'latest';
 }
@@ -41153,8 +41162,8 @@ function problemList(issues, value) {
     return [...problems.slice(0, manifest_MAX_LISTED_PROBLEMS), ...more].join('; ');
 }
 /**
- * Refuses a branch or tag as a source: its server may change it at any time, and pushing to it needs no key of the
- * publisher.
+ * Refuses a branch or tag as a source: its server may move it at any time, and a push to it does not need the
+ * publisher's key.
  */
 function verifyPinned(parts) {
     const unpinned = parts.filter(({ source, sha256 }) => source !== null && !isPinned(source, sha256));
@@ -41916,7 +41925,7 @@ function orRefusePlan({ manifest, tools }, check) {
  * stays.
  */
 function warnOfRemaining({ tools }, { installed, ...place }) {
-    tools.log.warning(`${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must not run any more.`);
+    tools.log.warning(`${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must no longer run.`);
 }
 function isAmong(places, part) {
     return places.some(({ shelf, id }) => shelf === part.shelf && id === part.id);
@@ -41960,9 +41969,9 @@ const IN_A_THREAD = `
 `;
 /**
  * Returns the bytes if an Ed25519 signature is valid for all of them, otherwise undefined. Large artifacts, which must
- * have a buffer of their own, are checked in a separate thread, so that signals are handled meanwhile. Their bytes are
- * moved to the thread and back, not copied (Node's own asynchronous form copies): the original buffer is empty
- * afterwards. Throws the signal's reason once it is aborted.
+ * have their own buffer, are checked in a separate thread, so that signals are handled meanwhile. Their bytes are moved
+ * to the thread and back, not copied (Node's own asynchronous form copies): the original buffer is empty afterwards.
+ * Throws the signal's reason once it is aborted.
  */
 async function checkEd25519(signed, signal) {
     signal?.throwIfAborted();
@@ -42329,7 +42338,7 @@ class TarReader {
         if (!this.isComplete)
             throw invalidArchive('its tar ends in the middle');
     }
-    /** True if a whole tar was read. */
+    /** True if a complete tar was read. */
     get isComplete() {
         return this.#endBlocks >= END_BLOCKS && this.#begunBytes === 0;
     }
@@ -42434,7 +42443,7 @@ class TarParts {
         this.#tar = new TarReader(limits);
         this.#pieces = pieces[Symbol.asyncIterator]();
     }
-    /** True if a whole tar was read. */
+    /** True if a complete tar was read. */
     get isComplete() {
         return this.#tar.isComplete;
     }
@@ -42511,7 +42520,7 @@ async function readTar({ rules, slice, unpack }, onFile) {
                 continue;
             try {
                 const writing = onFile(passing(path, part, parts));
-                // Most files are written by now, and a needless wait would take as long as hashing a small file.
+                // Most files have been written by now, and a needless wait would take as long as hashing a small file.
                 if (writing !== undefined)
                     await writing;
             }
@@ -42556,7 +42565,7 @@ const MAX_WINDOW_LOG = 27;
 const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG;
 /** A used window is memory: this is four times the need of levels up to 19. */
 const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024;
-/** Far more than any packer makes of the largest artifact. These limits keep hostile bytes from costing minutes. */
+/** Far more than any packer produces for the largest artifact. These limits keep hostile bytes from costing minutes. */
 const MAX_FRAMES = 10_000;
 const MAX_BLOCKS = 1_000_000;
 const MAGIC = 0xfd2fb528;
@@ -43279,9 +43288,9 @@ const external_node_stream_promises_namespaceObject = require("node:stream/promi
 
 
 /**
- * The only way to a server for a program that speaks HTTPS itself: a proxy of this process on loopback. It connects
- * only to the addresses that were judged, counts the bytes that arrive, and breaks every connection above `maxBytes`.
- * It sees no plaintext. Its connections end with this process, however that ends.
+ * The only connection to a server for a program that speaks HTTPS itself: a proxy of this process on loopback. It
+ * connects only to the addresses that were judged, counts the bytes that arrive, and breaks every connection above
+ * `maxBytes`. It sees no plaintext. Its connections end with this process, however that ends.
  */
 class Relay {
     #target;
@@ -43295,7 +43304,7 @@ class Relay {
         this.#server.on('connection', socket => this.#keep(socket));
         this.#server.on('connect', (request, client, head) => void this.#relay(request, client, head));
     }
-    /** Opens the proxy. Returns its URL, with the password that keeps the host's other accounts out. */
+    /** Opens the proxy. Returns its URL, with a password that keeps out the host's other accounts. */
     async open() {
         const { promise, resolve, reject } = Promise.withResolvers();
         this.#server.once('error', reject).listen(0, '127.0.0.1', resolve);
@@ -43407,7 +43416,7 @@ const HELPER = 'bounded';
  * wire. Real lists have a few MiB.
  */
 const HELPER_MEMORY_KIB = 192 * 1024;
-/** The URL with which git fetches in little memory. */
+/** The URL that makes git fetch in little memory. */
 function boundedUrl({ href }) {
     return `${HELPER}::${href}`;
 }
@@ -43540,8 +43549,8 @@ function fetch_commit_isDone(end) {
     return end.kind === 'exited' && end.code === 0;
 }
 /**
- * Lines of git or curl that ran into a limit. They count only in git's own words: the server must not be able to fake
- * them (see `ownLines`).
+ * Lines of git or curl about a limit that was reached. They count only in git's own lines: the server must not be able
+ * to fake them (see `ownLines`).
  */
 const LIMIT = /^(?:error: \S+ died of signal 25|fatal: .*(?:File too large|Out of memory)|fatal: Out of memory.*|error: .*out of memory.*|fatal: mmap failed.*)$/i;
 /**
@@ -43781,7 +43790,7 @@ const MAX_RECORD_BYTES = MAX_PATH_BYTES + 256;
 const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/;
 /**
  * Lists a tree by an archive's rules, entry by entry as git prints it. Nothing is checked out, so the repository's
- * attributes have no effect. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`.
+ * attributes have no effect. Throws ArchiveError `unsafe_archive`, for a submodule too, and `archive_too_large`.
  */
 async function listTree(git, tree, { rules, slice }) {
     const listing = new ArchiveListing(rules);
@@ -43990,8 +43999,8 @@ function noDirectory({ url, ref, subdirectory = '' }) {
 
 
 /**
- * Throws ArtifactError `version_reused` for a version that this host has had from the same source with other bytes: a
- * published version must never change.
+ * Throws ArtifactError `version_reused` for a version that this host has had from the same source with different bytes:
+ * a published version must never change.
  */
 function refuseReused({ version, source }, history) {
     const known = history.filter(had => had.source.from === source.from && isSameVersion(had.version ?? '', version));
@@ -44135,8 +44144,8 @@ const MARKETPLACE_INPUTS = {
     signingSecret: SOURCE_INPUTS.signingSecret,
 };
 /**
- * Supplies parts from a marketplace and from git servers, each by the rules of its own contract: a hub's signature, or
- * the commit that the signed manifest names. Reports nothing to them.
+ * Supplies parts from a marketplace and from git servers, each by the rules of its contract: a hub's signature, or the
+ * commit that the signed manifest names. Reports nothing to them.
  */
 class SourceSupplier {
     #request;
@@ -44222,7 +44231,7 @@ async function project(onInstalled = () => { }) {
         const inputs = readProjectInputs(readWorkspace());
         step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot));
         const refused = await project_refuse(inputs, step.tools);
-        // Without problems, every required input was parsed. Only an optional one is undefined.
+        // If there are no problems, every required input was parsed, and only optional ones are undefined.
         const request = inputs.request;
         const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)));
         step.finish(ended);
@@ -44631,7 +44640,7 @@ function startRollback(request, tools, sender) {
     return Object.assign(deployment, { request });
 }
 /**
- * The keep-paths with which the installed version was installed. They apply in addition to this run's input, which did
+ * The keep-paths that the installed version was installed with. They apply in addition to this run's input, which did
  * not exist then.
  */
 function readKeepPaths(layout, request) {
@@ -44929,7 +44938,7 @@ function unrecorded(path) {
 function modifiedSnapshot(path, finding) {
     return new DeploymentError('snapshot_modified', `${path} is not as it was when it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`);
 }
-/** DeploymentError `inconsistent` for a row that names another version than the files. */
+/** DeploymentError `inconsistent` for a row that names a different version than the files. */
 function otherVersion(record, { root, recorded, found }) {
     return new DeploymentError('inconsistent', `${record} says that ${root} is version ${recorded}, but its plugin.yaml says "${cleanForeignText(found, 60)}": nothing was changed. Restore installed.json from a copy, or deploy the version from the hub.`);
 }
@@ -45259,7 +45268,7 @@ async function requireRestorable(rollback, part, origin) {
 const verify_PLUGIN_YAML = 'plugin.yaml';
 /**
  * Compares each snapshot to restore with its record, by content. Throws DeploymentError `snapshot_modified` if a file
- * differs or there is nothing to compare with, and `inconsistent` if a row names another version than the files.
+ * differs or there is nothing to compare with, and `inconsistent` if a row names a different version than the files.
  */
 async function verifySnapshots(rollback, { parts }) {
     for (const part of parts)
@@ -45419,7 +45428,7 @@ async function rollback() {
         const inputs = readRollbackInputs(readWorkspace());
         step = new ActionStep(inputs, FLOWS, result => buildRollbackOutputs(result, inputs.request));
         const refused = await rollback_refuse(inputs, step.tools);
-        // Without problems, every required input was parsed. Only an optional one is undefined.
+        // If there are no problems, every required input was parsed, and only optional ones are undefined.
         const request = inputs.request;
         step.finish(refused ?? (await rollBackVersion(request, step.tools, rollback_senderFor(inputs.request, step.tools))));
     }
@@ -45707,7 +45716,7 @@ const MAX_PATHS = 2000;
 /** How often to examine a host that is changed meanwhile. */
 const inspect_MAX_ATTEMPTS = 3;
 /**
- * Examines a host without changing anything: waits for no lock, writes no file. The result was true at one moment, or
+ * Examines a host without changing anything: waits for no lock, writes no file. The result describes one moment, or
  * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root does not exist;
  * UntouchableHostError if other users may have written it; DeploymentError `inconsistent` for a damaged record or
  * journal and as `requireNothingStranded` does, and `host_not_writable`; and the signal's reason once it is aborted.
@@ -45884,7 +45893,7 @@ function status_summary_describeDrift({ parts }) {
         .map(name => cleanForeignText(name, status_summary_MAX_CELL_CHARS))
         .join(', ');
     const more = count - Math.min(names.length, MAX_LISTED_PATHS);
-    const differing = `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
+    const differing = `Files on this host differ from what was installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
     return [...(count === 0 ? [] : [differing]), ...modifiedIn(parts), ...notComparedIn(parts)];
 }
 /** Names the parts that a rollback restored from a modified snapshot. */
@@ -46537,7 +46546,7 @@ function contentRows({ kind, pinned }, facts) {
 
 
 
-/** The name under which a main step saves its private folder, for the post step of one that was killed. */
+/** The state in which a main step saves its private folder, for its post step if it is killed. */
 const FOLDER_STATE = 'folder';
 /** The error in the outputs of a run that is killed. */
 const KILLED = new DeploymentError('interrupted', 'The run was killed.');
@@ -46571,7 +46580,7 @@ function readVerifyInputs(workspace) {
     const artifact = mode === 'none' ? undefined : readArtifact(read, mode, { workspace, files });
     return {
         mode,
-        // Without problems, every required input was parsed.
+        // If there are no problems, every required input was parsed.
         request: { files: files, artifact: artifact },
         connection: readConnection(read),
         ...read.given(),

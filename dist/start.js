@@ -244,7 +244,7 @@ function decidersOf(path, us) {
 /** The sticky bit is not enough at the end of a path, where others could add a file. */
 function judge(visited, { us, isEnd }) {
     const { uid, mode } = visited.stat;
-    // The mode of a symlink means nothing.
+    // The mode of a symlink has no meaning.
     const isFixed = visited.stat.isSymbolicLink() || (!isEnd && (mode & STICKY) !== 0);
     return {
         ...visited,
@@ -304,7 +304,7 @@ const NAME = 'compiled';
 const DIGEST_BYTES = 32;
 const RUNS_BYTES = 96;
 const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES;
-/** Ten times the code that a whole deployment compiles. */
+/** Ten times the code that a complete deployment compiles. */
 const MAX_BYTES = 16 * 1024 * 1024;
 /**
  * The bundle's code as Node.js has compiled it, in one file of this user's cache. A process that can write that file

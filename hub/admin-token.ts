@@ -6,12 +6,12 @@ import { inTransaction } from './transactions.ts'
 const SETTING = 'admin_token_hash'
 const MIN_GIVEN_CHARS = 16
 
-/** Makes the admin token, to be shown once. Returns undefined if the data folder already has one. */
+/** Creates the admin token, to be shown once. Returns undefined if the data folder already has one. */
 export function ensureAdminToken(store: Store): string | undefined {
   return inTransaction(store, () => (readHash(store) === undefined ? renewAdminToken(store) : undefined))
 }
 
-/** Makes a new random admin token. The old one stops working at once, even on a running hub. */
+/** Creates a new random admin token. The old one stops working at once, even on a running hub. */
 export function renewAdminToken(store: Store): string {
   const token = newCredential('admin')
   saveHash(store, token)

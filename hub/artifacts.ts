@@ -8,8 +8,8 @@ import type { Store } from './store.ts'
 
 const READ_CHUNK_BYTES = 256 * 1024
 /**
- * The limit for all downloads together. A piece that was read is sent in the same turn of the event loop, which accepts
- * one connection a turn: with more reads, other hosts would wait for seconds.
+ * The limit for all downloads together. A piece is sent in the turn of the event loop in which it was read, and a turn
+ * accepts one connection: with more reads, other hosts would wait for seconds.
  */
 const READS_AT_ONCE = 2
 

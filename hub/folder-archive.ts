@@ -11,7 +11,7 @@ const SETTINGS_WITH_VALUES = /^\.env\.(?!template$|example$|sample$)/
 const KEY_FILE = /^id_(rsa|dsa|ecdsa|ed25519)$|\.(key|p12|pfx|jks|keystore)$/
 const PRIVATE_KEY_PEM = /-----BEGIN [A-Z ]*PRIVATE KEY-----/
 
-/** The limit with which hosts extract by default (contract 4.3). All of it is in memory for a moment. */
+/** The default limit of hosts for extracting (contract 4.3). All of it is in memory for a moment. */
 const MAX_FILE_BYTES = 2 * 1024 ** 3
 const MAX_ENTRIES = 100_000
 

@@ -45,8 +45,7 @@ export interface IssuedKey {
 const COLUMNS = 'id, name, prefix, owner, kind, slug, revoked_at IS NULL AS is_active, created_at, last_used_at'
 
 /**
- * Makes an API key, of which the hub stores only the hash and the first 10 characters. Throws HubError 400 for a bad
- * request.
+ * Creates an API key. The hub stores only its hash and its first 10 characters. Throws HubError 400 for a bad request.
  */
 export function createKey(store: Store, request: KeyRequest): IssuedKey {
   const { name, owner = name, kind = null, slug = null } = parseInput(keyRequestSchema, request)

@@ -28,7 +28,7 @@ export interface HubOptions {
   host?: string
   /** Serves HTTPS with these. Default: plain HTTP. */
   tls?: TlsCredentials
-  /** True if a proxy passes on requests of other machines, so that a loopback address does not mean this machine. */
+  /** True if a proxy forwards requests from other machines, so that a loopback address does not mean this machine. */
   behindProxy?: boolean
   /** Replaces the admin token. Default: keeps the one in the data folder, or makes a random one. */
   adminToken?: string
@@ -44,7 +44,7 @@ export interface HubOptions {
    * Decides when to check that the body of a request comes fast enough. Default: every minute of the machine's clock.
    */
   everyMinute?: EveryMinute
-  /** The time after which an answer ends if the client reads nothing of it. Default: two minutes. */
+  /** The time after which an answer ends if the client reads nothing from it. Default: two minutes. */
   stallMs?: number
   /** Milliseconds since 1970. Decides when access tokens and download URLs expire. Default: the machine's clock. */
   now?: () => number
@@ -117,7 +117,7 @@ function asTlsServer(server: Server): TlsServer {
   throw new Error('This hub speaks plain HTTP.')
 }
 
-/** Answers requests that no route sees, mostly because they make no URL. */
+/** Answers requests that no route sees, usually because no URL can be built from them. */
 function refuseRequest(error: unknown): Response {
   const [status, message] =
     error instanceof RequestError

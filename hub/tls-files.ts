@@ -21,7 +21,7 @@ export interface ReadTls {
   readonly warnings: readonly string[]
 }
 
-/** The permissions that nobody but the key's owner may have. Root, as the owner, may let a group read it. */
+/** The permissions that only the key's owner may have. Root, as the owner, may let a group read it. */
 const OTHERS_OF_OWN_KEY = 0o077
 const OTHERS_OF_ROOTS_KEY = 0o037
 
@@ -63,7 +63,7 @@ function requireUsable({ certFile, keyFile }: TlsFiles, credentials: TlsCredenti
   }
 }
 
-/** The state belongs to the file that was read, even if another one takes its place meanwhile. */
+/** The state belongs to the file that was read, even if another one replaces it in the meantime. */
 function readPem(option: string, path: string): { bytes: Buffer; found: Stats } {
   let file: number | undefined
   try {

@@ -41,7 +41,7 @@ export class SharedTransactions {
 
   /**
    * Resolves when the work's writes are on the disk. Rejects as the work throws, in which case nothing was written. The
-   * work runs a second time if the group was rolled back with its writes.
+   * work runs again if its writes were rolled back with the group.
    */
   async run<T>(work: () => T): Promise<T> {
     return await new Promise<T>((resolve, reject) => {
@@ -64,7 +64,7 @@ export class SharedTransactions {
       })
       for (const answer of settled) answer()
     } catch (error) {
-      // If the group never got the lock, each would wait for it as long again.
+      // If the group never got the lock, each piece of work would wait for it just as long.
       if (!isBegun || all.length === 1) for (const { reject } of all) reject(error)
       else for (const waiting of all) writeAlone(waiting)
     }
@@ -80,7 +80,7 @@ export class SharedTransactions {
   }
 }
 
-/** Used after a rollback of the whole group, which one statement of another work can cause, as a full disk does. */
+/** Used after a rollback of the whole group, which a statement of other work can cause, and so can a full disk. */
 function writeAlone({ attempt, reject }: Waiting): void {
   try {
     attempt()()

@@ -1,7 +1,7 @@
 import { type Alias, type Document, Lexer, LineCounter, Parser, parseDocument, visit, type YAMLError } from 'yaml'
 import { HubError } from './errors.ts'
 
-/** The most bytes of each file that clients read (docs/contracts.md, "Limits, time-outs, retries"). */
+/** The most bytes of each file that clients read (docs/contracts.md, "Limits, timeouts, retries"). */
 export const MAX_PLUGIN_YAML_BYTES = 32 * 1024
 export const MAX_PLAN_BYTES = 64 * 1024
 const MAX_LEVELS = 32

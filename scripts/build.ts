@@ -41,8 +41,8 @@ function compile(): void {
 }
 
 /**
- * Puts the files of `scripts/replaced/` in the place of some that load much for features that few or no runs need. The
- * bundler resolves an import next to the file that contains it, so it bundles copies of these packages.
+ * Replaces some files by those in `scripts/replaced/`, because they load a lot of code for features that few or no runs
+ * need. The bundler resolves an import next to the file that contains it, so it bundles copies of these packages.
  */
 function replaceUnused(): void {
   const modules = join(BUILD, 'node_modules')
@@ -51,7 +51,7 @@ function replaceUnused(): void {
   cpSync(join(ROOT, 'scripts', 'replaced'), modules, { recursive: true })
 }
 
-/** Bundles the loader of the bundle into a file of its own. */
+/** Bundles the loader of the bundle into a separate file. */
 function bundleStart(): void {
   bundle('start/start.js')
   renameSync(join(DIST, 'index.js'), join(DIST, 'start.js'))
@@ -86,8 +86,8 @@ function writeStubs(): void {
 
 /**
  * Builds a stub that Node.js 12.22, which some systems still have, can parse: a version that is too old says so before
- * it loads the bundle. A promise that never settles is no success. An action, which a runner starts without arguments,
- * explains itself.
+ * it loads the bundle. A promise that never settles does not count as success. With `--help`, which no runner passes,
+ * an action explains itself.
  */
 function stubOf(action: string, usage: string | undefined): string {
   const help =

@@ -1,7 +1,7 @@
 /**
  * Builds the text that `loadBundle` compiles as it is: a function whose code begins on its first line, all in ASCII.
- * Other characters would make V8 keep two bytes for each, and keep a copy of a text that is put together. Throws for a
- * raw string with such a character, and for one behind a backslash, where an escape would change the meaning.
+ * Other characters would make V8 keep two bytes for each, and keep a copy of a concatenated text. Throws for such a
+ * character in a raw string or after a backslash, where an escape would change the meaning.
  */
 export function bundleText(code: string): string {
   if (/String\.raw`[^`]*[^\0-\x7f]|\\[^\0-\x7f]/.test(code))

@@ -42,7 +42,7 @@ await runProgram({
   },
 })
 
-/** Plays every ending, and takes pictures of some of them and of the page of a hub. */
+/** Runs every ending, and takes pictures of some of them and of the page of a hub. */
 async function makePictures(folder: string): Promise<void> {
   const endings = new Map((await playEndings()).map(ending => [ending.name, ending]))
   mkdirSync(folder, { recursive: true })

@@ -5,11 +5,11 @@ import { whyLeftToCi } from '../test/extent.ts'
 const ROOT = join(import.meta.dirname, '..')
 const FOLDER = join(ROOT, '.test-processes')
 
-/** Files whose every test is left to CI. Each is in a process of its own only there. */
+/** Files whose every test is left to CI. Only there does each have its own process. */
 const LEFT_TO_CI =
   'test/e2e/{kill-sweep,kill-undo-full-disk,project-kills,rollback-kills,power-cuts,error-sweep,systemd-nights,durability-order}.test.ts'
 
-/** Files that take longest with CI=true, or that wait for long. Each is in a process of its own, which starts early. */
+/** Files that take longest with CI=true, or that wait for long. Each has its own process, which starts early. */
 const ALONE = [
   'test/e2e/{*kill*,*cancel*,nights,disk,damaged-state}.test.ts',
   'test/e2e/{clock-jumps,endings,lock,outputs-of-truth,project-extraction,reported-full-disk,switch-frames,time-outs}.test.ts',

@@ -12,7 +12,7 @@ export interface Call {
 export interface Answer {
   readonly status: number
   readonly headers: IncomingMessage['headers']
-  /** Empty for a download, of which only the digest is kept. */
+  /** Empty for a download: only its digest is kept. */
   readonly body: string
   readonly sha256: string
   readonly firstByteMs: number
@@ -21,7 +21,7 @@ export interface Answer {
 
 const KEPT_BYTES = 64 * 1024
 
-/** Sends one request on a connection of its own, as another host would. Rejects if the answer is cut off. */
+/** Sends one request on a separate connection, as another host would. Rejects if the answer is cut off. */
 export function timedRequest({ url, method = 'GET', headers = {}, json }: Call): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const startedAt = performance.now()

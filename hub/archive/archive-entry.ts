@@ -1,6 +1,6 @@
 import { HubError } from '../errors.ts'
 
-/** The number of entries that hosts unpack by default (docs/contracts.md, "Limits, time-outs, retries"). */
+/** The number of entries that hosts unpack by default (docs/contracts.md, "Limits, timeouts, retries"). */
 export const MAX_ENTRIES = 100_000
 export const MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024
 export const MAX_ARCHIVE_BYTES = 512 * 1024 * 1024

@@ -5,7 +5,7 @@ import { Symlinks } from './symlinks.ts'
 
 /** The tree that a host creates from an archive. */
 export interface SafeTree {
-  /** Returns the file of this name at the top, also through symlinks; undefined if there is none. */
+  /** Returns the file with this name at the root, or that a symlink there leads to; undefined if there is none. */
   readonly fileAt: (path: string) => ArchiveEntry | undefined
 }
 

@@ -8,12 +8,12 @@ const LEADS_OUT = 'leads out of the archive or in a circle'
 
 /** The end of a path, and the number of symlinks that it passes. */
 interface End {
-  /** Undefined if the archive has nothing there. */
+  /** Undefined if the archive contains nothing there. */
   readonly node: TreeNode | undefined
   readonly hops: number
 }
 
-/** Follows symlinks below `top`. Each is followed only once, however many paths lead through it. */
+/** Follows symlinks below `top`. Follows each only once, however many paths lead through it. */
 export class Symlinks {
   readonly #top: TreeNode
   readonly #ends = new Map<TreeNode, End | 'on the way'>()

@@ -5,7 +5,7 @@ const BLOCK_BYTES = 512
 /** Includes headers, padding and long names. */
 const MAX_TAR_BYTES = MAX_EXTRACTED_BYTES + 4 * BLOCK_BYTES * MAX_ENTRIES
 
-/** Passes a tar on. Throws HubError 400 if it is longer than hosts unpack. */
+/** Passes on the bytes of a tar. Throws HubError 400 if it is longer than hosts unpack. */
 export async function* boundedTar(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let total = 0
   for await (const chunk of chunks) {

@@ -34,7 +34,7 @@ export interface OpenZip {
 
 /**
  * Reads all of a ZIP, which shows that nothing in it is damaged. Throws HubError 400 if it is not a ZIP, has a damaged
- * or encrypted entry, has a name in another encoding than UTF-8, or contains more than hosts unpack.
+ * or encrypted entry, has a name in an encoding other than UTF-8, or contains more than hosts unpack.
  */
 export async function openZip(bytes: Buffer): Promise<OpenZip> {
   const zip = await yauzl.fromBufferPromise(bytes, { lazyEntries: true, decodeStrings: false }).catch(notAZip)
@@ -96,7 +96,7 @@ function nameOf({ fileName, generalPurposeBitFlag, extraFields }: Entry): string
   )
 }
 
-/** The permissions of other systems are no Unix modes. */
+/** The permissions of other systems are not Unix modes. */
 function typeOf({ versionMadeBy, externalFileAttributes }: Entry, name: string): ArchiveEntry['type'] {
   const mode = MADE_BY_UNIX.has(versionMadeBy >>> 8) ? externalFileAttributes >>> 16 : 0
   if ((mode & TYPE_BITS) !== 0) return TYPES.get(mode & TYPE_BITS) ?? 'other'

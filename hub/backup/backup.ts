@@ -23,10 +23,10 @@ export interface BackedUp {
 
 /**
  * Writes everything in the data folder to a new tar file that only its owner can read, while hubs may continue to
- * publish and accept reports. It copies the database as it is at one moment, and then the artifacts that the copy
- * names, which never change. The file appears complete or not at all. Throws HubError 409 if it exists, 400 if it
- * cannot be written, and 500 if the database, an artifact, or the key of sealed versions is missing or damaged. If the
- * signal aborts it, rejects and leaves nothing behind.
+ * publish and accept reports. It copies a consistent state of the database, then the artifacts that the copy names,
+ * which never change. The file appears complete or not at all. Throws HubError 409 if it exists, 400 if it cannot be
+ * written, and 500 if the database, an artifact, or the key of sealed versions is missing or damaged. If the signal
+ * aborts it, rejects and leaves nothing behind.
  */
 export async function backUp(store: Store, file: string, signal: AbortSignal): Promise<BackedUp> {
   const target = resolve(file)

@@ -24,8 +24,8 @@ export interface Restored {
 }
 
 /**
- * Makes a data folder from a backup. Throws HubError 409 if the folder is not empty, 404 if there is no such backup,
- * and 400 for a file that is not a whole backup of a hub, or if the system refuses a file. If the signal aborts it,
+ * Restores a data folder from a backup. Throws HubError 409 if the folder is not empty, 404 if there is no such backup,
+ * and 400 for a file that is not a complete backup of a hub, or if the system refuses a file. If the signal aborts it,
  * rejects and leaves nothing behind.
  */
 export async function restore(file: string, dataDir: string, signal: AbortSignal): Promise<Restored> {

@@ -2,7 +2,7 @@ import { UsageError } from '../errors.ts'
 import type { Command } from './command.ts'
 import { asksForHelp } from './command-line.ts'
 
-/** Commands under a common name, which you type before theirs. */
+/** Commands in a group, whose name you type before theirs. */
 export interface CommandGroup {
   readonly name: string
   readonly summary: string

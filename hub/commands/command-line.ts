@@ -2,12 +2,15 @@ import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
 import type { ZodType } from 'zod'
 import { UsageError } from '../errors.ts'
 
-/** Options of npm itself with such a name: npm sets their variables, some always, some from a user's settings. */
+/**
+ * Options of npm itself with the name of one of ours: npm sets their variables, some always, some from a user's
+ * settings.
+ */
 const NPM_OPTIONS: ReadonlySet<string> = new Set(['cache', 'git', 'name', 'only', 'version'])
 
 /**
- * Parses the arguments strictly. Throws UsageError for an unknown or incomplete option, for one that npm took, and for an
- * argument too many.
+ * Parses the arguments strictly. Throws UsageError for an unknown or incomplete option, for one that npm took, and for
+ * an excess argument.
  */
 export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[], options: T, positionals = 0) {
   requireOptionsFromNpm(Object.keys(options))

@@ -44,7 +44,7 @@ ${SILENT_USAGE}`,
 }
 
 /**
- * Points out a slug that has no version yet. A key may be made before the first version is published, but mostly the
+ * Warns of a slug that has no version yet. A key may be created before the first version is published, but usually the
  * slug is a typing mistake.
  */
 function noteUnpublished(store: Store, { kind, slug }: ApiKey): void {

@@ -27,7 +27,7 @@ export interface AppOptions extends PublishContext {
   readonly isLocal: boolean
   /** Milliseconds since 1970. Decides when access tokens and download URLs expire. */
   readonly now: () => number
-  /** Receives one line for each internal error; the caller only learns that there was one. */
+  /** Receives one line for each internal error; the caller learns only that an error occurred. */
   readonly log: (line: string) => void
 }
 
@@ -84,7 +84,7 @@ async function protectAnswer(c: Context, next: () => Promise<void>): Promise<voi
   c.res.headers.set('Cache-Control', 'no-store')
 }
 
-/** A Host header like `1.2.3.4.5` passes the HTTP server, but the routes cannot make a URL of it. */
+/** A Host header like `1.2.3.4.5` passes the HTTP server, but the routes cannot build a URL from it. */
 async function refuseUnreadableUrl(c: Context, next: () => Promise<void>): Promise<void> {
   if (!URL.canParse(c.req.url))
     throw new HubError(400, 'The Host header must be a name or an address, with a port or without.')

@@ -4,7 +4,9 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 const STALL_MS = 120_000
 const CHECKS_PER_STALL = 10
 
-/** Ends answers of which the client reads nothing for two minutes: each keeps a connection, and often an open file. */
+/**
+ * Ends answers from which the client reads nothing for two minutes: each keeps a connection, and often an open file.
+ */
 export function endStalledAnswers(server: Server, stallMs = STALL_MS): void {
   server.on('request', (_request: IncomingMessage, response: ServerResponse) => watch(response, stallMs))
 }

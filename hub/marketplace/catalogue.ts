@@ -43,7 +43,7 @@ type ListingRow = z.infer<typeof listingRowSchema>
 interface AddOptions {
   /** The listing's display name. Default: its present name, or the slug for a new listing. */
   readonly name: string | undefined
-  /** Lets a published version get other bytes. */
+  /** Lets a published version get different bytes. */
   readonly replace: boolean
 }
 
@@ -116,7 +116,7 @@ export function addVersion(store: Store, version: PublishedVersion, { name, repl
   })
 }
 
-/** Stops serving the version, for good. Throws HubError 404 if it was never published. */
+/** Permanently stops serving the version. Throws HubError 404 if it was never published. */
 export function yankVersion(store: Store, id: VersionId): void {
   changeVersion(store, id, { column: 'yanked_at', value: new Date().toISOString() })
 }

@@ -3,8 +3,8 @@ export const HOST = ['kind', 'slug', 'deployer_id', 'host_id'] as const
 
 /**
  * SQL: the time at which a reported deployment was completed, by the host's own clock, so that a report delivered late
- * does not hide a newer one. No deployment counts as completed after this hub got its report: a clock that is years
- * ahead must not hide later reports.
+ * does not hide a newer one. No deployment counts as completed after this hub received its report: a clock that is
+ * years ahead must not hide later reports.
  */
 export const COMPLETED = 'min(julianday(completed_at), julianday(created_at))'
 
@@ -14,7 +14,7 @@ export const COMPLETED = 'min(julianday(completed_at), julianday(created_at))'
  */
 export function newest(column: string, table: string, { isSuccess = false } = {}): string {
   const isSameHost = HOST.map(name => `newest.${name} = ${table}.${name}`).join(' AND ')
-  // Left to itself, the planner walks through all failures since the last success.
+  // Without this, the query planner walks through all failures since the last success.
   const [index, condition] = isSuccess
     ? ['INDEXED BY successes_by_completion', "newest.status = 'success'"]
     : ['', 'TRUE']

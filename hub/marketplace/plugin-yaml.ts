@@ -11,7 +11,7 @@ const MAX_ALIASES = 100
 /** The execution modes for which hosts sign the files below the directory of the entry point. */
 const SIGNED_MODES: ReadonlySet<string> = new Set(['trusted', 'ephemeral'])
 const OUTSIDE = 'has an entry_point that is not a path inside the plugin'
-/** Characters that readers of YAML do not accept, or that only some read as the end of a line. */
+/** Characters that YAML parsers do not accept, or that only some parsers read as the end of a line. */
 const STRANGE =
   /\r(?!\n)|[^\t\n\r\x20-\x7e\u{a0}-\u{2027}\u{202a}-\u{d7ff}\u{e000}-\u{fefe}\u{ff00}-\u{fffc}\u{10000}-\u{10ffff}]/u
 
@@ -40,7 +40,7 @@ export interface PluginYaml {
   readonly version: readonly [written: string, printed: string] | undefined
 }
 
-/** Throws HubError 400 for a file that clients do not read, or could read in two ways. */
+/** Throws HubError 400 for a file that clients refuse, or could read in two ways. */
 export function readPluginYaml(bytes: Buffer): PluginYaml {
   requireYamlSize(PLUGIN_YAML, bytes.length, MAX_PLUGIN_YAML_BYTES)
   const document = parse(textOf(bytes))
@@ -108,7 +108,7 @@ function parse(text: string): Document.Parsed {
   return document
 }
 
-/** If two keys are equal, other readers take the last one, and the meaning of a merge key depends on the reader. */
+/** If two keys are equal, other parsers use the last one, and the meaning of a merge key depends on the parser. */
 function requirePlainKeys(document: Document.Parsed, lines: LineCounter): void {
   let aliases = 0
   visit(document, {

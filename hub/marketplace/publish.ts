@@ -23,7 +23,7 @@ const publicationSchema = z.object({
 /**
  * The facts about a version to publish. `signingSecret` is the developer's own: it signs the artifact and is not
  * stored. `name` defaults to the slug, `repo` has the form `owner/repo@tag`, and `replace` lets a published version get
- * other bytes.
+ * different bytes.
  */
 export type Publication = z.input<typeof publicationSchema>
 

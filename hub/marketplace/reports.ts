@@ -28,7 +28,7 @@ export const reportSchema = z.object({
     .string()
     .max(MAX_ERROR_CHARS, { error: `must have at most ${MAX_ERROR_CHARS} characters` })
     .nullish()
-    // SQLite ends a text at a NUL in some functions.
+    // Some SQLite functions end a text at a NUL.
     .transform(message => message?.replaceAll('\0', '\uFFFD') ?? null),
 })
 export type Report = z.output<typeof reportSchema>
@@ -70,8 +70,8 @@ export function recordReport(store: Store, owner: string, report: Report): Store
 }
 
 /**
- * The newest report of each host, of one owner or of all (contract 4.1, fleet view), with its running version. Of most
- * reports it reads only the host, in the index: 20 ms for 100,000 reports of 1,000 hosts.
+ * The newest report of each host, of one owner or of all (contract 4.1, fleet view), with its running version. It reads
+ * only the host of most reports, from the index: 20 ms for 100,000 reports of 1,000 hosts.
  */
 export function listHosts(store: Store, { kind, slug }: ListingId, owner?: string): HostReport[] {
   const ofOwner = owner === undefined ? '' : ' AND deployer_id = :owner'
@@ -87,10 +87,10 @@ export function listHosts(store: Store, { kind, slug }: ListingId, owner?: strin
 }
 
 /**
- * Removes the reports that this hub got before a time, but keeps the newest report and the newest success of each host,
- * so that its running version stays known. Removes all reports of a name that this hub never published and no host ever
- * ran: it is a mistake. Works in batches, between which a running hub may write. Resolves to the number of removed
- * reports.
+ * Removes the reports that this hub received before a given time, but keeps the newest report and the newest success of
+ * each host, so that its running version stays known. Removes all reports of a name that this hub never published and
+ * no host ever ran: it is a mistake. Works in batches, between which a running hub may write. Resolves to the number of
+ * removed reports.
  */
 export async function pruneReports(store: Store, before: Date): Promise<number> {
   const last = Number(store.db.prepare('SELECT max(seq) AS seq FROM reports').get()?.['seq'] ?? 0)

@@ -44,7 +44,7 @@ export function readProjectId(plan: string): string {
 }
 
 /**
- * Refuses a plan that the sealed files cannot fulfil. Throws one HubError 400 with every problem: invalid or too much
+ * Refuses a plan that the sealed files cannot fulfill. Throws one HubError 400 with every problem: invalid or too much
  * YAML, the plan of another project, or a plugin, an extension or a template that does not exist or is left out.
  */
 export function requireWorkablePlan(tree: SourceTree, projectId: string): void {

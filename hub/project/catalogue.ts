@@ -41,7 +41,7 @@ const ID_CHARS = 20
 
 const COLUMNS = projectVersionSchema.keyof().options.join(', ')
 
-/** Makes a project, with an id that every client of the contract accepts. Publishes nothing. */
+/** Creates a project, with an id that every client of the contract accepts. Publishes nothing. */
 export function createProject(store: Store, name: string): CreatedProject {
   const project_id = `${ID_PREFIX}${randomAlphanumerics(ID_CHARS)}`
   const project = { project_id, name: parseInput(labelSchema, name), created_at: new Date().toISOString() }
@@ -108,7 +108,7 @@ export function readEncryptedDek(store: Store, { project_id, version }: ProjectV
 
 /**
  * Adds a version. Adding the same version again changes nothing, and keeps it revoked if it is. Throws HubError 409 if
- * the version has different bytes, or if these bytes are another version: a signature must identify one version.
+ * the version has different bytes, or if these bytes are a different version: a signature must identify one version.
  */
 export function addProjectVersion(store: Store, version: ProjectVersion, encryptedDek: Uint8Array): ProjectVersion {
   return inTransaction(store, () => findSame(store, version) ?? saveVersion(store, version, encryptedDek))

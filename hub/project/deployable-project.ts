@@ -29,10 +29,10 @@ const manifestSchema = z.object({
 })
 
 /**
- * Opens a sealed file whose signature and key match. Throws HubError 400 if no host would install its content: no tar
- * in one zstd stream, unsafe entries, more than hosts unpack, no plan, no manifest, or the manifest of another project
- * or version. This is a help for publishers: only the host decides what it accepts. Keeps no more than the listing in
- * memory.
+ * Opens a sealed file whose signature and key match. Throws HubError 400 if no host would install its content: not a
+ * tar in one zstd stream, unsafe entries, more than hosts unpack, no plan, no manifest, or the manifest of another
+ * project or version. This is a help for publishers: only the host decides what it accepts. Keeps no more than the
+ * listing in memory.
  */
 export async function requireDeployableProject({ bytes, release }: SealedRelease): Promise<void> {
   const { entries, sizes, manifest } = await readTar({ bytes, release })

@@ -16,8 +16,8 @@ const ticketRowSchema = z.object({
 })
 
 /**
- * Makes the random part of a `download_url`, which allows the download of this one version for 15 minutes. It needs no
- * other credential, because clients send none there (contract 2.2). The hub stores only its hash.
+ * Creates the random part of a `download_url`, which allows the download of this one version for 15 minutes. It needs
+ * no other credential, because clients send none there (contract 2.2). The hub stores only its hash.
  */
 export async function issueTicket(
   { store, now }: TokenContext,
@@ -39,7 +39,7 @@ export async function issueTicket(
 
 /**
  * Returns the version that a ticket leads to. Throws HubError 403 if the ticket is unknown or expired, or if the dev
- * key that it was made for has been revoked. A revoked version is still served, but its key is not (contract 4.2).
+ * key that requested it has been revoked. A revoked version is still served, but its key is not (contract 4.2).
  */
 export function useTicket({ store, now }: TokenContext, ticket: string): ProjectVersion {
   const found = store.db

@@ -13,7 +13,7 @@ export const TAG_BYTES = 16
 export const PIECE_BYTES = 1024 * 1024
 const ZSTD_LEVEL = 3
 
-/** A key and its nonce. Never use the pair for other bytes. */
+/** A key and its nonce. Never use the pair for different bytes. */
 export interface OneTimeKey {
   readonly dek: Buffer
   readonly nonce: Buffer
@@ -27,8 +27,8 @@ export interface Tar {
 
 /**
  * Encrypts the tar in the artifact format: 12 bytes of nonce, one zstd frame that declares its content size, encrypted
- * with AES-256-GCM without associated data, and 16 bytes of tag. Throws if the tar has another length. To hold only one
- * copy in memory, writes to a private temporary file first; that file contains only ciphertext and is removed.
+ * with AES-256-GCM without associated data, and 16 bytes of tag. Throws if the tar has a different length. To hold only
+ * one copy in memory, writes to a private temporary file first; that file contains only ciphertext and is removed.
  */
 export async function encryptTar(tar: Tar, key: OneTimeKey): Promise<Buffer> {
   const folder = await mkdtemp(join(tmpdir(), 'seal-'))

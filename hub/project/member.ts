@@ -25,8 +25,8 @@ export type Member = FileMember | LinkMember | (Place & { readonly type: 'direct
 const MAX_HOPS = 40
 
 /**
- * Returns the file or folder that a symlink leads to, also through other symlinks. Undefined unless each target is
- * relative, every step stays in sealed folders of its own plugin or extension, and there are at most 40 of them.
+ * Returns the file or folder that a symlink leads to, directly or through other symlinks. Undefined unless each target
+ * is relative, every step stays in sealed folders of the same plugin or extension, and there are at most 40 of them.
  */
 export function resolveLink(
   members: ReadonlyMap<string, Member>,

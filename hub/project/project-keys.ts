@@ -46,8 +46,8 @@ export interface IssuedProjectKey {
 const COLUMNS = 'id, purpose, project_id, name, prefix, revoked_at IS NULL AS is_active, created_at, last_used_at'
 
 /**
- * Makes a dev key or deployment credential for one project, of which the hub stores only the hash and the first 10
- * characters. The project need not have a version yet. Throws HubError 400 for a bad request.
+ * Creates a dev key or deployment credential for one project. The hub stores only its hash and its first 10 characters.
+ * The project need not have a version yet. Throws HubError 400 for a bad request.
  */
 export function createProjectKey(store: Store, request: ProjectKeyRequest): IssuedProjectKey {
   const { project_id, purpose, name } = parseInput(issueSchema, request)

@@ -36,8 +36,8 @@ export interface SealedRelease {
 /**
  * Publishes a sealed file unchanged, with its DEK encrypted under the hub's own key. Publishing it again changes
  * nothing. Throws HubError 400 if a field is wrong, if the Ed25519 signature does not match the whole file (contract
- * 5.2, rule 4), and if the DEK does not open the file. Throws 409 if the version is already published with other bytes,
- * or the bytes as another version. `inspect` sees the file before it is published, and may throw.
+ * 5.2, rule 4), and if the DEK does not open the file. Throws 409 if the version is already published with different
+ * bytes, or the bytes as a different version. `inspect` sees the file before it is published, and may throw.
  */
 export async function publishProject(
   store: Store,

@@ -91,8 +91,8 @@ export function readProjectState(store: Store, projectId: string): ProjectState 
 }
 
 /**
- * Removes the reports that this hub got before a time, but keeps the newest report and the newest success of each
- * project. Works in batches, between which a running hub may write. Resolves to the number of removed reports.
+ * Removes the reports that this hub received before a given time, but keeps the newest report and the newest success of
+ * each project. Works in batches, between which a running hub may write. Resolves to the number of removed reports.
  */
 export async function pruneProjectReports(store: Store, before: Date): Promise<number> {
   const last = Number(store.db.prepare('SELECT max(rowid) AS last FROM project_reports').get()?.['last'] ?? 0)

@@ -29,7 +29,7 @@ export type SealOptions = z.input<typeof factsSchema> & {
   readonly source: string
   /** An Ed25519 private key. */
   readonly signingKey: KeyObject
-  /** Makes the DEK, then the nonce. Never use the same pair for other bytes. */
+  /** Creates the DEK, then the nonce. Never use the same pair for different bytes. */
   readonly random?: (bytes: number) => Buffer
 }
 
@@ -44,7 +44,7 @@ export interface SealedProject extends SealedRelease {
  * Seals a source folder in the encrypted artifact format, with only a stub of each part that comes from elsewhere, and
  * signs it (contract 5.2, rule 4). Writes nothing into the folder. The same files, facts, key and random bytes give the
  * same sealed bytes. Throws HubError 400 as readSourceTree, buildManifest and requireWorkablePlan do, and if a file
- * changes meanwhile.
+ * changes in the meantime.
  */
 export async function sealProject({
   source,

@@ -10,7 +10,7 @@ export interface Deployment {
   readonly title: string
   /** The actions of the people in the story, before the operator deploys. */
   readonly story: string
-  /** Makes the story true. */
+  /** Performs the actions of the story. */
   arrange(on: DemoStage): Promise<void>
   run(on: DemoStage): Promise<ActionResult>
   /** The outputs that the run must have. Unless it succeeds, it must leave the installed files unchanged. */

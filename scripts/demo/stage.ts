@@ -51,7 +51,7 @@ export async function openStage(): Promise<DemoStage> {
     deploy({ kind, slug }, plan) {
       cpSync(examplePlan(plan), join(workspace.path, PLAN))
       const secrets = { 'api-key': apiKey, 'signing-secret': signingSecret, 'plugin-secret-key': pluginSecretKey }
-      // A service has no plugin.sig, so it takes no plugin-secret-key.
+      // A service has no plugin.sig, so it needs no plugin-secret-key.
       const inputs = kind === 'plugin' ? secrets : { ...secrets, 'plugin-secret-key': '' }
       return runAction({ workspace, inputs: { ...place, ...inputs, 'install-plan': PLAN, kind, slug } })
     },

@@ -6,7 +6,7 @@ import { ACTION_HELP, HOST_CONFIG_HELP, PLAN_HELP } from './help.ts'
 
 type JsonSchema = JSONSchema.JSONSchema
 
-/** The text of each JSON Schema by its path in the repository, made from the schemas with which the actions parse. */
+/** The text of each JSON Schema by its path in the repository, made from the schemas that the actions parse with. */
 export function buildJsonSchemas(): Record<string, string> {
   return {
     'schemas/install-plan.schema.json': textOf(buildPlanSchema()),

@@ -63,7 +63,7 @@ function annotation(level: keyof typeof COLORS, properties: string): string {
   return styled(COLORS[level], `${title === undefined ? name : `${name} (${decodeData(title)})`}: `)
 }
 
-/** Undoes the runner's escapes. A line break becomes a space: it must not start a line of its own. */
+/** Undoes the runner's escapes. A line break becomes a space: it must not start a new line. */
 function decodeData(text: string): string {
   return text
     .replace(/%0D|%0A/gi, ' ')

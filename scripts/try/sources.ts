@@ -19,7 +19,7 @@ export type GivenSources = {
 
 /**
  * Finds out what the folder contains: a plugin if it has a `plugin.yaml`, a project if it has its plan, or a service if
- * it has a program at its top. Throws UsageError if there is no folder, and ArtifactError, which says what to add, if
+ * it has a program at its root. Throws UsageError if there is no folder, and ArtifactError, which says what to add, if
  * the folder is none of these. Throws as readPart and readProject do.
  */
 export function readSources(folder: string, given: GivenSources): Sources {

@@ -34,7 +34,7 @@ export async function deploy(onInstalled: (kind: RunKind) => void = () => {}): P
     const inputs = readDeployInputs(readWorkspace())
     step = new ActionStep(inputs, FLOWS, result => buildDeployOutputs(result, inputs.request.projectRoot))
     const refused = await refuse(inputs, step.tools)
-    // Without problems, every required input was parsed. Only an optional one is undefined.
+    // If there are no problems, every required input was parsed, and only optional ones are undefined.
     const request = inputs.request as DeployRequest
     const run = request.checkOnly ? checkInstalled : deployArtifact
     const ended = refused ?? (await run(request, step.tools))

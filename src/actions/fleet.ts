@@ -53,7 +53,7 @@ export function readFleetInputs(workspace: string): FleetInputs {
   const question = readQuestion(read)
   const connection = readConnection(read)
   const given = read.given()
-  // Without problems, every required input was parsed. Only an optional one is undefined.
+  // If there are no problems, every required input was parsed, and only optional ones are undefined.
   const access = { bases: { hub, deployments }, kind, slug, ...keys } as FleetRequest['access']
   const request = given.problems.length > 0 ? undefined : { access, ...question }
   return { request, slug, connection, ...given }

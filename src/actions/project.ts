@@ -34,7 +34,7 @@ export async function project(onInstalled: (kind: RunKind) => void = () => {}): 
     const inputs = readProjectInputs(readWorkspace())
     step = new ActionStep(inputs, FLOWS, result => buildProjectOutputs(result, inputs.request.projectRoot))
     const refused = await refuse(inputs, step.tools)
-    // Without problems, every required input was parsed. Only an optional one is undefined.
+    // If there are no problems, every required input was parsed, and only optional ones are undefined.
     const request = inputs.request as ProjectRequest
     const ended = refused ?? (await deployProject(request, withSources(step.tools, inputs)))
     step.finish(ended)

@@ -36,7 +36,7 @@ export async function rollback(): Promise<void> {
     const inputs = readRollbackInputs(readWorkspace())
     step = new ActionStep(inputs, FLOWS, result => buildRollbackOutputs(result, inputs.request))
     const refused = await refuse(inputs, step.tools)
-    // Without problems, every required input was parsed. Only an optional one is undefined.
+    // If there are no problems, every required input was parsed, and only optional ones are undefined.
     const request = inputs.request as RollbackRequest
     step.finish(refused ?? (await rollBackVersion(request, step.tools, senderFor(inputs.request, step.tools))))
   } catch (error) {

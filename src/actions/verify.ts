@@ -30,7 +30,7 @@ import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-
 import { readState } from '../runner/runner-files.ts'
 import { buildVerifySummary, type CheckedSubject, describeGate } from '../runner/summaries/verify-summary.ts'
 
-/** The name under which a main step saves its private folder, for the post step of one that was killed. */
+/** The state in which a main step saves its private folder, for its post step if it is killed. */
 const FOLDER_STATE = 'folder'
 /** The error in the outputs of a run that is killed. */
 const KILLED = new DeploymentError('interrupted', 'The run was killed.')
@@ -74,7 +74,7 @@ export function readVerifyInputs(workspace: string): VerifyInputs {
   const artifact = mode === 'none' ? undefined : readArtifact(read, mode, { workspace, files })
   return {
     mode,
-    // Without problems, every required input was parsed.
+    // If there are no problems, every required input was parsed.
     request: { files: files as GateFiles, artifact: artifact as GateArtifact | undefined },
     connection: readConnection(read),
     ...read.given(),

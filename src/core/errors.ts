@@ -104,7 +104,7 @@ export class ArchiveError extends ArtifactError {
   override readonly name: string = 'ArchiveError'
 }
 
-/** A part of the work on this host failed: disk, lock, step, health. */
+/** A part of the work on this host failed: disk, lock, step or health. */
 export class DeploymentError extends DeployError {
   override readonly name: string = 'DeploymentError'
 }

@@ -31,7 +31,7 @@ export function listFirst(items: readonly string[], max: number, separator = ', 
   return `${items.slice(0, max).join(separator)}${more > 0 ? ` and ${more} more` : ''}`
 }
 
-/** Returns enough of a digest to recognise it. */
+/** Returns enough of a digest to recognize it. */
 export function shortDigest(hex: string): string {
   return hex.length <= 16 ? hex : `${hex.slice(0, 8)}…${hex.slice(-4)}`
 }

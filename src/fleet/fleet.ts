@@ -30,7 +30,7 @@ export interface Fleet {
   readonly hosts: readonly FleetHost[]
   /** Every report of the hub, in natural order of the hosts. */
   readonly reports: readonly HostReport[]
-  /** The expected version, or by default the newest one that a host runs. */
+  /** The expected version, or by default the newest one that any host runs. */
   readonly target: string | undefined
   /** True if there is a host, and every host is known to run the target version. */
   readonly inSync: boolean

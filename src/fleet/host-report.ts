@@ -74,7 +74,8 @@ const timeSchema = z
   .check(z.refine(time => !Number.isNaN(time)))
 
 /**
- * The time of a report; undefined for no time, and for one in the future, which does not say when the host reported.
+ * The time of a report; undefined if there is none, and for a time in the future, which does not show when the host
+ * reported.
  */
 export function timeOf({ completedAt }: Pick<HostReport, 'completedAt'>, now: number): number | undefined {
   return credibleTime(Date.parse(completedAt ?? ''), now)
@@ -124,7 +125,7 @@ function lastOf(rows: readonly Row[], { redact, now }: Reading): HostReport {
   return { ...report, version: null, attempted: null, status: 'unknown', error: null, isContradicted: true }
 }
 
-/** The content of a report without its words and its time. */
+/** The content of a report without its message and its time. */
 function statementOf({ status, version, running_version: running }: Row): string {
   const versions = status === 'success' ? [version] : [version, running]
   return JSON.stringify([status, ...versions.map(text => text && withoutLeadingV(text))])

@@ -7,7 +7,7 @@ import { type ArtifactDeployment, originOf } from './deployment.ts'
 import type { ReadyArtifactPlan } from './plan.ts'
 
 /**
- * Refuses a default plan if an earlier plan installed the same slug under an id of its own. The default plan would
+ * Refuses a default plan if an earlier plan installed the same slug under a different id. The default plan would
  * install it again under the slug and leave the other copy as it is. Throws ConfigError `missing_input`.
  */
 export function refuseSecondCopy(

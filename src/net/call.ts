@@ -28,8 +28,8 @@ export interface AnswerHead {
   /** The final URL, after redirects. Its query may contain signed tokens: not for messages. */
   url: string
   /**
-   * True if the answer is from another origin than the operator's URL: no message quotes it, because messages are sent
-   * to the hub.
+   * True if the answer is from a different origin than the operator's URL: no message quotes it, because messages are
+   * sent to the hub.
    */
   foreign?: boolean
 }

@@ -51,7 +51,7 @@ export interface RefusedDownload extends AnswerHead {
 
 /**
  * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`;
- * ArtifactError `network` (also when the body keeps breaking off), `timeout`, `bad_response` (redirects, an encoded
+ * ArtifactError `network` (including a body that keeps breaking off), `timeout`, `bad_response` (redirects, an encoded
  * body, a 2xx other than 200); ArchiveError `archive_too_large`; DeploymentError `disk_full` or `host_not_writable`.
  */
 export async function download(request: DownloadRequest, settings: WireSettings): Promise<DownloadAnswer> {

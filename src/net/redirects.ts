@@ -15,10 +15,10 @@ export interface Hop {
 }
 
 /**
- * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Drops the credentials, `authorization` and `cookie`
- * for good at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that the
- * policy refuses, ArtifactError `bad_response` for a redirect without a usable target, for a circle and for too many
- * redirects, and what `open` throws.
+ * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Permanently drops the credentials, `authorization`
+ * and `cookie` at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that
+ * the policy refuses, ArtifactError `bad_response` for a redirect without a usable target, for a circle and for too
+ * many redirects, and what `open` throws.
  */
 export async function followRedirects(
   start: Hop,

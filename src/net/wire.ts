@@ -7,7 +7,7 @@ export type { DownloadAnswer, DownloadRequest } from './download.ts'
 export type { JsonAnswer, JsonRequest } from './json-request.ts'
 export type { WireOptions } from './settings.ts'
 
-/** HTTP as this project uses it: each request has a connection of its own, and none stays open. */
+/** HTTP as this project uses it: each request has its own connection, and none stays open. */
 export interface Wire {
   /** See `requestJson`. */
   requestJson: (request: JsonRequest) => Promise<JsonAnswer>

@@ -153,7 +153,7 @@ function orRefusePlan<Result>(
  */
 function warnOfRemaining({ tools }: ProjectDeployment, { installed, ...place }: InstalledPart): void {
   tools.log.warning(
-    `${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must not run any more.`,
+    `${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must no longer run.`,
   )
 }
 

@@ -34,7 +34,7 @@ export function startRollback(
 }
 
 /**
- * The keep-paths with which the installed version was installed. They apply in addition to this run's input, which did
+ * The keep-paths that the installed version was installed with. They apply in addition to this run's input, which did
  * not exist then.
  */
 function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {

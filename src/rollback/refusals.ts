@@ -74,7 +74,7 @@ export function modifiedSnapshot(path: string, finding: string): DeploymentError
   )
 }
 
-/** DeploymentError `inconsistent` for a row that names another version than the files. */
+/** DeploymentError `inconsistent` for a row that names a different version than the files. */
 export function otherVersion(
   record: string,
   { root, recorded, found }: { readonly root: string; readonly recorded: string; readonly found: string },

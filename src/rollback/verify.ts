@@ -19,7 +19,7 @@ const PLUGIN_YAML = 'plugin.yaml'
 
 /**
  * Compares each snapshot to restore with its record, by content. Throws DeploymentError `snapshot_modified` if a file
- * differs or there is nothing to compare with, and `inconsistent` if a row names another version than the files.
+ * differs or there is nothing to compare with, and `inconsistent` if a row names a different version than the files.
  */
 export async function verifySnapshots(rollback: RunningRollback, { parts }: Target): Promise<void> {
   for (const part of parts) if (part.retained !== undefined) await verifySnapshot(rollback, part)

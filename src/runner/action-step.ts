@@ -19,7 +19,7 @@ import { createSecretKeeper } from './secret-keeper.ts'
 import { buildDeploySummary } from './summaries/deploy/deploy-summary.ts'
 import { describeEnding } from './summaries/deploy/outcome-sentence.ts'
 
-/** The name under which a step saves the id of its deployment for its post step. */
+/** The state in which a step saves the id of its deployment for its post step. */
 const RUN_STATE = 'deployment-id'
 export const HANDOVER_STATE = 'restored'
 /** The name of the state that is `true` if the main step may have left something to recover or to report. */
@@ -112,7 +112,7 @@ export class ActionStep {
     if (recovered !== undefined) this.#files.setSummary(buildDeploySummary({ ...recovered, notes: this.#log.notes }))
   }
 
-  /** Reports an unhealthy restored version. Does nothing if all is well. */
+  /** Reports an unhealthy restored version. Does nothing if the version is healthy. */
   finishCheck(unhealthy: UnhealthyRestoration | undefined): void {
     if (unhealthy === undefined) return
     const { sentence, found } = unhealthy

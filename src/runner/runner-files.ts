@@ -22,7 +22,7 @@ const OWN_OUTPUTS: ReadonlySet<string> = new Set([
   'artifact-size',
 ])
 
-/** The files that a step writes for the runner. A failed write is a warning and changes no outcome. */
+/** The files that a step writes for the runner. A failed write causes a warning and does not change the outcome. */
 export interface RunnerFiles {
   /** Writes the outputs that are new or have changed. */
   setOutputs(outputs: Readonly<Record<string, string>>): void

@@ -14,7 +14,7 @@ export interface SourcePast {
   /** Undefined if this project has installed nothing there from a source. */
   readonly installed: SuppliedVersion | undefined
   readonly history: readonly SuppliedVersion[]
-  /** True if this host has had exactly that and replaced it, according to its records and audit log. */
+  /** True if this host has had exactly this content and replaced it, according to its records and audit log. */
   wasReplaced(source: SourceRecord): boolean
 }
 
@@ -26,8 +26,8 @@ export interface OfferedVersion {
 }
 
 /**
- * Throws ArtifactError `version_reused` for a version that this host has had from the same source with other bytes: a
- * published version must never change.
+ * Throws ArtifactError `version_reused` for a version that this host has had from the same source with different bytes:
+ * a published version must never change.
  */
 export function refuseReused({ version, source }: OfferedVersion, history: readonly SuppliedVersion[]): void {
   const known = history.filter(had => had.source.from === source.from && isSameVersion(had.version ?? '', version))

@@ -36,8 +36,8 @@ const MARKETPLACE_INPUTS = {
 } as const satisfies Record<keyof Omit<SourceInputs, 'servicesUrl' | 'gitTokens'>, string>
 
 /**
- * Supplies parts from a marketplace and from git servers, each by the rules of its own contract: a hub's signature, or
- * the commit that the signed manifest names. Reports nothing to them.
+ * Supplies parts from a marketplace and from git servers, each by the rules of its contract: a hub's signature, or the
+ * commit that the signed manifest names. Reports nothing to them.
  */
 export class SourceSupplier {
   readonly #request: SourceRequest

@@ -8,7 +8,7 @@ const NAME = 'compiled'
 const DIGEST_BYTES = 32
 const RUNS_BYTES = 96
 const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES
-/** Ten times the code that a whole deployment compiles. */
+/** Ten times the code that a complete deployment compiles. */
 const MAX_BYTES = 16 * 1024 * 1024
 
 /**

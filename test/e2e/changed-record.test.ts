@@ -74,7 +74,7 @@ describe('a rollback whose last check changes the record of what is installed', 
     const { log, outputs } = await host.updateUnhealthy(DAMAGES['was removed'])
     assert.deepEqual([outputs['outcome'], outputs['running-version']], ['rolled_back', '1.1.0'], log)
     assert.equal(readFileSync(host.record, 'utf8'), before)
-    assert.match(log, /Another process has removed \S+installed\.json while a deployment had this host/)
+    assert.match(log, /Another process removed \S+installed\.json during a deployment/)
   })
 
   it('says if that is not possible, and leaves it to the next run', async t => {

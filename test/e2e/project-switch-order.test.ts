@@ -83,8 +83,8 @@ function isNewTree({ name, args, result }: TracedCall): boolean {
 }
 
 /**
- * True for a call on a file below the root, or on the names in a directory there. A directory may be opened to be kept
- * and synced.
+ * True for a call on a file below the root, or on the names in a directory there. Opening a directory is allowed,
+ * because the run keeps and syncs it.
  */
 function isOfContent({ name, args }: TracedCall): boolean {
   if (/^open/.test(name)) return !/O_DIRECTORY/.test(args)

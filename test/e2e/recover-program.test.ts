@@ -188,7 +188,7 @@ describe('the arguments of recover.js', () => {
     'a relative root': [['--project-root', 'srv'], /--project-root must be an absolute path.*, found "srv"\./],
     'a root that does not exist': [['--project-root', '/no/such/root'], /is not a directory/],
     'an unknown option': [['--project-root', '/tmp', '--force'], /--force/],
-    'a time-out that is not a number': [
+    'a timeout that is not a number': [
       ['--project-root', '/tmp', '--lock-timeout-seconds', '1m'],
       /--lock-timeout-seconds must be a whole number/,
     ],

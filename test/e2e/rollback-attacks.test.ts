@@ -219,7 +219,7 @@ describe('a rollback of what is not there', () => {
     assert.match(readFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'utf8'), /2\.0\.0/)
   })
 
-  it('does not follow a row that names a path outside of the snapshots', async t => {
+  it('does not follow a row that names a path outside the snapshots', async t => {
     const stage = await openRetainingHost(t)
     await stage.publish('3.0.0', pluginFiles('3.0.0'))
     const path = join(stage.root, '.hub-deploy/installed.json')

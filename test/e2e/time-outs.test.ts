@@ -86,7 +86,7 @@ const rows: Row[] = [
   },
 ]
 
-describe('a run ends by its time-outs', { concurrency: 4 }, () => {
+describe('a run ends by its timeouts', { concurrency: 4 }, () => {
   for (const { name, prepare, outcome, code } of sampled(rows, 1)) {
     it(`when ${name}`, { timeout: NEVER_ENDS_MS }, async t => {
       const stage = await openStage()

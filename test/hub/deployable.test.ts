@@ -54,7 +54,10 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'a plugin.yaml that is a list': [yaml('- version: 1.2.0'), /must contain "key: value" lines/],
   'a plugin.yaml with a tab': [yaml('version: 1.2.0\nenvironment:\n\trequired: []'), /is not valid YAML in line 3/],
   'a plugin.yaml with a key twice': [yaml('version: 1.2.0\nversion: 1.2.0'), /repeats a key in line 2/],
-  'a version that is a list': [yaml('version: [1, 2, 0]'), /that hosts refuse at version, which must be a version, such/],
+  'a version that is a list': [
+    yaml('version: [1, 2, 0]'),
+    /that hosts refuse at version, which must be a version, such/,
+  ],
   'an environment that is a list': [
     yaml('environment: [A]'),
     /that hosts refuse at environment, which must be a map with the lists "required" and "optional"/,

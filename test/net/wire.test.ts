@@ -92,7 +92,7 @@ describe('the process', () => {
     assert.deepEqual(ended, { code: 0, output: 'bad_response\n' })
   })
 
-  it('ends after a time-out', async t => {
+  it('ends after a timeout', async t => {
     const server = await serveSocket(t, () => {})
     const ended = await runProgram(
       `console.log(await wire.requestJson(get(${JSON.stringify(server.url)})).catch(error => error.code))`,

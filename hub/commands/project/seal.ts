@@ -27,7 +27,7 @@ folders. It also writes FILE.release.json, which contains the key that opens the
   },
 }
 
-/** A sealed file in the source folder would be a source of the next run. */
+/** A sealed file in the source folder would be sealed by the next run. */
 function requireOutside(source: string, out: string): void {
   const [folder, target] = [followFolder(source), join(followFolder(dirname(out)), basename(out))]
   const way = relative(folder, target)

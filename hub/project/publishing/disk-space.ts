@@ -17,7 +17,7 @@ export async function freeBytesOf(folder: string): Promise<number> {
   return bavail * bsize
 }
 
-/** Throws HubError 507 if the disk has no room for this many bytes in addition to the reserve. */
+/** Throws HubError 507 if the disk lacks space for this many bytes in addition to the reserve. */
 export async function requireRoom({ folder, reserveBytes, freeBytes }: Disk, bytes: number): Promise<void> {
   const [free, needed] = [await freeBytes(folder), bytes + reserveBytes]
   if (free >= needed) return

@@ -30,8 +30,8 @@ export function publishRoutes(context: PublishContext): Hono {
 }
 
 /**
- * Accepts a dev key in `X-API-Key` that was created to publish this project, or the admin token. Reads no byte of the
- * body before it knows that the sender may publish.
+ * Accepts a dev key in `X-API-Key` that was created to publish this project, or the admin token. Reads nothing of the
+ * body until it knows that the sender may publish.
  */
 async function acceptVersion(c: Context, { store, maxArtifactBytes, disk }: PublishContext): Promise<Response> {
   const projectId = c.req.param('projectId') ?? ''
@@ -49,7 +49,7 @@ async function acceptVersion(c: Context, { store, maxArtifactBytes, disk }: Publ
   )
 }
 
-/** Throws HubError 401 or 403. A dev key with which hosts log in cannot publish. */
+/** Throws HubError 401 or 403. A dev key that hosts log in with cannot publish. */
 function requirePublisher(store: Store, { value, projectId }: { value: string; projectId: string }): void {
   const key = useProjectKey(store, ['devkey', 'publisher'], value)
   if (key?.is_active !== true) throw new HubError(401, 'The dev key is unknown or revoked.')

@@ -2,12 +2,12 @@ import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 
 const FOLDER = 'uploads'
-/** The process that made the folder, and the time at which that process started. */
+/** The process that created the folder, and its start time. */
 const NAME = /^(?<pid>\d+)-(?<start>\d+)-[A-Za-z0-9]{6}$/
 /** The position of the start time in `/proc/PID/stat`, counted after the command, which may contain anything. */
 const START_FIELD = 20
 
-/** Makes a private folder for one upload, on the disk that has room for artifacts. */
+/** Creates a private folder for one upload, on the disk with the artifacts. */
 export async function newUploadFolder(dataDir: string): Promise<string> {
   const folder = join(dataDir, FOLDER)
   await mkdir(folder, { recursive: true, mode: 0o700 })

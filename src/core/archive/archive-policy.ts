@@ -13,7 +13,7 @@ import { type PlannedFile, PlannedFiles } from './planned-files.ts'
 import { PlannedTree, TOP, type TreeNode } from './planned-tree.ts'
 import { SymlinkResolver } from './symlink-policy.ts'
 
-/** Some tools deflate a directory's empty data, to two bytes. */
+/** Some tools deflate the empty data of a directory to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2
 
 export interface PlannedSymlink {
@@ -50,7 +50,8 @@ export interface ExtractionRules extends ExtractionLimits {
 /**
  * An archive's listing, checked entry by entry as it is read, so that a small archive cannot cost more than its limits.
  * Checks the number of entries (including the directories that paths imply), their sizes and the bytes of their names.
- * Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in which they come.
+ * Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in which they
+ * arrive.
  */
 export class ArchiveListing {
   readonly #rules: ExtractionRules

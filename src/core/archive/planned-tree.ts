@@ -70,7 +70,7 @@ export class PlannedTree {
     return there === undefined ? this.#create(parent, name, listed) : this.#unite(there, path, listed)
   }
 
-  /** Returns the child of a directory whose name is this one, or may be the same one to the platform. */
+  /** Returns the child of a directory that has this name, or a name that may be equal on the platform. */
   find(directory: TreeNode, name: string): TreeNode | undefined {
     const key = this.#keyOf(name)
     const isIt = (node: TreeNode): boolean =>

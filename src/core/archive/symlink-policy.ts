@@ -124,8 +124,8 @@ export class SymlinkResolver {
   }
 
   /**
-   * Refuses steps that are unsafe where the archive contains nothing: the host may put a symlink of its own there, and
-   * a `..` behind that would lead outside.
+   * Refuses steps that are unsafe where the archive contains nothing: the host may put its own symlink there, and a
+   * `..` behind that would lead outside.
    */
   #danglingProblem(step: string): string | undefined {
     if (step === '..') return 'that goes up from a path that the archive does not contain'

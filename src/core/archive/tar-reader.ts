@@ -90,7 +90,7 @@ export class TarReader {
     if (!this.isComplete) throw invalidArchive('its tar ends in the middle')
   }
 
-  /** True if a whole tar was read. */
+  /** True if a complete tar was read. */
   get isComplete(): boolean {
     return this.#endBlocks >= END_BLOCKS && this.#begunBytes === 0
   }

@@ -7,7 +7,7 @@ export interface ZstdFrame {
   readonly start: number
   /** The position after its last byte. */
   readonly end: number
-  /** The bytes that it unpacks to, according to its header; null if the header does not say. */
+  /** The number of bytes that it unpacks to, according to its header; null if the header does not say. */
   readonly contentBytes: number | null
   /** The bytes of the window that it declares. It never uses more of them than it unpacks to. */
   readonly windowBytes: number
@@ -19,7 +19,7 @@ export const MAX_WINDOW_LOG = 27
 const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG
 /** A used window is memory: this is four times the need of levels up to 19. */
 const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024
-/** Far more than any packer makes of the largest artifact. These limits keep hostile bytes from costing minutes. */
+/** Far more than any packer produces for the largest artifact. These limits keep hostile bytes from costing minutes. */
 const MAX_FRAMES = 10_000
 const MAX_BLOCKS = 1_000_000
 

@@ -2,7 +2,7 @@
 const INITIAL_LENGTH = 1024
 
 /**
- * Many numbers by index, outside of the JavaScript heap: 32-bit integers, or any numbers. Grows as numbers are added.
+ * Many numbers by index, outside the JavaScript heap: 32-bit integers, or any numbers. Grows as numbers are added.
  */
 export class NumberColumn {
   readonly #Kind: typeof Int32Array | typeof Float64Array

@@ -12,7 +12,7 @@ interface Block {
 }
 
 /**
- * Many texts, by number, outside of the JavaScript heap. On the heap, the garbage collector would copy each string
+ * Many texts, by number, outside the JavaScript heap. On the heap, the garbage collector would copy each string
  * twice before leaving it alone, and then give new objects twice the room. A lone surrogate becomes U+FFFD, as in every
  * path that is passed to the system.
  */

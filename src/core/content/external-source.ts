@@ -40,7 +40,7 @@ export function isPinned(source: ExternalSource, sha256: string | null): boolean
   return source.from === 'marketplace' || sha256 !== null || isCommitId(source.ref)
 }
 
-/** True if the source gives the same tree tomorrow. */
+/** True if the source always supplies the same tree. */
 export function isFixed(source: ExternalSource): boolean {
   return source.from === 'git' || source.version !== 'latest'
 }

@@ -117,8 +117,8 @@ function problemList(issues: readonly z.core.$ZodIssue[], value: unknown): strin
 }
 
 /**
- * Refuses a branch or tag as a source: its server may change it at any time, and pushing to it needs no key of the
- * publisher.
+ * Refuses a branch or tag as a source: its server may move it at any time, and a push to it does not need the
+ * publisher's key.
  */
 function verifyPinned(parts: readonly ManifestPart[]): void {
   const unpinned = parts.filter(({ source, sha256 }) => source !== null && !isPinned(source, sha256))

@@ -25,7 +25,7 @@ export interface YamlComplaint {
   readonly code: ErrorCode
   readonly message: string
   readonly offset: number
-  /** Whether the library only warns of the mistake. */
+  /** Whether the library only warns about the mistake. */
   readonly isWarning: boolean
 }
 
@@ -63,7 +63,7 @@ function* compose(
   { options, end }: { options: YamlOptions; end: number },
 ): Generator<void, Document.Parsed | undefined> {
   const composer = new Composer(options)
-  // The library has no hook for this. Without it, the library makes an error object for each of 100,000 mistakes.
+  // The library has no hook for this. Without this, it creates an error object for each of 100,000 mistakes.
   Reflect.set(composer, 'onError', complaints.take)
   let hasDocument = false
   for (const token of tokens) {

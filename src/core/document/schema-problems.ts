@@ -6,7 +6,7 @@ import type { YamlPath, YamlSource } from './yaml-source.ts'
 
 type Issue = z.core.$ZodIssue
 
-/** The words with which messages name a kind of document and its parts. */
+/** The words that messages use for a kind of document and its parts. */
 export interface DocumentWords {
   /** The whole document: "the plan". */
   readonly document: string
@@ -17,8 +17,8 @@ export interface DocumentWords {
 }
 
 /**
- * Turns a schema's issues with one document into sentences at their positions. A check of more than the type needs its
- * own wording as `error`, because zod/mini has none.
+ * Turns a schema's issues with one document into sentences at their positions. A check that goes beyond the type needs
+ * its own wording as `error`, because zod/mini has none.
  */
 export class SchemaComplaints {
   readonly #source: YamlSource

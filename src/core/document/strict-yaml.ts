@@ -26,8 +26,8 @@ export interface StrictYaml {
 }
 
 /**
- * Reads a foreign YAML text that a program of another kind also reads, perhaps by YAML 1.1. Accepts only what both read
- * alike. Throws StrictYamlProblem if the text is not valid, exceeds the limits or could be read in another way.
+ * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Accepts only what both read alike.
+ * Throws StrictYamlProblem if the text is not valid, exceeds the limits or could be read differently.
  */
 export function readStrictYaml(text: string, limits: YamlLimits): StrictYaml {
   refuseAmbiguousText(text, limits)
@@ -53,8 +53,8 @@ function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {
 }
 
 /**
- * Refuses repeated and merge keys: of two equal keys, other readers take the last one, and the meaning of a merge key
- * depends on the reader. Also refuses more aliases than the limit.
+ * Refuses repeated and merge keys: of two equal keys, other parsers use the last one, and the meaning of a merge key
+ * depends on the parser. Also refuses more aliases than the limit.
  */
 function refuseAmbiguousNodes(document: Document.Parsed): void {
   let aliases = 0

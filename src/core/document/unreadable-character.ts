@@ -1,9 +1,9 @@
 /**
- * All characters that YAML does not accept in a text. A carriage return ends a line for YAML, but not for our parser.
+ * The characters that YAML does not accept in a text. A carriage return ends a line for YAML, but not for our parser.
  */
 const UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u
 
-/** Characters that end a line for readers of YAML 1.1 but not of 1.2, and those that only some readers skip. */
+/** Characters that end a line in YAML 1.1 but not in 1.2, and those that only some parsers skip. */
 const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u
 
 /**
@@ -13,7 +13,7 @@ export function unreadableCharacter(text: string): string | undefined {
   return firstMatch(text, UNREADABLE)
 }
 
-/** Returns the first character at which a line, or a key, ends for one reader of YAML and continues for another. */
+/** Returns the first character at which a line, or a key, ends for one YAML parser and continues for another. */
 export function ambiguousCharacter(text: string): string | undefined {
   return firstMatch(text, READ_DIFFERENTLY)
 }

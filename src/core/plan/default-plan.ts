@@ -20,8 +20,8 @@ const SPARE_CHECK_SECONDS = 30
 
 /**
  * Builds the plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config
- * has a supervisor, restart its service; with a supervisor or a health check of its own, check its health. The steps
- * are those that `parsePlan` reads in `text`.
+ * has a supervisor, restart its service; with a supervisor or its own health check, check its health. The steps are
+ * those that `parsePlan` reads in `text`.
  */
 export function buildDefaultPlan(
   artifact: { kind: Kind; slug: string },
@@ -58,7 +58,7 @@ function knownOf(id: string, hostConfig: HostConfig | undefined) {
   return {
     isSupervised: hostConfig?.supervisor !== undefined && hostConfig.supervisor !== 'none',
     hasCheck: check !== undefined,
-    // The project's unit runs every part that has no unit of its own.
+    // The project's unit runs every part that has no unit.
     isProjectWide: hasProjectUnit(hostConfig) && hostConfig?.plugins.get(id)?.unit === undefined,
     seconds: Math.min(Math.max(DEFAULT_CHECK_SECONDS, stable), MAX_HEALTHCHECK_SECONDS),
   }

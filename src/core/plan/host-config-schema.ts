@@ -31,7 +31,9 @@ const environmentSchema = z.lazy(() =>
   ),
 )
 
-/** Names of the supervisor's own objects; `{id}` stands for the id. None can be mistaken for an option. */
+/**
+ * Names of the supervisor's own objects; `{id}` stands for the id. The form excludes names that look like an option.
+ */
 const unitSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9_]|\{id\})(?:[A-Za-z0-9:_.@\\-]|\{id\})*$/)
 const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za-z0-9_.-]|\{id\})*$/)
 const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/)

@@ -18,7 +18,7 @@ export interface PlanNeeds {
 /**
  * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
  * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision its command. A
- * notify without its command is skipped, because plans made elsewhere name events of their own. The timeout of a
+ * notify without its command is skipped, because plans made elsewhere name their own events. The timeout of a
  * healthcheck must exceed the time for which its check has to stay healthy, or it could never pass.
  */
 export function checkPlanNeeds(plan: Pick<Plan, 'steps'>, hostConfig: HostConfig | undefined): PlanNeeds {

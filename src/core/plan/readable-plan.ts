@@ -25,7 +25,7 @@ export function wholePlan(plan: Plan): ReadablePlan {
 }
 
 /**
- * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps are not whole: some have a mistake,
+ * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps are incomplete: some have a mistake,
  * or wait for a step that does not exist.
  */
 export function* readablePlan(source: YamlSource): Generator<void, ReadablePlan> {

@@ -1,6 +1,6 @@
 import { quoteSetting } from './setting-value.ts'
 
-/** Values for a settings file, by name; for `write_env` and nothing else. */
+/** Values for a settings file, by name; used only by `write_env`. */
 export type Settings = ReadonlyMap<string, string>
 
 export interface ParsedSettings {
@@ -13,8 +13,8 @@ const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
 
 /**
  * Parses lines `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`. Refuses a
- * line without `=` or with another kind of name, a name given twice, and a value that readers do not read alike in any
- * quotes.
+ * line without `=` or with another kind of name, a name given twice, and a value that no quotes make all readers read
+ * alike.
  */
 export function parseSettings(text: string): ParsedSettings {
   const settings = new Map<string, string>()

@@ -39,7 +39,7 @@ export function bindPlanToArtifact(plan: Plan, artifact: { kind: Kind; slug: str
   return { id: installedId(installStep), installStep, steps, snapshot: steps.some(step => step.snapshot) }
 }
 
-/** Finds everything in which a plan does not fit its artifact, as far as the plan can be read. */
+/** Finds every way in which a plan does not fit its artifact, as far as the plan can be read. */
 export function bindingProblems(plan: ReadablePlan, { kind, slug }: { kind: Kind; slug: string }): PlanProblem[] {
   const { projectId, positions } = plan
   const foreign = projectId === undefined ? [] : foreignPlanProblems({ projectId, positions }, 'the slug', slug)

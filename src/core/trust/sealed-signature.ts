@@ -5,7 +5,7 @@ import { decodeBase64 } from './strict-base64.ts'
 
 declare const verified: unique symbol
 
-/** A sealed artifact as the hub served it: untrusted. This is the only copy in memory, in a buffer of its own. */
+/** A sealed artifact as the hub served it: untrusted. This is the only copy in memory, in its own buffer. */
 export interface SealedArtifact {
   readonly bytes: Buffer
   /** Lowercase hex SHA-256 of the bytes. */

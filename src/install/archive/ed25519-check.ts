@@ -13,9 +13,9 @@ const IN_A_THREAD = `
 
 /**
  * Returns the bytes if an Ed25519 signature is valid for all of them, otherwise undefined. Large artifacts, which must
- * have a buffer of their own, are checked in a separate thread, so that signals are handled meanwhile. Their bytes are
- * moved to the thread and back, not copied (Node's own asynchronous form copies): the original buffer is empty
- * afterwards. Throws the signal's reason once it is aborted.
+ * have their own buffer, are checked in a separate thread, so that signals are handled meanwhile. Their bytes are moved
+ * to the thread and back, not copied (Node's own asynchronous form copies): the original buffer is empty afterwards.
+ * Throws the signal's reason once it is aborted.
  */
 export async function checkEd25519(signed: SignedBytes, signal?: AbortSignal): Promise<Buffer | undefined> {
   signal?.throwIfAborted()

@@ -52,7 +52,7 @@ export async function readTar(
       if (part.entry.type !== 'file' || failure !== null) continue
       try {
         const writing = onFile(passing(path, part, parts))
-        // Most files are written by now, and a needless wait would take as long as hashing a small file.
+        // Most files have been written by now, and a needless wait would take as long as hashing a small file.
         if (writing !== undefined) await writing
       } catch (error) {
         failure = { error }

@@ -1,7 +1,7 @@
 import { invalidArchive } from '../../core/archive/archive-entry.ts'
 import { readExactly } from './read-exactly.ts'
 
-/** The largest number of bytes that one look may request. */
+/** The largest number of bytes that one view may request. */
 export const WINDOW_BYTES = 1024 * 1024
 
 /** A file seen through one reused buffer, whatever its descriptor's own position is. */
@@ -18,8 +18,8 @@ export class ReadWindow {
   }
 
   /**
-   * Returns a view of `length` bytes (at most WINDOW_BYTES) that is valid until the next look. If they have to be read,
-   * reads `ahead` bytes at once for the looks to come. Throws ArchiveError `invalid_archive` if the file ends first.
+   * Returns a view of `length` bytes (at most WINDOW_BYTES) that is valid until the next view. If they have to be read,
+   * reads `ahead` bytes at once for later views. Throws ArchiveError `invalid_archive` if the file ends first.
    */
   look(position: number, length: number, ahead: number = length): Buffer {
     if (position < 0 || position + length > this.fileSize) throw invalidArchive('it refers to bytes beyond its end')

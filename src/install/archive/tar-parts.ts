@@ -16,7 +16,7 @@ export class TarParts {
     this.#pieces = pieces[Symbol.asyncIterator]()
   }
 
-  /** True if a whole tar was read. */
+  /** True if a complete tar was read. */
   get isComplete(): boolean {
     return this.#tar.isComplete
   }

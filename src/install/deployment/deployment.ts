@@ -22,7 +22,7 @@ import type { DryRunResult } from './dry-run/dry-run-result.ts'
 export interface HubWires {
   /** Cancelled by the run's signal. */
   readonly wire: Wire
-  /** For reports, which are sent even after a cancel: limited only by its own time-outs. */
+  /** For reports, which are sent even after a cancel: limited only by its own timeouts. */
   readonly reportWire: Wire
 }
 
@@ -61,7 +61,7 @@ export interface DeploymentTools extends Tools {
 /** The last state of a flow. */
 export type TerminalState = 'succeeded' | 'failed' | 'rolled_back'
 
-/** A deployment in progress, by a contract with these states. */
+/** A deployment in progress, under a contract with these states. */
 export interface RunningDeployment<State extends string = TerminalState> extends Deployment {
   readonly tools: DeploymentTools
   readonly host: Host
@@ -110,7 +110,7 @@ export function startDeployment<State extends string>(
       return machine.current
     },
     async enter(state) {
-      // One state may compute for long; hear a cancel before the next.
+      // A state may compute for a long time, so a cancel is handled before the next one.
       await hearSignals()
       const change = machine.enter(state)
       logState(tools.log, state, transitions[state])
@@ -150,7 +150,7 @@ function reportKilled({ record, machine, found }: Progress, at: Date): LocalRepo
 }
 
 /**
- * Returns the running version to report if the run is killed now; null where the host may run neither version whole
+ * Returns the running version to report if the run is killed now; null where the host may have neither version intact
  * until it is recovered.
  */
 function runningIn(

@@ -86,7 +86,7 @@ function unlessLocked(error: unknown): undefined {
 async function checkLocked(host: Host, handover: Handover): Promise<UnhealthyRestoration | undefined> {
   const { layout, grace } = host
   if (pathExistsSync(layout.journal) || digestOf(layout) !== handover.installed) return undefined
-  // Everybody expects a healthy version, so nothing is logged about one.
+  // A healthy version is the normal case, so nothing is logged about it.
   const log = { ...host.log, info: () => {} }
   const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled })
   const complete = (report: LocalReport): LocalReport => withHealth(report, problems, handover)

@@ -53,7 +53,7 @@ export async function buildInstallation(context: StepContext): Promise<Installat
   }
 }
 
-/** Summarises how many snapshots a commit keeps and discards. */
+/** Summarizes how many snapshots a commit keeps and discards. */
 export function describeSnapshots({ rows, removed, discard }: Installation): string {
   const kept = [...rows, ...removed].reduce((sum, { snapshots }) => sum + snapshots.length, 0)
   return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`
@@ -106,7 +106,7 @@ function keepPathsOf({ keepPaths }: Deployment, part: Part): string[] {
 }
 
 /**
- * False also if the same tree came with another artifact: then the row has to name the new artifact and project
+ * Also false if the same tree came with another artifact: then the row has to name the new artifact and project
  * version.
  */
 function isInstalledAlready(

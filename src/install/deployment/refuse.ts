@@ -20,7 +20,7 @@ export interface Refusal {
   allowSharedRoot: boolean
   /** Undefined when not known. */
   keepReports: number | undefined
-  /** Undefined when the hub must not get a report, or cannot be reached with these inputs. */
+  /** Undefined when the hub must not get a report, or when these inputs do not suffice to reach it. */
   sender: ReportSender | undefined
 }
 

@@ -23,7 +23,7 @@ export interface UnreportedRun {
 
 /**
  * Runs work that only reads the host. Writes nothing below the project root, neither a lock nor a report, and reports
- * nothing to a hub. Never throws for a failure on the way: the result contains it.
+ * nothing to a hub. Never throws for a failure of the run: the result contains it.
  */
 export async function runUnreported(
   deployment: Unreported,

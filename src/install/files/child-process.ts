@@ -33,13 +33,13 @@ export type ChildEnd =
 const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 }
 const MAX_OUTPUT_BYTES = 2048
 /**
- * How long the output of a child that has exited may stay open, for example in a daemon that it left behind, before
+ * The time that the output of an exited child may stay open, for example in a daemon that it left behind, before
  * reading stops.
  */
 const DRAIN_MS = 200
 
 /**
- * Runs a program in a process group of its own with stdin closed, and resolves when it has exited, with success or not.
+ * Runs a program in its own process group with stdin closed, and resolves when it has exited, with success or not.
  * After `timeoutMs`, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program has exited. When `signal`
  * aborts, the same happens, but with SIGKILL after `abortGraceMs`, and the promise rejects with the signal's reason.
  * Keeps the first 2 KiB of stdout and stderr together, and of stdout alone for callers that parse it, and marks the
@@ -91,7 +91,7 @@ export interface ReadEnd<Read> {
 
 /**
  * Runs a program as `runChild` does, and passes its stdout to `consume`, which slows the program down by reading
- * slowly. If `consume` throws, kills the whole group at once and throws the same error, unless a cancel or the time-out
+ * slowly. If `consume` throws, kills the whole group at once and throws the same error, unless a cancel or the timeout
  * came first.
  */
 export async function readChild<Read>(

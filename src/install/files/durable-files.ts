@@ -21,7 +21,7 @@ import { tryUnlinkSync } from './trees/remove-tree.ts'
 const SYNC_TIMEOUT_MS = 10 * 60_000
 const PARALLEL_SYNCS = 4
 
-/** Makes an open file's bytes durable. This may take long, but never blocks the event loop. */
+/** Makes an open file's bytes durable. This may take a long time, but never blocks the event loop. */
 export const syncFile: (fd: number) => Promise<void> = promisify(fsync)
 
 /**
@@ -40,7 +40,7 @@ export async function replaceFile(path: string, text: string): Promise<void> {
   await syncDirectory(dirname(path))
 }
 
-/** Creates a file with mode 0600, whole and durable, or not at all. Resolves to false if the name is taken. */
+/** Creates a file with mode 0600, complete and durable, or not at all. Resolves to false if the name is taken. */
 export async function createFile(path: string, text: string): Promise<boolean> {
   const temporary = temporaryName(path)
   try {
@@ -57,8 +57,8 @@ export async function createFile(path: string, text: string): Promise<boolean> {
 }
 
 /**
- * Gives a complete file another name, which must be free. Without hard links, claims the name with an empty file, which
- * a crash may leave behind, and renames the file to it, so that the file loses its first name. Returns whether the file
+ * Gives a complete file a new name, which must be free. Without hard links, claims the name with an empty file, which a
+ * crash may leave behind, and renames the file to it, so that the file loses its first name. Returns whether the file
  * still has its first name.
  */
 export function linkOrClaimSync(file: string, path: string): boolean {

@@ -1,7 +1,7 @@
 import { setTimeout as startTimer } from 'node:timers'
 import { ArtifactError, DeploymentError } from '../../core/errors.ts'
 
-/** The runner sends SIGTERM 7.5 s after its SIGINT. All of this work is over after 6 s, or is left to the post step. */
+/** The runner sends SIGTERM 7.5 s after its SIGINT. All of this work ends within 6 s, or is left to the post step. */
 const MS_AFTER_CANCEL = { comparing: 2500, restoring: 3500, reporting: 5000 }
 
 /** The limits for the work after a cancel. Without a cancel, none of these signals is ever aborted. */
@@ -12,7 +12,7 @@ export interface Grace {
   readonly comparing: AbortSignal
   /** For restoring services. */
   readonly restoring: AbortSignal
-  /** For the reports to the hub, and for deleting what nothing needs any more. */
+  /** For the reports to the hub, and for deleting what nothing needs. */
   readonly reporting: AbortSignal
 }
 

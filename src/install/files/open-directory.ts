@@ -19,7 +19,7 @@ export interface OpenDirectory {
   close(): void
 }
 
-/** Enough for the system's facts about a descriptor. */
+/** Enough for the system's description of a descriptor. */
 const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024
 
 /**

@@ -19,7 +19,7 @@ export function readSmallBytesSync(path: string, maxBytes: number, flags: number
   }
 }
 
-/** Reads the same, but returns undefined also for a file that cannot be opened or read. Never throws. */
+/** Reads the same, but also returns undefined for a file that cannot be opened or read. Never throws. */
 export function tryReadSmallFileSync(path: string, maxBytes: number): string | undefined {
   try {
     return readSmallFileSync(path, maxBytes)

@@ -61,7 +61,7 @@ function ownerOf(path: string): string {
   return ''
 }
 
-/** Returns undefined also if this user has no access. */
+/** Also returns undefined if this user has no access. */
 function tryLstatSync(path: string): Stats | undefined {
   try {
     return lstatSync(path)

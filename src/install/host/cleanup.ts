@@ -15,10 +15,10 @@ import { pidExists } from './locks/process-identity.ts'
 import { pruneTreeRecords } from './trees/record/prune-tree-records.ts'
 import type { TreeIdentity } from './trees/record/tree-identity.ts'
 
-/** The beginning of each name in the staging folder that no journal needs any more. */
+/** The beginning of each name in the staging folder that no journal needs. */
 const DISCARDED = 'discarded-'
 
-/** Far longer than one file takes. */
+/** Far longer than writing one file takes. */
 const LONGEST_WRITE_MS = 3_600_000
 
 /**
@@ -74,7 +74,7 @@ async function noteDiscarded(layout: Layout, left: readonly string[]): Promise<v
 }
 
 /**
- * Gives up the staging folder of a deployment whose journal cannot be used for a recovery any more: `cleanStaging` then
+ * Gives up the staging folder of a deployment whose journal can no longer be used for a recovery: `cleanStaging` then
  * deletes it. Does nothing if it is gone; throws the system's error if it cannot be renamed.
  */
 export function discardStaging(layout: Layout, deploymentId: string): void {
@@ -100,7 +100,7 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
 }
 
 /**
- * Removes the temporary files of processes that no longer exist, those with the number of this process, which has made
+ * Removes the temporary files of processes that no longer exist, those with the id of this process, which has created
  * none yet, and those older than an hour. Leaves those of the lock alone: its holder has removed the ones that no
  * process may still be writing.
  */
@@ -110,7 +110,7 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
       const owner = ownerOfTemporary(name)
       if (owner === undefined || name.startsWith(`${basename(layout.lock)}.`)) continue
       const found = lstatIfPresentSync(join(folder, name))
-      // This action makes no directory of that name.
+      // This action creates no directory with that name.
       if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
         await orWarn(log, () => unlinkSync(join(folder, name)))
     }
@@ -118,7 +118,7 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
 }
 
 /**
- * This process has made none yet; and a process in another container may have had the number of one that exists here.
+ * This process has created none yet, and a process in another container may have had the id of one that exists here.
  */
 function mayBeWriting(pid: number, writtenAtMs: number): boolean {
   return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS

@@ -28,7 +28,7 @@ export interface KnownDirectories {
 
 /**
  * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if the host loads plugins from another directory than the operator's. Warns also if the file cannot be used, because
+ * if the host loads plugins from another directory than the operator's. Also warns if the file cannot be used, because
  * somebody may have damaged it to make plugins move: in that case, they stay where they are.
  */
 export function findPluginsDirectory(

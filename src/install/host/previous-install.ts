@@ -55,7 +55,7 @@ export function versionsFrom({ installed }: PreviousInstall, origin: Origin): In
 
 /**
  * Returns the snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined if
- * another version is in the place now, with kept paths of its own.
+ * another version is in the place now, with its own kept paths.
  */
 export function findLeftBehind(layout: Layout, previous: PreviousInstall, origin: Origin): string | undefined {
   const { place, installed, removed } = previous

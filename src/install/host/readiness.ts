@@ -28,7 +28,7 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
   try {
     requireRoot(layout.root, log)
     await makePrivateDirectories(layout.own)
-    // Another user may have made folders that did not exist before.
+    // Another user may have created folders that did not exist before.
     requireSafeHost(access)
     requireOwnKinds(layout)
     await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox)
@@ -55,7 +55,7 @@ export function checkHost(host: SwitchingHost, place: Place): void {
   }
 }
 
-/** The same for the present place of a part and its target; once if they are the same. */
+/** Does the same for the present place of a part and its target; once if they are equal. */
 export function checkPlaces(host: SwitchingHost, present: Place, target: Place): void {
   if (installPath(host.layout, present) !== installPath(host.layout, target)) checkHost(host, present)
   checkHost(host, target)
@@ -80,7 +80,7 @@ export function checkShelf(layout: Layout, shelf: ShelfPlace): void {
 /** A directory of parts. */
 export type ShelfPlace = Pick<Place, 'shelf' | 'directory'>
 
-/** If our folder cannot be made, it is always the root that the operator has to fix. */
+/** If our folder cannot be created, the operator always has to fix the root. */
 function unusableRoot(error: DeployError): DeployError {
   if (error.code !== 'step_failed') return error
   return new DeploymentError('host_not_writable', `${asSentence(error.message)} Is project-root the right directory?`, {
@@ -114,7 +114,7 @@ function makeRoot(root: string): void {
   }
 }
 
-/** Moving a directory to another parent needs write access to the directory itself. */
+/** A move of a directory to another parent needs write access to the directory itself. */
 function requireMovable(place: string): void {
   const found = lstatIfPresentSync(place)
   if (found?.isDirectory()) accessSync(place, constants.W_OK | constants.X_OK)

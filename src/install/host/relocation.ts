@@ -23,7 +23,9 @@ export type Chooser = 'operator' | 'host' | 'publisher'
 export interface Destination {
   readonly target: Place
   readonly previous: PreviousInstall
-  /** Who names its directory: the operator must not be surprised by the choice of another program or a publisher. */
+  /**
+   * The source of its directory's name: the choice of another program or a publisher must not surprise the operator.
+   */
   readonly chosenBy: Chooser
   readonly allowTakeover: boolean
   readonly origin: Origin
@@ -32,7 +34,7 @@ export interface Destination {
 /**
  * Checks that a part can be in the directory chosen for it: that the directory is really below the project root; that
  * the part is in no other part and contains none; that it replaces nothing that was not installed there; and that no
- * data of this host is lost on the way. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * data of this host is lost in the move. Throws DeploymentError `unsafe_host` or `place_taken`.
  */
 export async function verifyDestination(host: SwitchingHost, destination: Destination): Promise<void> {
   const { layout } = host

@@ -11,14 +11,14 @@ const RESERVE_BYTES = 64 * 1024
 export function keepReserve(layout: Layout): void {
   if (pathExistsSync(reservePath(layout))) return
   try {
-    // Random, because a file system may compress anything else to nothing.
+    // Random, because a file system could compress anything else to nothing.
     writeFileSync(reservePath(layout), randomBytes(RESERVE_BYTES), { flag: 'wx', mode: 0o600 })
   } catch {
     tryUnlinkSync(reservePath(layout))
   }
 }
 
-/** Gives the reserve up; returns whether there was one. */
+/** Releases the reserve; returns whether there was one. */
 export function spendReserve(layout: Layout): boolean {
   return tryUnlinkSync(reservePath(layout))
 }

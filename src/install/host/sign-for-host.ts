@@ -49,8 +49,8 @@ export type InstalledPlugin = Pick<PluginToSign, 'id' | 'installed' | 'pluginYam
 }
 
 /**
- * True if `signForHost` would give an installed plugin the `plugin.sig` that it has; then logs the same warnings. False
- * also if that cannot be known without the artifact.
+ * True if `signForHost` would give an installed plugin the `plugin.sig` that it has; then logs the same warnings. Also
+ * false if that cannot be known without the artifact.
  */
 export async function isSignedForHost(plugin: InstalledPlugin, secret: string | undefined): Promise<boolean> {
   const { installed, pluginYaml, find } = plugin

@@ -49,7 +49,7 @@ export function isIrreplaceable(row: SnapshotRow): boolean {
 
 /**
  * Chooses the snapshots that stay: the newest `limit`, at least the newest one (the last good version); as many of
- * those that were modified on this host, which do not count towards the others; and all that nobody could fetch again:
+ * those that were modified on this host, which do not count toward the others; and all that nobody could fetch again:
  * those that we did not install ourselves, and those that contain kept paths.
  */
 export function chooseRetained(rows: readonly SnapshotRow[], limit: number): Retention {

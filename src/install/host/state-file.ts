@@ -34,7 +34,7 @@ export function describeDamage(error: unknown): string {
   return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300)
 }
 
-/** Replaces the words of the schema library, where the schema has none of its own. */
+/** Replaces the words of the schema library, where the schema has none. */
 function describeIssue(issue: z.core.$ZodIssue | undefined): string {
   if (issue?.message !== 'Invalid input') return issue?.message ?? ''
   if (issue.code === 'invalid_type') return `must be ${issue.expected}`

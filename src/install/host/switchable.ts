@@ -10,7 +10,7 @@ import { installPath, type Layout, type Place, renameProbePath } from './layout.
 
 /** The directory that is always in the target of the renames that must fail. */
 const FULL = 'full'
-/** Names in one message. */
+/** The most names in one message. */
 const MAX_NAMED = 5
 const OVERLAY_MAGIC = 0x794c7630
 
@@ -68,8 +68,8 @@ interface MovedPath {
 }
 
 /**
- * Asks the system, by a rename that must fail: no directory can replace one that is not empty. If the path may not be
- * moved, the system reports that instead. (For a path that is not a directory, it reports that the target is one, or
+ * Tests this with a rename that must fail, because no directory can replace one that is not empty. If the path may not
+ * be moved, the system reports that instead. (For a path that is not a directory, it reports that the target is one, or
  * why the path may not be moved.)
  */
 function requireMovable(moved: MovedPath, target: string): void {
@@ -123,7 +123,7 @@ function ownerOf(path: string): string {
   return found === undefined ? '' : `, which belongs to uid ${found.uid}`
 }
 
-/** To move a directory elsewhere takes write access to it and to its parent. */
+/** A move of a directory needs write access to it and to its parent. */
 function grantFor({ root, path }: MovedPath): string {
   const full = join(root, path)
   const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, dirname(full)] : [dirname(full)]

@@ -58,7 +58,9 @@ export interface Inspection {
   readonly isRecordLost: boolean
   /** Whether anything was ever deployed to this host. */
   readonly isKnown: boolean
-  /** The number of services that run another version than they should, because a rollback could not restore them. */
+  /**
+   * The number of services that run a different version than they should, because a rollback could not restore them.
+   */
   readonly unrestored: number
 }
 
@@ -77,7 +79,7 @@ const MAX_PATHS = 2000
 const MAX_ATTEMPTS = 3
 
 /**
- * Examines a host without changing anything: waits for no lock, writes no file. The result was true at one moment, or
+ * Examines a host without changing anything: waits for no lock, writes no file. The result describes one moment, or
  * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root does not exist;
  * UntouchableHostError if other users may have written it; DeploymentError `inconsistent` for a damaged record or
  * journal and as `requireNothingStranded` does, and `host_not_writable`; and the signal's reason once it is aborted.

@@ -18,8 +18,8 @@ import {
 } from '../host/trees/tree-comparison.ts'
 
 /**
- * How one path differs. `mode`: the same bytes with another mode. `replaced`: an entry of another kind. `writable`: a
- * directory that group or others can write, unlike any that a deployment makes.
+ * How one path differs. `mode`: the same bytes with a different mode. `replaced`: an entry of a different kind.
+ * `writable`: a directory that group or others can write, unlike any that a deployment makes.
  */
 export type How = 'added' | 'removed' | 'changed' | 'mode' | 'replaced' | 'writable'
 
@@ -37,10 +37,10 @@ export type PartDrift =
   /** `isPassing`: the reason lasts only until the deployment in progress ends, or is recovered. */
   | { readonly kind: 'not compared'; readonly why: string; readonly isPassing: boolean }
 
-/** The settings of a check, and the room that its parts share. */
+/** The settings of a check, and the limit that its parts share. */
 export interface CheckSetting {
   readonly layout: Layout
-  /** In addition to the keep-paths with which each part was installed. */
+  /** In addition to the keep-paths that each part was installed with. */
   readonly keepPaths: readonly string[]
   readonly signal: AbortSignal
   /** The number of differing paths that all parts together may still list. */

@@ -47,7 +47,7 @@ export async function appendAudit({ layout, secrets }: ReportFolder, report: Loc
   await appendLine(path, text)
 }
 
-/** Writes nothing into a full file. Returns `written` also if the file already has the line. */
+/** Writes nothing into a full file. Also returns `written` if the file already has the line. */
 async function appendLine(path: string, text: string): Promise<'written' | 'full'> {
   const fd = openSync(path, APPEND, 0o600)
   try {

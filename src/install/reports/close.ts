@@ -25,7 +25,7 @@ export interface Conclusion {
   readonly end: DeploymentEnd
   /** The address for its report (see `ReportSender`); null when there is no hub to report to. */
   readonly address: string | null
-  /** The number of attempts after which the hub accepted this report earlier; it is then not sent again. */
+  /** The number of attempts after which the hub already accepted this report, which is then not sent again. */
   readonly accepted?: number | undefined
   /** Called as soon as the hub has accepted the report. */
   readonly onAccepted?: ((attempts: number) => Promise<void>) | undefined
@@ -166,7 +166,7 @@ async function orNote<T>(failures: Failures, subject: string, write: () => Promi
   }
 }
 
-/** Gives only the first reason, because usually one cause makes all of them fail. */
+/** Gives only the first reason, because they usually all fail for the same cause. */
 function summarise(failures: Failures): string | undefined {
   const [reason] = failures.values()
   return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`

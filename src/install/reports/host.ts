@@ -31,7 +31,7 @@ export interface Host extends HostAccess {
 export interface OwnRun {
   /** A UUID that a main step and its post step share. */
   readonly id: string
-  /** The workflow run, which the lock names while it holds the host. */
+  /** The workflow run, which the lock names while the run has the host. */
   readonly url: string | null
 }
 

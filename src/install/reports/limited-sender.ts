@@ -2,7 +2,8 @@ import { monotonicMs } from '../../core/monotonic.ts'
 import type { ReportSender } from './report-sender.ts'
 
 /**
- * Limits a sender to a number of milliseconds in all. A report after that is not accepted, so it waits in the outbox.
+ * Limits a sender to a number of milliseconds in all. A report after that counts as not accepted, so it waits in the
+ * outbox.
  */
 export function limitSender(sender: ReportSender, totalMs: number): ReportSender {
   const endsAt = monotonicMs() + totalMs

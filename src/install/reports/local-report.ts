@@ -22,7 +22,7 @@ export const localReportSchema = z.lazy(() =>
     ...deploymentEndSchema.def.getter().shape,
     schema: z.literal(1),
     /**
-     * The version that the host runs now; null where nothing is installed, or the host may run neither version whole.
+     * The version that the host runs now; null where nothing is installed, or the host may have neither version intact.
      */
     running_version: z._default(z.nullable(z.string()), null),
     status: z.enum(['success', 'failed', 'rolled_back']),

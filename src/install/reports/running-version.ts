@@ -10,7 +10,7 @@ import { readJournal } from '../transaction/journal/read-journal.ts'
 
 /**
  * Returns the version that the host runs of this plugin, service or project after a deployment with this outcome; null
- * where nothing is installed, or the host may run neither version whole. Never throws.
+ * where nothing is installed, or the host may have neither version intact. Never throws.
  */
 export function runningAfter(layout: Layout, facts: DeploymentFacts, outcome: Outcome): string | null {
   if (outcome === 'inconsistent') return null

@@ -12,9 +12,9 @@ import { type Limits, readRestarts, readServiceRun, readServiceState } from './s
 
 /** A single probe that takes longer has failed; there may be time for another. */
 const PROBE_TIMEOUT_MS = 10_000
-/** With less time left there is no further probe: cut short, it would hide the finding of the last one. */
+/** With less time left, no further probe starts: if it were cut short, it would hide the finding of the last one. */
 const SHORTEST_PROBE_MS = 200
-/** A timer may end this much too early. */
+/** A timer may fire this many milliseconds too early. */
 const TIMER_MS = 1
 const MAX_RESTORED_SECONDS = 60
 const MAX_BRIEF_CHARS = 120
@@ -41,7 +41,7 @@ export interface Health {
 
 /**
  * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
- * the check's `stable_for`, and, with a supervisor, for at least 3 s or half of the time-out, whichever is shorter. A
+ * the check's `stable_for`, and, with a supervisor, for at least 3 s or half of the timeout, whichever is shorter. A
  * new start is a break.
  *
  * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds.

@@ -94,16 +94,16 @@ export function parseRestarts(text: string): number {
 }
 
 /**
- * The command line that makes a supervisor forget its recent starts of a service; undefined if it does not count them.
+ * The command line that makes a supervisor forget the recent starts of a service; undefined if it does not count them.
  */
 export function forgetStartsCommand(service: Service): Command | undefined {
   return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined
 }
 
 export interface ParsedState {
-  /** Whether the answer says anything about the service at all. */
+  /** Whether the answer describes the service. */
   known: boolean
-  /** The service is up in some way, even if it is not yet healthy or complete. */
+  /** At least a part of the service is up, even if it is not yet healthy or complete. */
   up: boolean
   /** The service runs completely, and as its latest definition requires. */
   running: boolean

@@ -39,13 +39,13 @@ export async function planServiceChange(
 }
 
 /**
- * When restored services start. `queued`: systemd starts them only after the unit in which this process runs, so this
- * process cannot wait for them.
+ * The time at which restored services start. `queued`: systemd starts them only after the unit in which this process
+ * runs, so this process cannot wait for them.
  */
 export type ServiceStarts = 'now' | 'queued'
 
 export interface RestoredServices {
-  /** Whether any of them runs again as it did before. */
+  /** Whether any of them runs again as before. */
   isRunning: boolean
   /** The failures, one sentence each. */
   problems: string[]

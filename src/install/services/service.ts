@@ -17,7 +17,7 @@ export const serviceSchema = z.lazy(() =>
 )
 export type Service = z.infer<typeof serviceSchema>
 
-/** Returns the same key for the same service, also if it was read from a journal. */
+/** Returns the same key for the same service, even if it was read from a journal. */
 export function keyOfService(service: Service): string {
   return JSON.stringify(service)
 }

@@ -1,12 +1,12 @@
 import type { Healthcheck } from './healthchecks.ts'
 
 /**
- * How long a supervisor must report a service as running, but at most half of the time-out: a service that crashes at
+ * How long a supervisor must report a service as running, but at most half of the timeout: a service that crashes at
  * its start runs at first.
  */
 const SUPERVISOR_STABLE_MS = 3000
 const DEFAULT_INTERVAL_MS = 1000
-/** At least this many probes fit into a time-out, however long the interval. */
+/** At least this many probes fit into a timeout, however long the interval. */
 const MIN_PROBES = 4
 
 export interface Pace {

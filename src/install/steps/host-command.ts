@@ -20,9 +20,9 @@ export interface HostCommandRequest {
 }
 
 /**
- * Runs a command of the host config with an allow-listed environment, in a process group of its own and with stdin
- * closed, and logs how long it took. Throws DeploymentError `step_failed` with the exit code and the beginning of the
- * output, or `step_timed_out`.
+ * Runs a command of the host config with an allow-listed environment, in its own process group and with stdin closed,
+ * and logs how long it took. Throws DeploymentError `step_failed` with the exit code and the beginning of the output,
+ * or `step_timed_out`.
  */
 export async function runHostCommand({ tools, record }: Deployment, request: HostCommandRequest): Promise<void> {
   const { command, env, timeoutSeconds } = request.command
@@ -44,7 +44,7 @@ export async function runHostCommand({ tools, record }: Deployment, request: Hos
     return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`)
   }
   const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed'
-  throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (time-out ${timeoutSeconds} s).`)
+  throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (timeout ${timeoutSeconds} s).`)
 }
 
 function factVariables(facts: DeploymentFacts): Record<string, string> {

@@ -13,7 +13,7 @@ export interface NamedBase {
   readonly input: string
 }
 
-/** The base of a group of routes. A group without an input of its own uses the hub's. */
+/** The base of a group of routes. A group without its own input uses the hub's. */
 export function namedBase<Group extends keyof HubBases>(
   bases: Pick<HubBases, Group | 'hub'>,
   group: Group,

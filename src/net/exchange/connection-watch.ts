@@ -13,7 +13,7 @@ type WatchSettings = Pick<WireSettings, 'timeouts' | 'signal' | 'startTimer'>
  */
 export class ConnectionWatch {
   readonly origin: string
-  /** Aborted when a time-out expires, when the settings' signal is aborted, and when the connection is closed. */
+  /** Aborted when a timeout expires, when the settings' signal is aborted, and when the connection is closed. */
   readonly signal: AbortSignal
   /** Whether the connection was ready, so that bytes of the request may have left. */
   sent = false

@@ -23,8 +23,8 @@ export interface Exchange {
   headers: Headers
   url: URL
   /**
-   * Whether the answer is from another origin than the operator's URL: no message quotes it, because messages are sent
-   * to the hub.
+   * Whether the answer is from a different origin than the operator's URL: no message quotes it, because messages are
+   * sent to the hub.
    */
   foreign: boolean
   /** The body's bytes as they arrive; a slow reader slows the server down. Throws as `openExchange` does. */
@@ -34,8 +34,8 @@ export interface Exchange {
 }
 
 /**
- * Sends one request on a connection of its own and waits for the head of the answer; a redirect is an answer too.
- * Throws ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`,
+ * Sends one request on a separate connection and waits for the head of the answer; a redirect is an answer too. Throws
+ * ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`,
  * ArtifactError `network` for a refused certificate and `bad_response` for an answer that is not HTTP or is HTTP 101,
  * and the reason of the settings' signal once that is aborted.
  */

@@ -1,6 +1,6 @@
 import { ArtifactError } from '../../core/errors.ts'
 
-/** Builds ArtifactError `bad_response` for a server that answered with anything but the expected. */
+/** Builds ArtifactError `bad_response` for a server whose answer is not the expected one. */
 export function unusableAnswer(answer: { url: URL }, expected: string, found: string): ArtifactError {
   return new ArtifactError(
     'bad_response',

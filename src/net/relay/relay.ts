@@ -15,9 +15,9 @@ export interface RelayTarget {
 }
 
 /**
- * The only way to a server for a program that speaks HTTPS itself: a proxy of this process on loopback. It connects
- * only to the addresses that were judged, counts the bytes that arrive, and breaks every connection above `maxBytes`.
- * It sees no plaintext. Its connections end with this process, however that ends.
+ * The only connection to a server for a program that speaks HTTPS itself: a proxy of this process on loopback. It
+ * connects only to the addresses that were judged, counts the bytes that arrive, and breaks every connection above
+ * `maxBytes`. It sees no plaintext. Its connections end with this process, however that ends.
  */
 export class Relay {
   readonly #target: RelayTarget
@@ -33,7 +33,7 @@ export class Relay {
     this.#server.on('connect', (request, client, head) => void this.#relay(request, client, head))
   }
 
-  /** Opens the proxy. Returns its URL, with the password that keeps the host's other accounts out. */
+  /** Opens the proxy. Returns its URL, with a password that keeps out the host's other accounts. */
   async open(): Promise<string> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     this.#server.once('error', reject).listen(0, '127.0.0.1', resolve)

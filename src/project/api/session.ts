@@ -98,7 +98,7 @@ export class HubSession {
   ): Promise<Answer> {
     const endsAt = monotonicMs() + timeoutMs
     const remaining = (): CallLimits => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) })
-    // A login gets only its own time, even if the limit of a download is longer.
+    // A login gets only its own time limit, even if that of a download is longer.
     const forLogin = (): CallLimits => ({ signal, timeoutMs: Math.min(remaining().timeoutMs, CALL_TIMEOUT_MS) })
     if (url.origin !== this.hub.origin) return await send({ credentials: {}, ...remaining() })
     const sendOnce = async (): Promise<Answer> => {

@@ -17,7 +17,8 @@ export interface PartPast {
   /** The versions that this project has had there from any source, if they are still installed or retained. */
   readonly history: readonly SuppliedVersion[]
   /**
-   * True if this host has had exactly that for this project and replaced it, according to its records and audit log.
+   * True if this host has had exactly this content for this project and replaced it, according to its records and audit
+   * log.
    */
   wasReplaced(source: SourceRecord): boolean
 }

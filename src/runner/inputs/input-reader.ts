@@ -93,7 +93,7 @@ export class InputReader implements GivenInputs {
     return settings
   }
 
-  /** Reads lines `host=token`, as `parseGitTokens` does. Masks each token, also in the form that a request sends. */
+  /** Reads lines `host=token`, as `parseGitTokens` does. Masks each token, including the form that a request sends. */
   gitTokens(name: string): GitTokens {
     const text = takeRaw(name)
     for (const secret of text.split(/\r\n|\r|\n/).map(line => line.slice(line.indexOf('=') + 1).trim()))
@@ -124,7 +124,7 @@ export class InputReader implements GivenInputs {
     return { secrets, settingValues, problems }
   }
 
-  /** Adds a problem about missing inputs, in a sentence of its own. */
+  /** Adds a problem about missing inputs, in a separate sentence. */
   require(message: string): void {
     this.problems.push({ kind: 'missing', input: null, message })
   }

@@ -92,7 +92,7 @@ function now(report: LocalReport): string {
   if (outcome === 'success') return `${cell(version ?? 'nothing')} is installed.`
   if (outcome === 'inconsistent' && rollback === null && report.error?.code === 'inconsistent')
     return 'not certain until this host is repaired; this run installed nothing.'
-  if (outcome === 'inconsistent') return withProblems('not certain; neither version may be whole.', report)
+  if (outcome === 'inconsistent') return withProblems('not certain; perhaps neither version is complete.', report)
   if (outcome === 'interrupted') return 'not known until the recovery, which the next run does first.'
   if (report.error?.code === 'locked') return 'not known; another deployment is in progress on this host.'
   if (rollback === null) return version === null ? unexamined(report) : `${cell(version)}, as before.`

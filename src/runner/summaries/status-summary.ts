@@ -96,7 +96,7 @@ export function describeDrift({ parts }: Pick<Inspection, 'parts'>): string[] {
     .map(name => cleanForeignText(name, MAX_CELL_CHARS))
     .join(', ')
   const more = count - Math.min(names.length, MAX_LISTED_PATHS)
-  const differing = `Files on this host are not as they were installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`
+  const differing = `Files on this host differ from what was installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`
   return [...(count === 0 ? [] : [differing]), ...modifiedIn(parts), ...notComparedIn(parts)]
 }
 

@@ -89,8 +89,8 @@ function isDone(end: ChildEnd): boolean {
 }
 
 /**
- * Lines of git or curl that ran into a limit. They count only in git's own words: the server must not be able to fake
- * them (see `ownLines`).
+ * Lines of git or curl about a limit that was reached. They count only in git's own lines: the server must not be able
+ * to fake them (see `ownLines`).
  */
 const LIMIT =
   /^(?:error: \S+ died of signal 25|fatal: .*(?:File too large|Out of memory)|fatal: Out of memory.*|error: .*out of memory.*|fatal: mmap failed.*)$/i

@@ -11,7 +11,7 @@ const HELPER = 'bounded'
  */
 const HELPER_MEMORY_KIB = 192 * 1024
 
-/** The URL with which git fetches in little memory. */
+/** The URL that makes git fetch in little memory. */
 export function boundedUrl({ href }: URL): string {
   return `${HELPER}::${href}`
 }

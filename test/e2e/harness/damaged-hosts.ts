@@ -137,7 +137,7 @@ async function checkCase(scene: Case, seed: string): Promise<string> {
   const image = random.pick(scene.images)
   const [root, outside] = [join(scene.folder, 'host'), join(scene.folder, 'outside')]
   mkdirSync(outside, { recursive: true })
-  writeFileSync(join(outside, 'file'), 'outside of the host')
+  writeFileSync(join(outside, 'file'), 'outside the host')
   copyImage(image, root)
   const { kind, path } = random.pick(weighted(targetsIn(root)))
   const damages = kind === 'file' ? FILE_DAMAGES : FOLDER_DAMAGES

@@ -5,7 +5,7 @@ import { parseJournalText } from '../../../src/install/transaction/journal/journ
 import { journalText } from '../../install/transaction/journal/journal-text.ts'
 import type { Random } from './random.ts'
 
-/** A state file or folder of a host, and a place outside of the host. */
+/** A state file or folder of a host, and a place outside the host. */
 export interface Target {
   readonly path: string
   readonly outside: string

@@ -5,7 +5,7 @@ export type DiskEvent =
   | { readonly kind: 'write'; readonly offset: number; readonly bytes: Buffer }
   /** All earlier writes are durable. */
   | { readonly kind: 'flush' }
-  /** An event outside of the disk, at this moment. */
+  /** An event outside the disk, at this moment. */
   | { readonly kind: 'mark'; readonly number: number }
 
 /** Each event has a header with its kind, an offset or number, and the length of the bytes that follow. */

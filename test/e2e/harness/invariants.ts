@@ -116,7 +116,7 @@ export function assertReported(root: string, { exitCode, outputs }: ActionResult
 }
 
 /**
- * I6: asserts that no secret is in a file below these folders, or in these logs outside of the commands that mask it.
+ * I6: asserts that no secret is in a file below these folders, or in these logs outside the commands that mask it.
  */
 export function assertNoSecret(
   secrets: readonly string[],

@@ -53,7 +53,7 @@ describe('runChild', () => {
     assert.deepEqual(end.kind === 'exited' && JSON.parse(end.output), ['1', null, 0])
   })
 
-  it('stops a child after its time-out', async () => {
+  it('stops a child after its timeout', async () => {
     assert.equal((await runChild(script('setTimeout(() => {}, 60_000)', { timeoutMs: 200 }))).kind, 'timed_out')
   })
 

@@ -164,7 +164,7 @@ describe('checkHealth by http', () => {
     await assert.rejects(check(checkOf(probe, FOUR_PROBES)), unhealthy(/broke .*: check the service and its address/))
   })
 
-  it('does not wait for an answer beyond the time-out', async t => {
+  it('does not wait for an answer beyond the timeout', async t => {
     const url = await serve(t, () => {})
     const healthcheck = checkOf({ type: 'http', url, status: 200 }, { timeout: 0.3 })
     await assert.rejects(check(healthcheck, collectLog(), systemClock), unhealthy(/./))
@@ -302,7 +302,7 @@ describe('checkHealth with a supervisor', () => {
     assert.ok(asked() >= 2)
   })
 
-  it('can pass by its answer alone, in half of a short time-out', async t => {
+  it('can pass by its answer alone, in half of a short timeout', async t => {
     const standIns = useStandIns(t)
     standIns.setState('web.service', 'active')
     const clock = createSteppedClock()

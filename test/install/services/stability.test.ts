@@ -28,7 +28,7 @@ describe('paceOf', () => {
     ['a check alone with no stable_for', healthcheckOf(30, false, [1, 0]), { stableMs: 0, intervalMs: 1000 }],
     ['both, the check shorter', healthcheckOf(30, true, [1, 0]), { stableMs: 3000, intervalMs: 1000 }],
     ['both, the check longer', healthcheckOf(30, true, [1, 5]), { stableMs: 5000, intervalMs: 1000 }],
-    ['an interval as long as the time-out', healthcheckOf(10, false, [10, 0]), { stableMs: 0, intervalMs: 2500 }],
+    ['an interval as long as the timeout', healthcheckOf(10, false, [10, 0]), { stableMs: 0, intervalMs: 2500 }],
   ]
   for (const [name, healthcheck, { stableMs, intervalMs }] of rows) {
     it(`${name}: ${stableMs} ms without a break, a probe every ${intervalMs} ms`, () => {

@@ -24,7 +24,7 @@ function openWith(timers: ManualTimers, url: string) {
   return openExchange({ method: 'GET', url: hub, headers: {}, body: undefined, hub }, settings)
 }
 
-describe('the connect time-out', () => {
+describe('the connect timeout', () => {
   it('ends a TLS handshake that stalls, and counts as not sent', async t => {
     const timers = createManualTimers()
     const server = await serveSocket(t, socket => socket.once('data', () => timers.expire(CONNECT_MS)))
@@ -62,7 +62,7 @@ describe('the connect time-out', () => {
   })
 })
 
-describe('the idle time-out', () => {
+describe('the idle timeout', () => {
   const silences: [name: string, sent: string][] = [
     ['nothing', ''],
     ['half a head', 'HTTP/1.1 200 OK\r\nContent-'],

@@ -68,7 +68,7 @@ describe('buildStatusSummary', () => {
       `### ⚠️ 2 of 3 parts differ from what was installed on app-1
 
 > [!WARNING]
-> - Files on this host are not as they were installed: plugins/greeter/src/main.py (changed), plugins/greeter/run.sh (mode changed), plugins/gone (missing) and 1 more.
+> - Files on this host differ from what was installed: plugins/greeter/src/main.py (changed), plugins/greeter/run.sh (mode changed), plugins/gone (missing) and 1 more.
 > - A service could not be restored after a rollback. The next deployment that restarts it does that.
 
 | Part | Version | Installed | Files | Snapshots |

@@ -9,7 +9,7 @@ const MEMBER_TRAILER_BYTES = 8
 const MEMBER_EXTRA_BYTES = MEMBER_HEADER.length + MEMBER_TRAILER_BYTES
 /** Spare room, so that zlib sees the end without a second buffer. */
 const SPARE_BYTES = 64
-/** Room for most batches; a batch that needs more gets a buffer of its own. */
+/** Room for most batches; a batch that needs more gets its own buffer. */
 const MEMBERS_BYTES = 288 * 1024
 
 /** Entries, packed as the members of a gzip file. */
@@ -40,11 +40,11 @@ export class BatchInflater {
   }
 
   /**
-   * Returns all bytes of small entries that pass `canInflateTogether`, one after the other, in memory of their own;
-   * undefined if they cannot be vouched for together. That says nothing about any single entry: try fewer, and
-   * `readSmallEntry` for one. Vouches that each entry has its declared size and CRC, and that none of its packed bytes
-   * were left over: a member can begin only at the magic, so each must end before one of our headers; it ends with a
-   * trailer that matches it; and because the sizes add up, that trailer is its own.
+   * Returns all bytes of small entries that pass `canInflateTogether`, one after the other, in memory that they share
+   * with nothing else; undefined if they cannot be vouched for together. That says nothing about any single entry: try
+   * fewer, and `readSmallEntry` for one. Vouches that each entry has its declared size and CRC, and that none of its
+   * packed bytes were left over: a member can begin only at the magic, so each must end before one of our headers; it
+   * ends with a trailer that matches it; and because the sizes add up, that trailer is its own.
    */
   async inflate(entries: Iterable<number>): Promise<Buffer | undefined> {
     const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES)

@@ -29,7 +29,7 @@ interface CentralHeader {
 
 const HEADER_SIGNATURE = 0x02014b50
 const HEADER_BYTES = 46
-/** The bytes of most headers, central and local, with names and extra fields: for these, one look is enough. */
+/** The bytes of most headers, central and local, with names and extra fields: for these, one view is enough. */
 export const MOST_HEADER_BYTES = 512
 const ENCRYPTED = 0x0001
 const PATCHED = 0x0020

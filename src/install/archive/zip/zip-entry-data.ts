@@ -19,7 +19,7 @@ export function isSmall({ size, packedSize }: ZipPacking): boolean {
 }
 
 /**
- * Returns all bytes of a small entry. They may be a view of the window, so use them before its next look. Vouches that
+ * Returns all bytes of a small entry. They may be a view of the window, so use them before the next view. Vouches that
  * they have the declared size and CRC, and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
  */
 export function readSmallEntry(window: ReadWindow, entry: LocatedZipEntry): Buffer {

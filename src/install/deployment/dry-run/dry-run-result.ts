@@ -40,7 +40,7 @@ export class DryRunResult {
     return added + changed + removed
   }
 
-  /** Summarises the changes: `remove 1 part and change 3 files`. */
+  /** Summarizes the changes: `remove 1 part and change 3 files`. */
   inWords(): string {
     const parts = (['move', 'remove'] as const).flatMap(how => {
       const count = this.parts.filter(part => part.how === how).length
@@ -50,7 +50,7 @@ export class DryRunResult {
     return [...parts, `change ${countInWords(this.count, 'file')}`].join(' and ')
   }
 
-  /** Summarises the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
+  /** Summarizes the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
   inDetail(): string {
     const kinds = Object.entries(this.counts).filter(([, count]) => count > 0)
     const listed = kinds.map(([how, count]) => `${countInWords(count)} ${how}`).join(', ')

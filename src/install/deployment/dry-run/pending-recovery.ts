@@ -2,7 +2,7 @@ import type { RunningDeployment } from '../deployment.ts'
 import { findUnended } from '../recovery/at-rest.ts'
 
 /**
- * Logs what a real run would do first if another run has left its journal or is in progress. Throws DeploymentError
+ * Logs what a real run would do first if another run left its journal or is in progress. Throws DeploymentError
  * `inconsistent` if a real run would be refused for that reason.
  */
 export async function announceRecovery(deployment: RunningDeployment): Promise<void> {

@@ -9,7 +9,7 @@ import { readRecords, verifyRecoverable, verifyRestored } from './dead-run.ts'
 
 /**
  * Checks that no other run is in progress, and that none has left anything to recover. Throws DeploymentError
- * `inconsistent` if an earlier run failed to recover the host and left it with neither version whole; otherwise throws
+ * `inconsistent` if an earlier run failed to recover the host and left it with neither version intact; otherwise throws
  * `locked`.
  */
 export async function requireAtRest(host: Host, signal: AbortSignal): Promise<void> {
@@ -27,7 +27,7 @@ export async function requireAtRest(host: Host, signal: AbortSignal): Promise<vo
 export type Unended = { readonly holder: string } | { readonly records: readonly JournalRecord[] }
 
 /**
- * Finds the run whose journal exists. Throws DeploymentError `inconsistent` if no run can recover it any more, and as
+ * Finds the run whose journal exists. Throws DeploymentError `inconsistent` if no run can recover it, and as
  * `requireNothingStranded` does.
  */
 export async function findUnended(host: Host, signal: AbortSignal): Promise<Unended | undefined> {

@@ -82,8 +82,8 @@ export function needsRollback(records: readonly JournalRecord[]): boolean {
 }
 
 /**
- * True if this host may run neither version whole, according to the journal of a dead run. A host is exactly new after
- * a commit; it is exactly old if the announced changes were never made, or were undone. Changes nothing.
+ * True if this host may have neither version intact, according to the journal of a dead run. A host is exactly new
+ * after a commit; it is exactly old if the announced changes were never made, or were undone. Changes nothing.
  */
 export function isInDoubt({ root, journal }: Layout): boolean {
   try {
@@ -125,7 +125,7 @@ export function wasUnfinished(records: readonly JournalRecord[]): boolean {
   return records.findLast(entry => entry.record === 'end')?.unfinished === true
 }
 
-/** Returns the state in which the run was cut off. */
+/** Returns the state in which the run was interrupted. */
 export function lastState(record: DeploymentRecord): string {
   return record.states.at(-1)?.state ?? 'pending'
 }

@@ -16,7 +16,7 @@ export async function setStagedAside({ layout, log }: Host): Promise<void> {
   await cleanStaging(layout, log)
 }
 
-/** Deletes the files that a deployment staged. Its journal, which needs none of them any more, stays. */
+/** Deletes the files that a deployment staged. Its journal, which no longer needs them, stays. */
 export async function emptyStaging({ layout, log }: Host, deploymentId: string): Promise<void> {
   discardStaging(layout, deploymentId)
   await cleanStaging(layout, log)

@@ -95,11 +95,11 @@ async function recoverLocked(host: Host, lockTimeoutMs: number): Promise<ClosedD
 }
 
 /**
- * Recovers what a dead run left, before another run is refused for reasons of its own. If the recovery fails, the
- * returned end is `inconsistent` when the host may run neither version whole, as the journal's records decide, or when
- * a tree is stranded by a rename that should have failed. Does not wait for the lock: a live holder recovers the host
- * itself, and a run that is refused as `locked` has waited long enough. Returns the UntouchableHostError if another
- * user may have written the journal meanwhile.
+ * Recovers what a dead run left, before another run is refused for its own reasons. If the recovery fails, the returned
+ * end is `inconsistent` when the host may have neither version intact, as the journal's records decide, or when a tree
+ * is stranded by a rename that should have failed. Does not wait for the lock: a live holder recovers the host itself,
+ * and a run that is refused as `locked` has waited long enough. Returns the UntouchableHostError if another user may
+ * have written the journal meanwhile.
  */
 export async function recoverBeforeRefusal(
   host: Host,

@@ -17,7 +17,7 @@ import { type RollbackRequest, type RolledBack, rollBack } from '../../transacti
 import { undoChanges } from '../../transaction/undo.ts'
 import { changedPlaces, type DeadRun, findEnd, lastState, wasUnfinished } from './dead-run.ts'
 
-/** The second half of the sentence about a run that was cut off. */
+/** The second half of the sentence about an interrupted run. */
 const ROLLED_BACK = {
   failed: 'before it had changed anything',
   rolled_back: 'and rolled back afterwards',
@@ -29,9 +29,7 @@ export interface RecoveredEnd {
   readonly end: DeploymentEnd
   /** Whether this recovery was cancelled, so that another one has to continue. */
   readonly isUnfinished?: boolean
-  /**
-   * The error because of which another recovery has to continue: the unrestored services could not be recorded.
-   */
+  /** The error that leaves work to another recovery: the unrestored services could not be recorded. */
   readonly unwritten?: DeployError | undefined
   /** Whether a kept path could not be put back: the new version's tree, in which it was, may contain a copy. */
   readonly hasLost?: boolean | undefined

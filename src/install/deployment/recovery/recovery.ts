@@ -55,7 +55,7 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
     throw error
   }
   const own = await endBegunRuns(host)
-  // No transaction moves a stranded tree, so no rollback returns it.
+  // No transaction moves a stranded tree, so no rollback moves it back.
   requireNothingStranded(layout)
   return own ?? recovered
 }
@@ -152,8 +152,8 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
 type EndedRun = Pick<RecoveredEnd, 'hasLost'> & { readonly id: string }
 
 /**
- * Removes what no recovery needs any more, once the record is what the journal says. A run that never had the host has
- * left only its journal: anything else may belong to a run that had it and could not be recovered.
+ * Removes what no recovery needs, once the record is what the journal says. A run that never had the host has left only
+ * its journal: anything else may belong to a run that had it and could not be recovered.
  */
 async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {
   const { layout, log } = host
@@ -179,7 +179,7 @@ function logRecovered({ log, recovery }: Host, report: LocalReport, known: Deplo
 }
 
 /**
- * Ends the dead run's flow by its own state table. Also enters the states for which the journal had no room, and again
+ * Ends the dead run's flow by its own state table. Also enters the states for which the journal had no space, and again
  * ends a flow that had failed because it could not roll back.
  */
 async function enterTerminal({ flows }: Host, record: DeploymentRecord, end: DeploymentEnd): Promise<void> {

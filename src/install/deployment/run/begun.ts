@@ -25,7 +25,7 @@ export interface BegunDeployment {
 
 /**
  * Begins a deployment on a prepared host, even while another run has the host: until this run locks it, the journal has
- * a name of its own. Throws file system errors.
+ * its own name. Throws file system errors.
  */
 export async function beginDeployment(deployment: RunningDeployment): Promise<BegunDeployment> {
   const { host, tools } = deployment

@@ -50,8 +50,8 @@ async function recovered(deployment: RunningDeployment, failed: DeploymentEnd) {
 }
 
 /**
- * Builds the end of a run that could not recover an earlier one. The journal's records decide whether the host is in
- * doubt.
+ * Builds the end of a run that could not recover an earlier one. The journal's records decide whether the state of the
+ * host is uncertain.
  */
 function judged({ layout }: RunningDeployment, end: DeploymentEnd): DeploymentEnd {
   return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end

@@ -22,7 +22,7 @@ export interface Ending {
 /** `settled`: nothing is left to recover. `isUnfinished`: services are left to be restored. */
 export type SettledEnding = Ending & { readonly settled: boolean; readonly isUnfinished?: boolean | undefined }
 
-/** Commits the changes of the steps. First handles a cancel, for the last time. */
+/** Commits the changes of the steps, after a last check for a cancel. */
 export async function commit(
   deployment: RunningDeployment,
   session: HostSession,
@@ -83,8 +83,8 @@ export async function undo(
 }
 
 /**
- * Returns why a run fails: the cancel rather than its consequences. Call it before the undo: a cancel during the undo
- * is not the cause.
+ * Returns why a run fails: the cancel rather than its consequences. Call it before the undo, because a cancel during
+ * the undo is not the cause.
  */
 export function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): DeployError {
   if (tools.signal.aborted) return toDeployError(tools.signal.reason)

@@ -7,9 +7,11 @@ import type { HostSession } from './session.ts'
 export interface Flow<Checked, Fetched extends FetchedFiles> {
   /** Refuses a deployment because of the operator's own files. */
   check(): Promise<Checked>
-  /** Refuses a deployment because of the host, which may be locked or not. `prepare` judges again whatever passes. */
+  /** Refuses a deployment because of the host, whether or not it is locked. `prepare` checks again whatever passes. */
   survey(checked: Checked): Promise<void>
-  /** Fetches and verifies the artifact. Changes nothing on the host, which another run may have meanwhile. */
+  /**
+   * Fetches and verifies the artifact. Changes nothing on the host, because another run may hold its lock meanwhile.
+   */
   fetch(checked: Checked): Promise<Fetched>
   /** Turns the verified artifact into staged parts. Changes nothing but `folder`, which exists and is private. */
   prepare(fetched: Fetched, folder: string): Promise<InstallOrder>

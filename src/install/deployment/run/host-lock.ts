@@ -56,7 +56,7 @@ export class HostLock {
     const isAfterState = state !== 'pending'
     const started = monotonicMs()
     let other: string | undefined
-    // Without a group of its own, the wait would look like a slow or failed state.
+    // Without its own group, the wait would look like a slow or failed state.
     const group = (): void => {
       if (isAfterState && other === undefined) tools.log.group('waiting for the host', 'at once')
       other ??= describeOther(host.layout.lock)

@@ -13,9 +13,9 @@ import { surveyHost } from './survey.ts'
 
 /**
  * Runs a deployment on its host: the survey, the fetch, then the lock, the recovery of what a dead run left, the rest
- * of the contract's flow, commit or rollback, and the reports. In this order, no run waits for the download of another
- * one. However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says
- * `inconsistent`. Never throws for a failure on the way: the result contains it.
+ * of the contract's flow, commit or rollback, and the reports. In this order, no run waits for another run's download.
+ * However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says
+ * `inconsistent`. Never throws for a failure of the run: the result contains it.
  */
 export async function runDeployment<Checked, Fetched extends FetchedFiles>(
   deployment: RunningDeployment,
@@ -62,7 +62,7 @@ async function prepareAndCheck<Checked>(
   return checked
 }
 
-/** A run that has its host. */
+/** A run that has locked its host. */
 interface Running<Fetched extends FetchedFiles> {
   readonly deployment: RunningDeployment
   readonly flow: Pick<Flow<never, Fetched>, 'prepare' | 'install' | 'end'>
@@ -86,7 +86,7 @@ async function runLocked<Fetched extends FetchedFiles>(
     if (deployment.state !== 'pending') await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
   }
   const isNoted = await session.noteEnd(ending.end, ending.isUnfinished)
-  // The staged tree may be what fills the disk. Nothing needs it any more, and the reports need room.
+  // The staged tree may be what fills the disk. Nothing needs it, and the reports need space.
   if (isNoted && ending.settled && ending.error?.code === 'disk_full') await session.makeRoom()
   const result = await conclude(deployment, ending, attempts => session.noteReported(attempts))
   const isReported = result.reportPath !== undefined

@@ -24,7 +24,9 @@ export async function surveyHost(
   lock.release()
 }
 
-/** Refuses only a host that is already in doubt: without the lock, another run may be moving what is examined. */
+/**
+ * Refuses only a host whose state is already uncertain: without the lock, another run may be moving what is examined.
+ */
 async function passesUnlocked(deployment: RunningDeployment, check: () => Promise<void>): Promise<boolean> {
   if (!isQuiet(deployment.host.layout)) return false
   deployment.noteRunning()

@@ -16,11 +16,11 @@ const MAX_OPEN = 70
 const MAX_MOVED_UP = 10_000
 
 /**
- * Removes the file, symlink or directory at the path, with everything in it; does nothing if there is none. The
- * directory that contains it must be ours alone. Removes everything below by descriptor: whatever a process inside
- * renames, replaces or links meanwhile, nothing outside of the tree is touched. Enters no mount point, not even a bind
- * mount. Works in slices, between which signals are handled. Removes everything that it can, then throws the system's
- * error about the first item that stays, or DeploymentError `unsafe_host` for a mount point.
+ * Removes the file, symlink or directory at the path, with everything in it; does nothing if there is none. Only this
+ * user may be able to change the directory that contains it. Removes everything below by descriptor: whatever a process
+ * inside renames, replaces or links meanwhile, nothing outside the tree is touched. Enters no mount point, not even
+ * a bind mount. Works in slices, between which signals are handled. Removes everything that it can, then throws the
+ * system's error about the first item that stays, or DeploymentError `unsafe_host` for a mount point.
  */
 export async function removeTree(path: string): Promise<void> {
   const stat = lstatIfPresentSync(path)
@@ -34,7 +34,7 @@ export async function removeTree(path: string): Promise<void> {
   }
 }
 
-/** Removes a file or a symlink. Returns true if that succeeded; never throws. */
+/** Removes a file or a symlink. Returns true on success; never throws. */
 export function tryUnlinkSync(path: string): boolean {
   try {
     unlinkSync(path)
@@ -57,7 +57,7 @@ interface Inner {
 class TreeRemoval {
   readonly #top: OpenDirectory
   readonly #slice = new TimeSlice()
-  /** Directories that were nested too deeply, now in `top`. */
+  /** Directories that were nested too deeply and are now in `top`. */
   readonly #movedUp: Inner[] = []
   #movedUpCount = 0
   #refillCount = 0

@@ -9,7 +9,7 @@ const MAX_BYTES_AT_ONCE = 64 * 1024
 const LISTED_AT_ONCE = 2000
 /** The number of names in memory before the first item; a service may have made millions. */
 const MAX_LISTED_AHEAD = 30_000
-/** Shared by directories without subdirectories: an empty map of their own would take more memory than their names. */
+/** Shared by directories without subdirectories: an empty map for each would take more memory than their names. */
 const NO_DIRECTORIES = new Map<string, Listing | undefined>()
 
 /** The items to leave out of a scan, and the callbacks for its findings. */
@@ -117,7 +117,7 @@ function* enter(root: string, above: Listing, name: string): Generator<undefined
   return yield* listDirectory(at, `${above.prefix}${name}/`)
 }
 
-/** Returns undefined if nothing can be seen at the path. */
+/** Returns undefined if nothing is visible at the path. */
 function stampAt(at: string): string | undefined {
   try {
     return stampOf(lstatSync(at, { bigint: true }))

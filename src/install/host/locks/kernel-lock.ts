@@ -11,7 +11,7 @@ export const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 }
 
 export interface KernelLockRequest {
   path: string
-  /** `flock` answers at once; if it does not answer within this time, there is no lock to wait for. */
+  /** `flock` answers at once; without an answer within this time, there is no lock to wait for. */
   timeoutMs: number
   signal?: AbortSignal | undefined
 }

@@ -60,12 +60,12 @@ export interface FoundLock {
 
 /**
  * Tries once to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
- * is provably dead. Losing a race never harms the winner: only the process that created the one take-over mark of a
- * dead holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
+ * is provably dead. The loser of a race never harms the winner: only the process that created the one take-over mark of
+ * a dead holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
  */
 export function tryTake(path: string, own: Holder): boolean {
   if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own)) return false
-  // The order matters: a process that has not made its mark yet will read a whole file, and one that has removed its
+  // The order matters: a process that has not made its mark yet will read a complete file, and one that has removed its
   // mark has replaced the file already.
   return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id
 }
@@ -86,7 +86,7 @@ export function release(path: string, id: string): void {
 /**
  * Removes files that killed processes left next to a lock: take-over marks, and files that were to replace it. The
  * caller has the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace,
- * and anything that is not a file. A file that cannot be removed does no harm; the next holder tries again.
+ * and anything that is not a file. A file that cannot be removed is harmless; the next holder tries again.
  */
 export function removeDeadMarks(path: string, own: Holder): void {
   for (const name of namesNextTo(path, '.')) {
@@ -150,8 +150,8 @@ function replace(path: string, own: Holder): void {
 }
 
 /**
- * True if a live process may still replace the file, because it read it half-written, which looks like garbage. Called
- * once the file is written, because from then on no process takes it for garbage.
+ * True if a live process may still replace the file, because it read a half-written file, which looks like garbage.
+ * Called once the file is written, because from then on no process reads garbage.
  */
 function isBeingTakenOver(path: string, own: Holder): boolean {
   const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice(basename(path + MARK).length)))
@@ -161,7 +161,7 @@ function isBeingTakenOver(path: string, own: Holder): boolean {
   })
 }
 
-/** True if the holder of a lock has provably ended, by what this process knows of itself and of the kernel lock. */
+/** True if the holder of a lock has provably ended, judging by this process's identity and the kernel lock. */
 export function isAbandoned({ path, holder }: FoundLock, own: Holder): boolean {
   if (holder === undefined) return true
   // If only a holder's host is known, it cannot be proved dead.

@@ -8,7 +8,7 @@ const GROUP_AND_OTHERS_WRITE = 0o022
 export interface Decider extends Visited {
   /** It belongs neither to us nor to root. */
   readonly isForeign: boolean
-  /** Users other than its owner can change what it decides. An ACL shows in the bits of the group. */
+  /** Users other than its owner can change the result. An ACL shows in the bits of the group. */
   readonly isOpen: boolean
 }
 
@@ -22,7 +22,7 @@ export function decidersOf(path: string, us: number): Decider[] {
 /** The sticky bit is not enough at the end of a path, where others could add a file. */
 function judge(visited: Visited, { us, isEnd }: { us: number; isEnd: boolean }): Decider {
   const { uid, mode } = visited.stat
-  // The mode of a symlink means nothing.
+  // The mode of a symlink has no meaning.
   const isFixed = visited.stat.isSymbolicLink() || (!isEnd && (mode & STICKY) !== 0)
   return {
     ...visited,

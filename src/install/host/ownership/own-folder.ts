@@ -6,7 +6,7 @@ import { nameUser, otherWriters, quote } from './permissions.ts'
 import { findExposureOf } from './private-directory.ts'
 import { UntouchableHostError } from './untouchable-host.ts'
 
-/** Another run may be between making a second name for its file and removing the first. */
+/** Another run may just have created a second name for its file, and not yet removed the first. */
 const MAX_LISTINGS = 5
 
 /** `.hub-deploy/` of a project root, and the uid that it must belong to. */
@@ -28,7 +28,7 @@ export function requireOwnFolder(folder: OwnFolder): void {
   const found = lstatIfPresentSync(own)
   if (found === undefined) return
   requirePrivateDirectory(folder, found)
-  // This one first: in a folder of ours, the others cannot become symlinks any more.
+  // This folder first: once it is known to be ours, the others can no longer become symlinks.
   requireOwnEntries(folder, own)
   for (const path of [trees, outbox, renameProbePath(folder.layout), snapshots, ...shelvesIn(snapshots)])
     requireOwnEntries(folder, path)
@@ -89,7 +89,7 @@ function problemOf({ layout, us }: OwnFolder, stat: Stats): string | undefined {
   return `can be written by ${writers.join(' and ')}: look in it for anything that you cannot explain, then run chmod -R go-w ${quote(layout.own)}.`
 }
 
-/** Our own second names, which last for an instant or until the next run, are in the same folder. */
+/** Our second names, which exist for an instant or until the next run, are in the same folder. */
 function linkProblem(stat: Stats, namesHere = 1): string | undefined {
   if (!stat.isFile() || stat.nlink <= namesHere) return undefined
   return `is a file that has another name elsewhere: look for it with find -inum ${stat.ino}, and remove the name that does not belong.`

@@ -58,7 +58,7 @@ export class DriftCheck {
     return await this.#compare(part).difference
   }
 
-  /** Returns the differences of now, or of some seconds ago. */
+  /** Returns the current differences, or those of some seconds ago. */
   async recent(part: PartName): Promise<TreeDifference | undefined> {
     const found = this.#found.get(placeName(part))
     return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS

@@ -17,7 +17,7 @@ const NOTHING = { path: '', kind: 'none', content: '', stamp: '' }
 
 /** The state of a tree before the deployment. */
 export interface DriftNote {
-  /** Whether it differed from its record at all. */
+  /** Whether it differed from its record. */
   readonly modified: boolean
   /** The state of each recorded path that differed. */
   readonly states: ReadonlyMap<string, string>
@@ -33,7 +33,7 @@ export function driftNotePath(stagingFolder: string, { shelf, id }: PartName): s
 
 /**
  * Notes the differences between a tree and its record before the deployment, so that a rollback can distinguish them
- * from damage. Replaces an earlier note about the tree. Not durable, because a rollback without it only verifies less.
+ * from damage. Replaces an earlier note about the tree. Not durable: without it, a rollback only verifies less.
  */
 export async function noteDrift(stagingFolder: string, tree: PlacedTree, drift: TreeDifference): Promise<void> {
   const path = driftNotePath(stagingFolder, tree)
@@ -95,7 +95,7 @@ function stateOf(root: string, path: string): string {
   return stateText(describeItemSync(root, path))
 }
 
-/** Returns a text that differs for every other state of a path. */
+/** Returns a text that is different for each state of a path. */
 export function stateText({ kind, content, stamp = '' }: State = NOTHING): string {
   return [kind, content, stamp].join('\t')
 }

@@ -44,7 +44,7 @@ export async function findDrift(
 
 export interface Comparison {
   readonly signal?: AbortSignal | undefined
-  /** Reads every file: after a crash, its inode and times prove nothing. */
+  /** Reads every file, because its inode and times prove nothing after a crash. */
   readonly byContent?: boolean
 }
 

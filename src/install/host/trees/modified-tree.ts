@@ -10,7 +10,7 @@ import { isCache, isFile, pairUp } from './tree-comparison.ts'
 
 /** The limit for reading a tree, to which a service may have added any number of bytes and files. */
 const MAX_BYTES = 256 * 1024 * 1024
-/** The least that each unrecorded file counts. */
+/** The minimum that counts for each unrecorded file, in bytes. */
 const BYTES_PER_FILE = 1024
 /** The number that an archive may need. */
 const MAX_LINKS = 40
@@ -34,7 +34,7 @@ export async function describeTree(
     const known = knownDigest(recorded, found)
     const size = isFile(found) && known === undefined ? Number(found.content) : 0
     room -= recorded === undefined ? Math.max(size, BYTES_PER_FILE) : size
-    // Two names that are not UTF-8 may read alike, and no record has a path twice.
+    // Two names that are not UTF-8 may look equal, and no record contains a path twice.
     if (room < 0 || found.path === items.at(-1)?.path) return undefined
     const sha256 = isFile(found) ? (known ?? (await digester.sha256(`${root}/${found.path}`, size))) : undefined
     items.push({ ...found, sha256 })

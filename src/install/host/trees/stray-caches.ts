@@ -5,7 +5,7 @@ import type { HostTree } from '../keep-paths.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 import { isCache, pairUp } from './tree-comparison.ts'
 
-/** Each is moved separately. */
+/** The limit, because each is moved separately. */
 const MAX_STRAYS = 2000
 
 /**

@@ -73,7 +73,7 @@ export async function* findDifferences(
     } else if (isKept(recorded.path)) continue
     else if (found === undefined) yield { recorded, found }
     else {
-      // Most files are decided without being read, and to await each result takes longer than to decide it.
+      // Most files need not be read, and awaiting each result would take longer than the comparison.
       const isSame = compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, { root, digester }))
       if (!isSame) yield { recorded, found }
     }

@@ -27,7 +27,7 @@ const PLUGIN_YAML = 'plugin.yaml'
 /** The files that every signed plugin has. */
 const SIGNED = [PLUGIN_YAML, 'plugin.sig']
 
-/** A deployment by a contract that signs plugins for their host. */
+/** A deployment under a contract that signs plugins for their host. */
 export type SigningDeployment = Deployment & { readonly request: { readonly pluginSecretKey: string | undefined } }
 
 /** A verified artifact, and its origin. */

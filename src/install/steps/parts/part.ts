@@ -32,7 +32,7 @@ interface AnyPart extends Place {
   readonly source?: SourceRecord | undefined
   /** The previous installation, which may be in another directory. */
   readonly previous: PreviousInstall
-  /** For a part that was removed and comes back: the absolute path of the snapshot with the host's own files. */
+  /** For a part that was removed and returns: the absolute path of the snapshot with the host's own files. */
   readonly leftBehind?: string | undefined
   /** For a version that returns: its entry in `installed.json`. */
   readonly returning?: ReturningVersion

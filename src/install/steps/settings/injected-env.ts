@@ -39,10 +39,10 @@ export function willLackInjectedEnv(
 
 /**
  * Creates the settings that the host framework injects into an installed plugin, with this text, if it injects any and
- * there are none. The file has mode 0600, and is written whole or not at all. Returns whether the file was created.
- * Never changes an existing file, but reads it, and warns if it sets a key to another value than this text. Warns if
- * the file cannot be created, because the next version would lose it or the signature of the plugin covers it. Throws
- * DeploymentError `step_failed` if existing settings are not a regular file, or lack a required key.
+ * there are none. The file has mode 0600, and is written completely or not at all. Returns whether the file was
+ * created. Never changes an existing file, but reads it, and warns if it sets a key to another value than this text.
+ * Warns if the file cannot be created, because the next version would lose it or the signature of the plugin covers it.
+ * Throws DeploymentError `step_failed` if existing settings are not a regular file, or lack a required key.
  */
 export async function seedInjectedEnv(
   { deployment, transaction, stagingFolder }: Pick<StepContext, 'deployment' | 'transaction' | 'stagingFolder'>,

@@ -6,7 +6,7 @@ export const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FI
 
 /**
  * Reads the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
- * `step_failed` if they are not a regular file, too large or not readable.
+ * `step_failed` if that file is not a regular file, is too large, or cannot be read.
  */
 export function readSettings(path: string): string {
   try {

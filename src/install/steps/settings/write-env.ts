@@ -20,8 +20,8 @@ import { NOT_A_SMALL_FILE, readSettings } from './settings-file.ts'
 
 /**
  * Seeds `<directory>/<id>.env` from a template of the installed artifact, whose path `from` begins with the part's
- * name. The file has mode 0600 from its first byte, and is written whole or not at all; an existing file is only read.
- * Also seeds the settings that a host framework injects, as `seedInjectedEnv` does. Throws DeploymentError
+ * name. The file has mode 0600 from its first byte, and is written completely or not at all; an existing file is only
+ * read. Also seeds the settings that a host framework injects, as `seedInjectedEnv` does. Throws DeploymentError
  * `step_failed` if the template or the existing settings are not a regular file, if the template's bytes are not the
  * recorded ones, or if a required key is or ends up empty.
  */

@@ -67,7 +67,7 @@ async function syncNew(parts: Preparation['parts'], signal: AbortSignal): Promis
   if (first !== undefined) await syncTrees([first.staged, ...others.map(({ staged }) => staged)], signal)
 }
 
-/** Records the trees while the sync runs in a process of its own. The syncs of the records wait for that sync. */
+/** Records the trees while the sync runs in a separate process. The syncs of the records wait for that sync. */
 async function recordEach(context: StepContext, parts: readonly Found[]): Promise<TreeIdentity[]> {
   const records: Promise<TreeIdentity>[] = []
   for (const part of parts) {

@@ -55,12 +55,12 @@ export async function planRemoval(context: StepContext, part: InstalledPart): Pr
   }
 }
 
-/** Builds the result for a part whose tree somebody else has removed. */
+/** Builds the result for a part whose tree another process has removed. */
 export function goneAlready(part: InstalledPart): StepResult {
   return { status: 'unchanged', did: 'was gone already', story: `${placePath(part)} was gone already` }
 }
 
-/** Announces the removed parts once they are committed: before that, a rollback would bring them back. */
+/** Announces the removed parts once they are committed: before that, a rollback would restore them. */
 export function announceRemoved({ layout, tools, record }: Deployment, removed: readonly RemovedRow[]): void {
   const done = new Set(
     record.steps.flatMap(({ id, action, status }) => (action === 'remove' && status === 'done' ? [id] : [])),

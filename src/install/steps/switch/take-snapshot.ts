@@ -17,7 +17,7 @@ import type { StepContext } from '../step-context.ts'
  * Moves a snapshot to the staging folder, from which it returns to its place, and compares it with its record once
  * more: from here on, only a process that has one of its files open can change it. Before that, moves away the
  * snapshot's own copies of kept paths that the installed version has, and all bytecode caches that were not recorded,
- * because the replaced service may have put code there. All of this is undone by moves. Throws DeploymentError
+ * because the replaced service may have put code there. A rollback undoes all of this by moves. Throws DeploymentError
  * `snapshot_modified` or `unsafe_host`.
  */
 export async function takeSnapshot(context: StepContext, part: RetainedPart): Promise<ReturningPart> {

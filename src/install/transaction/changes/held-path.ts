@@ -17,7 +17,7 @@ export interface HeldPath {
   readonly folder: string
 }
 
-/** Nothing is at, or below, an empty name. */
+/** No entry is at, or below, an empty name. */
 const LOST = { at: '', folder: '' }
 
 /** The two ends of a move. */

@@ -79,7 +79,7 @@ export interface MadeMove {
 
 /**
  * Makes a move. Another process, perhaps the old version itself, may replace the source or put something in the way, as
- * often as that is set aside, so the two renames follow each other at once.
+ * often as that is set aside, so the two renames follow each other immediately.
  */
 export async function makeMove(root: string, paths: Ends<string>): Promise<MadeMove> {
   const setAside: string[] = []

@@ -58,7 +58,7 @@ function tooMany(moved: MovedFile, limit: number): Error {
   )
 }
 
-/** Undefined if nothing is there any more. */
+/** Undefined if nothing is left there. */
 function searching<Found>(folder: string, read: () => Found): Found | undefined {
   try {
     return read()

@@ -14,7 +14,9 @@ const ROOM_FOR_UNDO_BYTES = 32 * 1024
 
 const syncData = promisify(fdatasync)
 
-/** Makes a journal of one line, with room for those to come. It exists whole or not at all, but is not durable yet. */
+/**
+ * Makes a journal of one line, with room for those to come. It exists completely or not at all, but is not durable yet.
+ */
 export function writeNewJournalSync(path: string, line: string): void {
   const temporary = temporaryName(path)
   try {
@@ -34,14 +36,14 @@ export class JournalFile {
   #path: string
   #fd: number
   #size: number
-  /** Length of the whole lines, in bytes. */
+  /** Length of the complete lines, in bytes. */
   #length: number
   /** The end of the bytes that may no longer be padding, because a line was not written completely. */
   #dirtyEnd: number
   #isSynced = true
   #isLocked = false
 
-  /** Opens a journal to write after its last whole line. Throws JournalDamage, or the system's error. */
+  /** Opens a journal to write after its last complete line. Throws JournalDamage, or the system's error. */
   constructor(path: string) {
     this.#path = path
     this.#fd = openSync(path, constants.O_RDWR | constants.O_NOFOLLOW)

@@ -9,10 +9,10 @@ export class JournalDamage extends Error {
 export interface JournalText {
   /** Each record as JSON, oldest first; the number of each is its position, counted from 1. */
   readonly records: readonly unknown[]
-  /** The size of the whole records, in bytes. A torn record, if any, and padding follow them. */
+  /** The size of the complete records, in bytes. A torn record, if any, and padding follow them. */
   readonly length: number
   /**
-   * The whole records behind a torn one. None of them was durable when the power failed, unless the torn record was
+   * The complete records behind a torn one. None of them was durable when the power failed, unless the torn record was
    * damaged later.
    */
   readonly behind: readonly unknown[]
@@ -35,7 +35,7 @@ export function formatLine(seq: number, record: object): string {
  * next record, followed by padding, or records with whole sectors of padding. None of them was durable yet, so the
  * first torn one ends the journal.
  *
- * Throws JournalDamage for anything else, also for a journal that was cut off and so has lost its padding.
+ * Throws JournalDamage for anything else, including a journal that was cut off and so has lost its padding.
  */
 export function parseJournalText(bytes: Buffer): JournalText {
   const records: unknown[] = []

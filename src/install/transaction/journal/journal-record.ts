@@ -11,8 +11,8 @@ import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from '../fac
 import { type AnnouncedChange, isUndoneBy, numberedIn } from './announcement.ts'
 
 /**
- * The first record of each journal. It has a schema of its own: a run that looks for dead runs reads the first record of
- * its own journal, too, and needs none of the others.
+ * The first record of each journal. It has its own schema: a run that looks for dead runs reads the first record of its
+ * own journal, too, and needs none of the others.
  */
 export const beginSchema = z.lazy(() =>
   z.object({

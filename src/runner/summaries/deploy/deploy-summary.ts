@@ -157,7 +157,7 @@ function parts({ plugins, signer_public_key: signer }: LocalReport): string[] {
 
 /**
  * The duration of each state; the last one ends with the run. A wait for another run is no state, and neither is the
- * work between the last two states that has its own title in the log. Both are shown apart and count towards no state.
+ * work between the last two states that has its own title in the log. Both are shown apart and count toward no state.
  */
 function states(
   { states: entered, completed_at: end, waited }: LocalReport,

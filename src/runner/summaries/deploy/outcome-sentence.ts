@@ -26,7 +26,7 @@ function describeUncertain(report: LocalReport): string {
   const { host_id: host, error, rollback } = report
   if (error?.code === 'inconsistent' && rollback === null)
     return `${wanted(report)} was refused on ${host}, whose state is uncertain: repair it by hand`
-  return `${host} may have neither the old nor the new version of ${nameOf(report)} whole: repair it by hand`
+  return `${host} may have neither the old nor the new version of ${nameOf(report)} intact: repair it by hand`
 }
 
 function describeFailure(report: LocalReport): Ending {

@@ -186,7 +186,7 @@ describe('acquireLock', () => {
     assert.equal(readFileSync(join(folder, 'lock'), 'utf8'), text)
   })
 
-  it('reports the holder every 10 s, and gives up at the time-out', async t => {
+  it('reports the holder every 10 s, and gives up at the timeout', async t => {
     const folder = temporaryDirectory(t)
     const lock = await acquireLock(requestIn(folder))
     const clock = createSteppedClock()

@@ -63,7 +63,7 @@ describe('recordDrift', () => {
       assert.deepEqual(deployment.record.facts.drift, [{ ...NAME, version: '2.0.0', ...none, instead: found }])
       warnOfDrift(deployment)
       assert.deepEqual(log.lines, [
-        `warning Files on this host are not as they were installed: plugins/greeter (${words}).`,
+        `warning Files on this host differ from what was installed: plugins/greeter (${words}).`,
       ])
     })
   }

@@ -20,7 +20,7 @@ const treeSchema = z.lazy(() =>
       z.object({
         path: innerPathSchema,
         target: z.string().check(z.regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /** Digest of the file that it leads to, through any other symlinks; absent if it leads to none. */
+        /** The digest of the file that it leads to, through any other symlinks; absent if it leads to none. */
         sha256: z.exactOptional(digestSchema),
       }),
     ),
