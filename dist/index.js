@@ -45573,15 +45573,15 @@ function readTraces({ own, journal, installed }) {
 function interruptedRun(layout, records) {
     const { slug, version } = factsIn(records);
     const deployment = `The deployment of ${slug ?? 'an unknown name'} ${version ?? ''}`.trimEnd();
-    const commit = findCommit(records);
+    const known = { kind: 'interrupted', commit: findCommit(records), found: findHostRecord(records) };
     const recovery = 'The next run, or dist/recover.js, recovers this host.';
-    if (commit !== undefined) {
+    if (known.commit !== undefined) {
         const sentence = `${deployment} was interrupted after its commit, so it is installed, but its cleanup is not complete. ${recovery}`;
-        return { kind: 'interrupted', commit, inDoubt: new Set(), sentence };
+        return { ...known, inDoubt: new Set(), sentence };
     }
     const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : []);
     const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new';
-    return { kind: 'interrupted', commit, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` };
+    return { ...known, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` };
 }
 function factsIn(records) {
     const facts = records.flatMap(entry => (entry.record === 'begin' || entry.record === 'facts' ? [entry.facts] : []));
@@ -45703,13 +45703,17 @@ function isPartDrifted({ row, drift }) {
     return drift !== undefined || row.modified === true;
 }
 /** True if installed files differ; undefined while a deployment makes this unknown. */
-function isDrifted({ parts, isRecordLost }) {
+function isDrifted({ activity, parts, isRecordLost }) {
     const found = parts.flatMap(({ drift }) => drift ?? []);
     if (isRecordLost || parts.some(({ row }) => row.modified))
         return true;
     if (found.some(drift => drift.kind !== 'not compared' || !drift.isPassing))
         return true;
-    return found.length === 0 ? false : undefined;
+    return found.length > 0 || mayDiffer(activity) ? undefined : false;
+}
+/** True if a part may be there that no record names yet, as in a first install. */
+function mayDiffer(activity) {
+    return activity.kind === 'busy' || (activity.kind === 'interrupted' && activity.inDoubt.size > 0);
 }
 /** The limit for the list of differing paths. */
 const MAX_PATHS = 2000;
@@ -45748,7 +45752,7 @@ async function examine({ layout, keepPaths }, signal) {
     // A live run says so itself, or moves it back.
     if (activity.kind !== 'busy')
         requireNothingStranded(layout);
-    const record = readHostRecord(layout);
+    const record = readRecord(layout, activity);
     const rows = activity.kind === 'interrupted' ? withCommit(record, activity.commit) : record.installed;
     const setting = { layout, keepPaths, signal, room: MAX_PATHS };
     const parts = [];
@@ -45764,6 +45768,15 @@ async function examine({ layout, keepPaths }, signal) {
         isKnown: pathExistsSync(layout.own),
         unrestored: record.unrestored.length,
     };
+}
+/**
+ * Reads the record, of which a dead run's journal has a copy: before its commit, what another process has done to the
+ * file since does not count, and after it, the file may be gone. The recovery writes it again.
+ */
+function readRecord(layout, activity) {
+    const { commit, found } = activity.kind === 'interrupted' ? activity : {};
+    const isCurrent = commit !== undefined && pathExistsSync(layout.installed);
+    return found === undefined || isCurrent ? readHostRecord(layout) : found;
 }
 function findUnrecorded({ root }, rows) {
     const places = rows.map(placeOf);

@@ -280,6 +280,9 @@ describe('the status of a host with a deployment', () => {
     assert.match(commandsIn(shown.log, 'warning')[0] ?? '', /greeter 2\.0\.0 was interrupted/)
     assert.match(shown.summary, /^### ⚠️ An interrupted deployment waits for its recovery on /)
     assert.deepEqual([gated.exitCode, gated.outputs['error-code']], [1, 'drift_found'])
+    rmSync(at('.hub-deploy/installed.json'))
+    const { installed, drift, 'error-code': code } = (await status({ 'fail-on-drift': 'true' })).outputs
+    assert.deepEqual([installed, drift, code], [shown.outputs['installed'], '', 'drift_found'])
     stage.writePlan(PLUGIN_PLAN)
     assert.equal((await stage.deploy()).exitCode, 0)
     const { outputs } = await status()

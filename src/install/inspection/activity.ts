@@ -2,9 +2,15 @@ import { lstatSync } from 'node:fs'
 import { readUnended } from '../deployment/recovery/at-rest.ts'
 import { changedPlaces, isInDoubt } from '../deployment/recovery/dead-run.ts'
 import { isAbsent } from '../files/trees/tree-walk.ts'
+import type { HostRecord } from '../host/installed/record-file.ts'
 import { type Layout, placeName } from '../host/layout.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
-import { type CommitRecord, findCommit, type JournalRecord } from '../transaction/journal/journal-record.ts'
+import {
+  type CommitRecord,
+  findCommit,
+  findHostRecord,
+  type JournalRecord,
+} from '../transaction/journal/journal-record.ts'
 
 /** The activity of deployments on a host. */
 export type Activity =
@@ -20,6 +26,8 @@ export interface InterruptedRun {
   readonly sentence: string
   /** The commit of the run, if there is one: its versions are installed, whatever the record says. */
   readonly commit: CommitRecord | undefined
+  /** The record of the host as the run found it; undefined if that is not known. */
+  readonly found: HostRecord | undefined
   /** The names of the parts that may be neither old nor new. */
   readonly inDoubt: ReadonlySet<string>
 }
@@ -42,15 +50,15 @@ export function readTraces({ own, journal, installed }: Layout): string {
 function interruptedRun(layout: Layout, records: readonly JournalRecord[]): InterruptedRun {
   const { slug, version } = factsIn(records)
   const deployment = `The deployment of ${slug ?? 'an unknown name'} ${version ?? ''}`.trimEnd()
-  const commit = findCommit(records)
+  const known = { kind: 'interrupted', commit: findCommit(records), found: findHostRecord(records) } as const
   const recovery = 'The next run, or dist/recover.js, recovers this host.'
-  if (commit !== undefined) {
+  if (known.commit !== undefined) {
     const sentence = `${deployment} was interrupted after its commit, so it is installed, but its cleanup is not complete. ${recovery}`
-    return { kind: 'interrupted', commit, inDoubt: new Set(), sentence }
+    return { ...known, inDoubt: new Set(), sentence }
   }
   const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : [])
   const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new'
-  return { kind: 'interrupted', commit, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` }
+  return { ...known, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` }
 }
 
 function factsIn(records: readonly JournalRecord[]): Partial<DeploymentFacts> {

@@ -33,11 +33,16 @@ export function isPartDrifted({ row, drift }: Pick<InspectedPart, 'row' | 'drift
 }
 
 /** True if installed files differ; undefined while a deployment makes this unknown. */
-export function isDrifted({ parts, isRecordLost }: Pick<Inspection, 'parts' | 'isRecordLost'>): boolean | undefined {
+export function isDrifted({ activity, parts, isRecordLost }: Inspection): boolean | undefined {
   const found = parts.flatMap(({ drift }) => drift ?? [])
   if (isRecordLost || parts.some(({ row }) => row.modified)) return true
   if (found.some(drift => drift.kind !== 'not compared' || !drift.isPassing)) return true
-  return found.length === 0 ? false : undefined
+  return found.length > 0 || mayDiffer(activity) ? undefined : false
+}
+
+/** True if a part may be there that no record names yet, as in a first install. */
+function mayDiffer(activity: Activity): boolean {
+  return activity.kind === 'busy' || (activity.kind === 'interrupted' && activity.inDoubt.size > 0)
 }
 
 /** A retained version. */
@@ -107,7 +112,7 @@ async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSi
   const activity = await readActivity(layout, signal)
   // A live run says so itself, or moves it back.
   if (activity.kind !== 'busy') requireNothingStranded(layout)
-  const record = readHostRecord(layout)
+  const record = readRecord(layout, activity)
   const rows = activity.kind === 'interrupted' ? withCommit(record, activity.commit) : record.installed
   const setting: CheckSetting = { layout, keepPaths, signal, room: MAX_PATHS }
   const parts: InspectedPart[] = []
@@ -122,6 +127,16 @@ async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSi
     isKnown: pathExistsSync(layout.own),
     unrestored: record.unrestored.length,
   }
+}
+
+/**
+ * Reads the record, of which a dead run's journal has a copy: before its commit, what another process has done to the
+ * file since does not count, and after it, the file may be gone. The recovery writes it again.
+ */
+function readRecord(layout: Layout, activity: Activity): HostRecord {
+  const { commit, found } = activity.kind === 'interrupted' ? activity : {}
+  const isCurrent = commit !== undefined && pathExistsSync(layout.installed)
+  return found === undefined || isCurrent ? readHostRecord(layout) : found
 }
 
 function findUnrecorded({ root }: Layout, rows: readonly InstalledRow[]): string[] {

@@ -1,18 +1,30 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, rmSync, utimesSync } from 'node:fs'
+import { chmodSync, mkdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { toDeployError } from '../../../src/core/errors.ts'
+import { readHostRecord, recordInstalled } from '../../../src/install/host/installed/host-record.ts'
+import { fileOf } from '../../../src/install/host/installed/record-file.ts'
 import type { Layout } from '../../../src/install/host/layout.ts'
 import { type Inspection, inspectHost, isDrifted } from '../../../src/install/inspection/inspect.ts'
+import { applyChanges } from '../../../src/install/transaction/changes/change.ts'
 import { collectLog } from '../collected-log.ts'
-import { announced, begun, makeScene, SNAPSHOT, UPDATE, undone } from '../deployment/recovery/recovery-scene.ts'
+import {
+  announced,
+  begun,
+  makeScene,
+  SNAPSHOT,
+  STAGING,
+  UPDATE,
+  undone,
+} from '../deployment/recovery/recovery-scene.ts'
 import { holdElsewhere, rewriteHolder } from '../host/locks/held-elsewhere.ts'
 import { installRecorded } from '../host/trees/recorded-tree.ts'
 import { prepareTemporaryHost, rowOf, snapshotOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
+const FIRST = [{ type: 'move', from: `${STAGING}/tree`, to: 'plugins/new' }] as const
 const NEVER = new AbortController().signal
 
 async function inspect(layout: Layout, signal = NEVER): Promise<Inspection> {
@@ -114,6 +126,31 @@ describe('inspectHost', () => {
       const { activity } = await inspect(scene.layout)
       assert.equal(activity.kind === 'interrupted' && activity.inDoubt.size === 0, isCompared)
     })
+
+  it('does not call a host unchanged on which a first install has died', async t => {
+    const scene = await makeScene(t)
+    await applyChanges(scene.layout.root, FIRST)
+    scene.writeJournal([...begun(scene.sender), ...announced(FIRST)])
+    const inspection = await inspect(scene.layout)
+    assert.deepEqual([findings(inspection), isDrifted(inspection)], [[], undefined])
+  })
+
+  it('reads the record from the journal of a dead run, whatever another process has done to the file', async t => {
+    const scene = await makeScene(t)
+    const { layout } = scene
+    await recordInstalled(layout, { rows: [rowOf({ version: '1.0.0' }), rowOf({ id: 'other' })], removed: [] })
+    const file = fileOf(readHostRecord(layout))
+    for (const change of UPDATE) await applyChanges(layout.root, [change])
+    scene.writeJournal([...begun(scene.sender), { record: 'host', file }, ...announced(UPDATE)])
+    const before = findings(await inspect(layout))
+    assert.equal(before.length, 2)
+    for (const text of [undefined, '{', JSON.stringify({ schema: 1, installed: [] })]) {
+      if (text === undefined) rmSync(layout.installed)
+      else writeFileSync(layout.installed, text)
+      const inspection = await inspect(layout)
+      assert.deepEqual([findings(inspection), isDrifted(inspection)], [before, true], text)
+    }
+  })
 
   const journalOf = async (t: TestContext): Promise<Layout> => {
     const scene = await makeScene(t)
