@@ -29872,6 +29872,7 @@ function entryPath(layout, { started_at, deployment_id }) {
 
 
 
+
 const LOCAL_REPORT = 'the local report';
 const REPORT_TIMEOUT_MS = 10_000;
 /**
@@ -29903,7 +29904,7 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     if (reportPath !== undefined && host.keepReports !== undefined)
         pruneReports(reportPath, report.slug, host.keepReports);
     await orNote(failures, 'the audit line', () => appendAudit(host, report));
-    return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) };
+    return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures, host.layout) };
 }
 /**
  * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host or there is no project
@@ -29971,10 +29972,21 @@ async function orNote(failures, subject, write) {
         return undefined;
     }
 }
-/** Gives only the first reason, because they usually all fail for the same cause. */
-function summarise(failures) {
+/** Gives only the first reason, because they usually all fail for the same cause, as where their folder is missing. */
+function summarise(failures, { own }) {
     const [reason] = failures.values();
-    return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`;
+    if (reason === undefined)
+        return undefined;
+    return `Could not write ${[...failures.keys()].join(', ')}: ${isMissing(own) ? `there is no ${own}.` : reason}`;
+}
+/** False where nobody can say: a report never throws. */
+function isMissing(path) {
+    try {
+        return !pathExistsSync(path);
+    }
+    catch {
+        return false;
+    }
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js

@@ -1,5 +1,7 @@
 import { toDeployError } from '../../core/errors.ts'
 import { isSystemError, toHostError } from '../files/system-errors.ts'
+import { pathExistsSync } from '../files/trees/tree-walk.ts'
+import type { Layout } from '../host/layout.ts'
 import type { DeploymentEnd } from '../transaction/end.ts'
 import type { DeploymentRecord, PlannedStep } from '../transaction/record.ts'
 import { appendAudit } from './audit.ts'
@@ -82,7 +84,7 @@ export async function closeDeployment(
   if (reportPath !== undefined && host.keepReports !== undefined)
     pruneReports(reportPath, report.slug, host.keepReports)
   await orNote(failures, 'the audit line', () => appendAudit(host, report))
-  return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures) }
+  return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures, host.layout) }
 }
 
 /**
@@ -166,8 +168,18 @@ async function orNote<T>(failures: Failures, subject: string, write: () => Promi
   }
 }
 
-/** Gives only the first reason, because they usually all fail for the same cause. */
-function summarise(failures: Failures): string | undefined {
+/** Gives only the first reason, because they usually all fail for the same cause, as where their folder is missing. */
+function summarise(failures: Failures, { own }: Layout): string | undefined {
   const [reason] = failures.values()
-  return reason === undefined ? undefined : `Could not write ${[...failures.keys()].join(', ')}: ${reason}`
+  if (reason === undefined) return undefined
+  return `Could not write ${[...failures.keys()].join(', ')}: ${isMissing(own) ? `there is no ${own}.` : reason}`
+}
+
+/** False where nobody can say: a report never throws. */
+function isMissing(path: string): boolean {
+  try {
+    return !pathExistsSync(path)
+  } catch {
+    return false
+  }
 }
