@@ -51,7 +51,7 @@ of this machine, or in that of --root. Nothing outside it changes.`,
     },
     'plugins-dirname': {
       type: 'string',
-      value: 'D',
+      value: 'NAME',
       help: 'the folder of the plugins of a project (default: plugins)',
     },
     plan: {
