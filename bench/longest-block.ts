@@ -10,7 +10,7 @@ import type { RacedWorkload } from './workloads.ts'
 /** A cancel may wait no longer than this for the event loop. */
 const MAX_BLOCK_MS = 100
 
-/** Makes a table with the longest block of our event loop during an install of each workload. */
+/** Creates a table with the longest block of our event loop during an install of each workload. */
 export async function blocksTable(races: readonly RacedWorkload[], place: Place): Promise<string> {
   const rows: string[][] = []
   for (const workload of races) {

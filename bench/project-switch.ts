@@ -23,7 +23,7 @@ interface Switch {
 }
 
 /**
- * Makes a table with the time between the first and the last rename of a project's trees, medians of several rounds.
+ * Creates a table with the time between the first and the last rename of a project's trees, medians of several rounds.
  */
 export async function projectReport({ repository, cache, folder }: Place): Promise<string> {
   const rounds = await withReleases({ workload: PROJECT, format: 'sealed', cache, folder }, async releases => {
@@ -40,7 +40,7 @@ export async function projectReport({ repository, cache, folder }: Place): Promi
   return markdownTable(HEAD, rows)
 }
 
-/** Makes a first install, then an update. */
+/** Runs a first install, then an update. */
 function deployBoth(
   releases: Releases,
   { repository, folder }: Pick<Place, 'repository' | 'folder'>,

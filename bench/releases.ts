@@ -4,7 +4,7 @@ import { type HubProcess, startHub } from './hub-process.ts'
 import type { Releases } from './race.ts'
 import type { Format, Workload } from './workloads.ts'
 
-/** Makes both versions of a workload and serves them while `use` runs. */
+/** Creates both versions of a workload and serves them while `use` runs. */
 export async function withReleases<T>(
   { workload, format, cache, folder }: { workload: Workload; format: Format; cache: ArtifactCache; folder: string },
   use: (releases: Releases) => Promise<T>,

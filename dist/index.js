@@ -17194,8 +17194,9 @@ const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
 const CANDIDATE = '2';
 const FINAL = '3';
 /**
- * Compares two versions by PEP 440: negative if `a` is older; undefined if one of them has another form. Local versions
- * (`+...`) and `1.0-1`, which means 1.0.post1 there and has a different meaning elsewhere, have no order here.
+ * Compares two versions by the rules of PEP 440: negative if `a` is older; undefined if one of them has another form.
+ * Local versions (`+...`) and `1.0-1`, which means 1.0.post1 there and has a different meaning elsewhere, have no order
+ * here.
  */
 function comparePythonVersions(a, b) {
     const [first, second] = [python_version_parse(a), python_version_parse(b)];
@@ -18802,9 +18803,9 @@ function requireNoMountPoint(root) {
     throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and add that path to those in keep-paths.`);
 }
 /**
- * Tests this with a rename that must fail, because no directory can replace one that is not empty. If the path may not
+ * Tests this with a rename that must fail, because no directory can replace one that is not empty. If the path cannot
  * be moved, the system reports that instead. (For a path that is not a directory, it reports that the target is one, or
- * why the path may not be moved.)
+ * why the path cannot be moved.)
  */
 function requireMovable(moved, target) {
     const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
@@ -18840,7 +18841,7 @@ function whyUnmovable({ root, path }, errno) {
             return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. Nothing was changed. Unmount it, or put the data elsewhere and make the path a symlink to it.`;
         case 'EACCES':
         case 'EPERM':
-            return `This runner, uid ${process.getuid?.()}, may not move ${full}${switchable_ownerOf(full)} (${errno}), which a deployment has to do. Nothing was changed. ${grantFor({ root, path })}`;
+            return `This runner, uid ${process.getuid?.()}, is not allowed to move ${full}${switchable_ownerOf(full)} (${errno}), which a deployment has to do. Nothing was changed. ${grantFor({ root, path })}`;
         default:
             return undefined;
     }
@@ -18889,7 +18890,7 @@ function requireNothingStranded(layout) {
         return;
     throw new DeploymentError('inconsistent', `${renameProbePath(layout)} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`);
 }
-/** Returns the names that are there and may be missing in their places. */
+/** Returns the names that are there and may be missing from their places. */
 function strandedNames(layout) {
     const renameProbe = renameProbePath(layout);
     const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false;
@@ -19354,7 +19355,7 @@ function held_path_namedAfter({ from, to }, error) {
     return Object.assign(error, { message, path: from.path, dest: to.path });
 }
 /**
- * Makes the missing folders inside a tree that lead to a path, 0755; `setAside` moves away anything else in place of
+ * Creates the missing folders inside a tree that lead to a path, 0755; `setAside` moves away anything else in place of
  * a folder. The tree itself exists.
  */
 function remakeFoldersSync(root, path, setAside) {
@@ -19643,7 +19644,7 @@ async function putStrayAside(root, path) {
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
     return withEnds(root, { from: path, to: path }, ({ from }) => [putAsideSync(root, from)]);
 }
-/** Makes the folders of a path inside a tree again, after another process has removed or replaced them. */
+/** Recreates the folders of a path inside a tree, after another process has removed or replaced them. */
 async function remakeFolders(root, path) {
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
     const setAside = [];
@@ -19679,7 +19680,7 @@ function justAppeared(path) {
     return new DeploymentError('step_failed', `${path} has just appeared: another process is writing in this directory. Stop that process and run again.`);
 }
 function justDisappeared(path) {
-    return new DeploymentError('step_failed', `${path} has just disappeared: another process works in this directory. Stop that process and run again.`);
+    return new DeploymentError('step_failed', `${path} has just disappeared: another process is working in this directory. Stop that process and run again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/changes/change.js
@@ -19791,7 +19792,7 @@ async function undoChange(root, change) {
 function isBack(root, change) {
     return change.type === 'move' && isMovedBack(root, change);
 }
-/** True if the host differs from its state before this change; a directory that was only made does not count. */
+/** True if the host differs from its state before this change; a directory that was only created does not count. */
 function isMade(root, change) {
     switch (change.type) {
         case 'make_directory':
@@ -21129,7 +21130,7 @@ async function undoAnnounced({ root, journal, log, onLost }, announced, latest) 
     if (lost !== undefined && wasCertainlyMade(announced, latest) && change.type === 'move')
         throw new Error(`${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places, or the next run restores the old version without it`);
     for (const path of setAside)
-        log.warning(`Another process put something where the old version belongs. It is now in ${path}.`);
+        log.warning(`Another process put files where the old version belongs. They are now in ${path}.`);
     const problem = lost && describeLost(lost);
     if (problem !== undefined) {
         log.warning(`${problem}.`);
@@ -21156,7 +21157,7 @@ async function dropUndone({ root, journal }, pending) {
         await journal.append(undoneRecord(change, wasCertainlyMade(change, latest)));
     return oldest !== undefined && wasCertainlyMade(oldest, latest);
 }
-/** True if another change was announced after those of its record; a directory that was only made does not count. */
+/** True if another change was announced after those of its record; a directory that was only created does not count. */
 function wasCertainlyMade({ seq, change }, latest) {
     return seq < latest && change.type !== 'make_directory';
 }
@@ -26406,7 +26407,7 @@ const CHUNK_BYTES = 64 * 1024;
 const ROOM_FOR_UNDO_BYTES = 32 * 1024;
 const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
 /**
- * Makes a journal of one line, with room for those to come. It exists completely or not at all, but is not durable yet.
+ * Creates a journal of one line, with space for later ones. It exists completely or not at all, but is not durable yet.
  */
 function writeNewJournalSync(path, line) {
     const temporary = temporaryName(path);
@@ -28285,7 +28286,7 @@ function verifyProjectPlace(layout, place, claim) {
             continue;
         recorded.add(path);
         if (!claim.allowTakeover)
-            throw placeTaken(other, 'something that this action has no record of');
+            throw placeTaken(other, 'a part that this action has no record of');
         claim.log.warning(`This project takes over ${placePath(other)}, which this host has no record of.`);
     }
 }
@@ -29305,7 +29306,7 @@ function logRetention({ request, tools }, place, { keep, discard }) {
 }
 function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }) {
     if (kept !== undefined)
-        return `it contains ${kept.join(', ')} of this host`;
+        return `it contains this host's ${kept.join(', ')}`;
     if (modified)
         return 'it contains changes that were made on this host';
     return sha256 === null ? 'no hub can supply it again' : undefined;
@@ -30277,8 +30278,8 @@ function tryToRead(path) {
 
 /**
  * Writes the record again as a run knows it, unless the file contains that, or that with what the run has committed and
- * noted since. Anything else was written by another process, which may not write there: sets it aside, even if it could
- * be a record. Throws file system errors; the file is then as it was.
+ * noted since. Anything else was written by another process, which must not write there: sets it aside, even if it
+ * could be a record. Throws file system errors; the file is then as it was.
  */
 async function restoreRecord({ layout, log }, known, committed) {
     const found = restore_record_tryToRead(layout);
@@ -30503,7 +30504,7 @@ async function setStagingAside(layout, log, name) {
     await makePrivateDirectories(folder);
     const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-staging-${name}`.slice(0, 200));
     (0,external_node_fs_namespaceObject.renameSync)(path, aside);
-    log.warning(`The files that an interrupted deployment had staged are now in ${aside}. They may contain kept paths of a plugin that are missing in its place: compare them with the plugin's own, then remove that folder.`);
+    log.warning(`The files that an interrupted deployment had staged are now in ${aside}. They may contain kept paths of a plugin that are missing from its directory: compare them with the plugin's own, then remove that folder.`);
 }
 function tryRemoveEmptySync(path) {
     try {
@@ -30558,7 +30559,7 @@ async function endJournal(host, deploymentId) {
     await removeJournal(layout.journal);
     await cleanStaging(layout, log);
 }
-/** Removes the journal, and sets the staged files aside, because they may contain what is missing in its place. */
+/** Removes the journal, and sets the staged files aside, because they may contain files that are missing elsewhere. */
 async function setStagedAside({ layout, log }) {
     await removeJournal(layout.journal);
     await cleanStaging(layout, log);
@@ -31159,7 +31160,7 @@ function logRecovered({ log, recovery }, report, known) {
     if (unhealthy !== undefined)
         log.error(unhealthy);
     else if (known !== undefined)
-        log.info(`The deployment ${report.deployment_id} of ${report.slug} is cleaned up now.`);
+        log.info(`The deployment ${report.deployment_id} of ${report.slug} has been cleaned up.`);
     else
         log.notice(describeRecovered(report));
     if (known === undefined)
@@ -31939,7 +31940,7 @@ function beginTransaction(changeLog) {
             addNew(places, placesIn(exact));
             const reachNth = (index) => reach(planned[index]);
             for (const path of await applyChanges(root, exact, reachNth))
-                log.warning(`Another process put something where the new version belongs. It is now in ${path}.`);
+                log.warning(`Another process put files where the new version belongs. They are now in ${path}.`);
         },
         async supervise(service, action, signal) {
             const change = await planServiceChange({ service, action }, services, signal);
@@ -32374,7 +32375,7 @@ function verifyTemplate({ layout }, tree, { from, inner, template }) {
     const recorded = openTreeRecord(layout, tree)?.(inner);
     if (recorded?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', template))
         return;
-    throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} is not the verified one: something on this host has changed it since. Find out what, then deploy again.`);
+    throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} was changed on this host after it was verified: find out what changed it, then deploy again.`);
 }
 /** Names the operator's settings that were used, and those that neither template nor plugin.yaml has; never values. */
 function describeUse(used, settings) {
@@ -32686,7 +32687,7 @@ function requireAbsent(part, kept) {
     if (late !== undefined)
         throw justAppeared(`${placePath(part)}/${late}`);
 }
-/** Makes parent directories durably, because some are made after the sync of the tree. */
+/** Creates parent directories durably, because some are created after the sync of the tree. */
 async function makeParents(staged, path) {
     const parts = path.split('/').slice(0, -1);
     for (let depth = 1; depth <= parts.length; depth++) {
@@ -32779,7 +32780,7 @@ async function countEdited({ deployment }, { part, change, recorded, wasThere })
         // A wrong count is no reason to fail a deployment.
     }
 }
-/** Makes the directory and its parents. Each of them is removed again if it stays empty. */
+/** Creates the directory and its parents. Each of them is removed again if it stays empty. */
 async function makeDirectory({ deployment, transaction }, directory) {
     const parts = directory.split('/');
     for (let depth = 1; depth <= parts.length; depth++) {
@@ -32927,7 +32928,7 @@ async function takeSnapshot(context, part) {
         throw justModified(snapshot);
     if (caches.length > 0)
         tools.log.info(`${caches.length} bytecode caches that were not installed are not restored with it.`);
-    tools.log.info(`${snapshot} is taken from the snapshots.`);
+    tools.log.info(`${snapshot} was moved out of the snapshots, to be restored.`);
     return { ...facts, staged, recorded, replaced };
 }
 /**
@@ -32944,7 +32945,7 @@ async function keepReplaced(context, part) {
     for (const path of part.replaced) {
         const [from, to] = [(0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), path), (0,external_node_path_namespaceObject.join)(keeper, path)];
         await transaction.apply([{ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) }]);
-        tools.log.notice(`The snapshot had a ${path} of its own, which keep-paths names: the host's present one stays, and that is now ${to}.`);
+        tools.log.notice(`The snapshot had its own ${path}, which keep-paths names: the host's present one stays, and the snapshot's is now ${to}.`);
     }
 }
 async function listCaches({ deployment }, part, root) {
@@ -32978,7 +32979,7 @@ async function moveAway({ deployment, transaction, stagingFolder }, { part, snap
 function replacedFolder(stagingFolder, part) {
     return (0,external_node_path_namespaceObject.join)(stagingFolder, 'replaced', placeName(part));
 }
-/** Makes folders durably, from the staging folder on, because no other sync follows before a tree is moved there. */
+/** Creates folders durably, from the staging folder on, because no other sync follows before a tree is moved there. */
 async function makeFolders(stagingFolder, path) {
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(stagingFolder));
     const parts = (0,external_node_path_namespaceObject.relative)(stagingFolder, path).split('/');
@@ -33144,7 +33145,7 @@ function noticeUnused({ deployment, order }) {
     const names = [...deployment.request.settings.keys()];
     if (names.length === 0 || order.steps.some(({ action }) => action === 'write_env'))
         return;
-    deployment.tools.log.notice(`The input settings has ${listNames(names)}, but the plan has no write_env step, so nothing is written.`);
+    deployment.tools.log.notice(`The input settings contains ${listNames(names)}, but the plan has no write_env step, so they are not written.`);
 }
 function noticeUnset({ deployment, order }) {
     for (const part of order.parts) {
@@ -33708,7 +33709,7 @@ function refuseOccupied(layout, { target, previous, chosenBy, allowTakeover }) {
     const why = isMoving
         ? `${placePath(previous.place)} is to be moved there. Move ${path} away, or keep the plugins directory`
         : `this host's integration.yaml, and not the operator, names its directory. Move ${path} away, set plugins-directory, or set allow-takeover: true if you mean to replace it`;
-    throw new DeploymentError('place_taken', `${placePath(target)} is taken: something that this action has no record of is there, and ${why}. Nothing was changed.`);
+    throw new DeploymentError('place_taken', `${placePath(target)} is taken: this action has no record of what is there, and ${why}. Nothing was changed.`);
 }
 function relocation_isBelow(path, other) {
     return path.startsWith(`${other}/`);
@@ -35514,7 +35515,7 @@ class ZipExtraFields {
             const end = at + FIELD_HEADER_BYTES + header.readUInt16LE(at + 2);
             if (end > extraEnd)
                 throw invalidEntry(this.#showName(), 'has an extra field that is cut short');
-            // Makes a view only of a field that matters: nearly every entry has others.
+            // Creates a view only of a field that matters: nearly every entry has others.
             const value = () => header.subarray(at + FIELD_HEADER_BYTES, end);
             if (TYPE_IDS.has(id))
                 throw unsafeEntry(this.#showName(), 'has an extra field that could make it a symlink');
@@ -36413,8 +36414,8 @@ function noticeNoSigning({ request, tools }) {
 
 
 /**
- * Deploys one plugin or service by the marketplace contract. However it ends, the host runs exactly the old version or
- * exactly the new one (or the outcome is `inconsistent`), the local report says which, and the hub gets a report,
+ * Deploys one plugin or service under the marketplace contract. However it ends, the host runs exactly the old version
+ * or exactly the new one (or the outcome is `inconsistent`), the local report says which, and the hub gets a report,
  * best-effort (contract 4.3). A dry run is the same flow, but ends before it installs. Never throws for a failed
  * deployment: the result contains the error.
  */
@@ -38173,7 +38174,7 @@ function edited(entries, fate) {
 /** Describes the fate of edited files that have no snapshot, as far as the report knows. */
 function fateWithoutSnapshot({ outcome, state, rollback }) {
     if (outcome === 'success')
-        return state === 'resolving_sequence' ? ' A real run keeps what it replaces of them in a snapshot.' : '';
+        return state === 'resolving_sequence' ? ' A real run keeps the files that it replaces in a snapshot.' : '';
     if (outcome !== 'failed' && outcome !== 'rolled_back')
         return '';
     const isAsBefore = rollback === null ? outcome === 'failed' : rollback.restored && rollback.verified !== false;
@@ -38197,7 +38198,7 @@ function provisioned(report) {
     if (ran.length === 0)
         return unlisted;
     const names = ran.map(({ id, status }) => `${code(id, warnings_MAX_NAME_CHARS)}${status === 'failed' ? ' (failed)' : ''}`);
-    return [`What these provision steps did was not undone: ${listFirst(names, warnings_MAX_LISTED)}.`, ...unlisted];
+    return [`The work of these provision steps was not undone: ${listFirst(names, warnings_MAX_LISTED)}.`, ...unlisted];
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/deploy/checked-parts.js
@@ -39015,7 +39016,7 @@ function open_below_reasonOf(error) {
             return 'its path leads through a symlink or a file';
         case 'EACCES':
         case 'EPERM':
-            return "the runner's user may not read it";
+            return "the runner's user is not allowed to read it";
         default:
             return `it cannot be opened (${error instanceof Error ? error.message : String(error)})`;
     }
@@ -39066,7 +39067,7 @@ function file_input_reasonOf(error) {
             return 'it is a directory (name a file in it)';
         case 'EACCES':
         case 'EPERM':
-            return "the runner's user may not read it";
+            return "the runner's user is not allowed to read it";
         default:
             return error instanceof Error ? error.message : String(error);
     }
@@ -39097,7 +39098,7 @@ function file_input_readBytes(fd, maxBytes) {
 
 
 
-/** The runner passes an empty text for a secret that does not exist, or that this run may not read. */
+/** The runner passes an empty text for a secret that does not exist, or that this run cannot read. */
 const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)';
 /**
  * Reads inputs one by one and collects their problems, so that one run reports them all. An empty input counts as left
@@ -39487,7 +39488,7 @@ function refuseUnclearCheck(read, request) {
     if (request.dryRun)
         read.refuse('dry-run', 'cannot be true with check-only: true, which changes nothing either');
     if (request.redeploy)
-        read.refuse('redeploy', 'cannot be true with check-only: true, which runs no such step');
+        read.refuse('redeploy', 'cannot be true with check-only: true, which runs only health checks');
 }
 /** Without a plan, no step names the template that the settings complete, so nothing would use them. */
 function refuseUnusedSettings(read, { plan, settings }) {
@@ -40459,7 +40460,7 @@ const MAX_TEXT_CHARS = 8192;
 const bodies_textSchema = schemas_string()
     .check(_maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }));
 /**
- * The least length of a secret. A shorter one may be a word that the run itself uses, which the hub could then remove
+ * The minimum length of a secret. A shorter one may be a word that the run itself uses, which the hub could then remove
  * from the log.
  */
 const MIN_SECRET_CHARS = 16;
@@ -42415,7 +42416,7 @@ class TarReader {
         this.#announcedBytes += header.size;
         this.#extensionBytes += header.size;
         if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
-            throw invalidArchive(`its tar announces a member in ${this.#announcedBytes} bytes, of 1 to ${MAX_EXTENSION_BYTES}`);
+            throw invalidArchive(`its tar announces a member in ${this.#announcedBytes} bytes, but 1 to ${MAX_EXTENSION_BYTES} are allowed`);
         verifyExtensionBytes(this.#extensionBytes, this.#limits);
         return { bytes: tar_reader_padded(header.size), header };
     }
@@ -42719,7 +42720,7 @@ function blockBytes(type, size) {
     return type === BLOCK_TYPE.rle ? 1 : size;
 }
 function zstd_frames_tooLarge(problem) {
-    return new ArchiveError('archive_too_large', `The archive ${problem}: nothing was installed; the publisher must pack it with a lower level, or --long=25, and in one piece.`);
+    return new ArchiveError('archive_too_large', `The archive ${problem}: nothing was installed; the publisher must pack it again at a lower level, or with --long=25, and in one piece.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zstd-stream.js
@@ -43140,9 +43141,9 @@ function refuseUnexpected({ parts }, allowed) {
 
 
 /**
- * Deploys one project by the proposed contract: all its plugins and extensions in one transaction. However it ends, the
- * host runs exactly the old version or exactly the new one (or the outcome is `inconsistent`). If the hub refuses the
- * report, that is an error, although the new version stays (contract 7). Never throws for a failed deployment: the
+ * Deploys one project under the proposed contract: all its plugins and extensions in one transaction. However it ends,
+ * the host runs exactly the old version or exactly the new one (or the outcome is `inconsistent`). If the hub refuses
+ * the report, that is an error, although the new version stays (contract 7). Never throws for a failed deployment: the
  * result contains the error.
  */
 async function deployProject(request, tools) {
@@ -43535,7 +43536,7 @@ async function fetchCommit(fetch, { ref }) {
         throw explainRefusal(fetch, fetched);
     const commit = await git.line({ args: ['rev-parse', '--verify', '--end-of-options', `${FETCHED}^{commit}`] });
     if (commit === undefined)
-        throw unusable(fetch.server, `what it calls ${ref} is not a commit`);
+        throw unusable(fetch.server, `its ${ref} is not a commit`);
     if (isCommitId(ref) && commit !== ref)
         throw unusable(fetch.server, `it sent ${commit} instead of ${ref}`);
     return commit;
@@ -43584,7 +43585,7 @@ const REASONS = [
     ],
     [
         /^(?:error|fatal): .*(?:fsck error|bad object|invalid index-pack|index-pack failed|pack has|corrupt)/i,
-        server => unusable(server, 'what it sent is damaged or not what git accepts'),
+        server => unusable(server, 'it sent data that is damaged or that git refuses'),
     ],
     [
         /^(?:fatal: unable to access '|error: RPC failed; curl |fatal: early EOF|fetch-pack: unexpected disconnect)/i,
@@ -44055,9 +44056,9 @@ const SOURCE_INPUTS = {
     subject: "the slug, kind and version in the project's manifest.json",
 };
 /**
- * Fetches a plugin or service by the whole marketplace contract: HMAC, listing policy, version rules. Throws what the
- * marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or
- * `invalid_manifest` (for a subdirectory that it does not have), DeploymentError `downgrade_refused`.
+ * Fetches a plugin or service by all rules of the marketplace contract: HMAC, listing policy, version rules. Throws
+ * what the marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch`
+ * or `invalid_manifest` (for a subdirectory that it does not have), DeploymentError `downgrade_refused`.
  */
 async function fetchFromMarketplace({ request, tools }, source, { folder, past, isPinned }) {
     const { hubUrl = '', servicesUrl = hubUrl, apiKey = '', signingSecret = '' } = request.marketplace;
@@ -44102,7 +44103,7 @@ function marketplace_source_partOf({ staged, tree }, { slug, subdirectory }) {
     }
     for (const { path, reach } of tree.symlinks) {
         if (path.startsWith(`${subdirectory}/`) && !`${reach}/`.startsWith(`${subdirectory}/`))
-            throw unsafeEntry(path, `is a symlink that leads out of ${subdirectory}, of which the part consists`);
+            throw unsafeEntry(path, `is a symlink that leads out of ${subdirectory}, which is the whole part`);
     }
     return { staged: `${staged}/${subdirectory}`, tree: treeBelow(tree, subdirectory) };
 }
@@ -44920,7 +44921,7 @@ function noSnapshot(row, { toVersion, known }) {
     const none = `This host has no snapshot of ${placeName(placeOf(row))}`;
     return new DeploymentError('no_snapshot', known.length === 0
         ? `${none}: nothing was changed. Deploy the version from the hub.`
-        : `${none} ${asked}: nothing was changed. It has ${listNames([...new Set(known.map(refusals_describe))])}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`);
+        : `${none} ${asked}: nothing was changed. It has ${listNames([...new Set(known.map(refusals_describe))])}. To restore one of these, even a later one, name its version in to-version, or deploy it from the hub.`);
 }
 /** DeploymentError `no_snapshot` for a project, which lists the versions that could be restored. */
 function noProjectVersion(slug, { toVersion, known }) {
@@ -44948,7 +44949,7 @@ function unrecorded(path) {
 }
 /** DeploymentError `snapshot_modified` for a snapshot that differs from its record. */
 function modifiedSnapshot(path, finding) {
-    return new DeploymentError('snapshot_modified', `${path} is not as it was when it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`);
+    return new DeploymentError('snapshot_modified', `${path} has changed since it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`);
 }
 /** DeploymentError `inconsistent` for a row that names a different version than the files. */
 function otherVersion(record, { root, recorded, found }) {
@@ -45927,7 +45928,9 @@ function modifiedIn(parts) {
     if (names.length === 0)
         return [];
     const listed = listFirst(names, MAX_LISTED_PATHS);
-    return [`Restored from a snapshot that had been changed on this host, so not the files of the artifact: ${listed}.`];
+    return [
+        `These parts were restored from a snapshot that had been changed on this host, so their files are not those of the artifact: ${listed}.`,
+    ];
 }
 function notComparedIn(parts) {
     const lasting = parts.flatMap(({ drift, ...part }) => drift?.kind === 'not compared' && !drift.isPassing
@@ -46200,7 +46203,7 @@ const private_folder_NAME = /^hub-deploy-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{1
 function namePrivateFolder(parent) {
     return (0,external_node_path_namespaceObject.join)(parent, `hub-deploy-${(0,external_node_crypto_namespaceObject.randomUUID)()}`);
 }
-/** Makes the folder with mode 0700. Throws DeploymentError `disk_full` or `host_not_writable`. */
+/** Creates the folder with mode 0700. Throws DeploymentError `disk_full` or `host_not_writable`. */
 function makePrivateFolderSync(path) {
     try {
         (0,external_node_fs_namespaceObject.mkdirSync)(path, 0o700);
@@ -46698,7 +46701,7 @@ function readHub(read, slug) {
 }
 function readLocalFile(read) {
     for (const name of HUB_INPUTS.filter(name => read.isGiven(name)))
-        read.refuse(name, 'is given together with artifact-path or signature: check what a hub serves, or a file');
+        read.refuse(name, 'is given together with artifact-path or signature: check either what a hub serves or a file');
     return { path: read.required('artifact-path', schemas_string()), signature: read.required('signature', schemas_string()) };
 }
 async function act(inputs, tools) {

@@ -4,7 +4,7 @@ const CREDENTIAL_BYTES = 32
 const ALPHANUMERICS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
 
 /**
- * Makes a random credential of 256 bits: the label, then base64url. The hub stores only its plain SHA-256, which is
+ * Creates a random credential of 256 bits: the label, then base64url. The hub stores only its plain SHA-256, which is
  * safe because nobody can guess that much entropy.
  */
 export function newCredential(label: string): string {

@@ -16,7 +16,7 @@ export interface GitSource {
 }
 
 /**
- * Makes the archive that a code host offers for download: a ZIP of the commit with one top-level directory,
+ * Creates the archive that a code host offers for download: a ZIP of the commit with one top-level directory,
  * `<name>-<ref>/`. Throws HubError 400 if the repository has no such commit or git cannot run.
  */
 export async function zipGitCommit(source: GitSource): Promise<Buffer> {

@@ -30,7 +30,7 @@ export interface HubOptions {
   tls?: TlsCredentials
   /** True if a proxy forwards requests from other machines, so that a loopback address does not mean this machine. */
   behindProxy?: boolean
-  /** Replaces the admin token. Default: keeps the one in the data folder, or makes a random one. */
+  /** Replaces the admin token. Default: keeps the one in the data folder, or creates a random one. */
   adminToken?: string
   /** Receives one line for each internal error. Default: standard error. */
   log?: (line: string) => void

@@ -44,7 +44,7 @@ export interface Workspace {
   temp: string
 }
 
-/** Makes a workspace in a new folder below `parent`. The caller removes it. */
+/** Creates a workspace in a new folder below `parent`. The caller removes it. */
 export function makeWorkspace(parent: string = tmpdir()): Workspace {
   const root = mkdtempSync(join(parent, 'workspace-'))
   const workspace = { path: join(root, 'workspace'), temp: join(root, 'temp') }

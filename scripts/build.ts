@@ -15,7 +15,7 @@ const NODE_MAJOR = 24
 
 await runProgram({
   name: 'npm run build',
-  purpose: 'Rebuilds dist/ from src/: one bundle, what loads it, and a small file for each program that starts it.',
+  purpose: 'Rebuilds dist/ from src/: one bundle, its loader, and a small file for each program that starts it.',
   options: {},
   run: build,
 })

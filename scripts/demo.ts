@@ -23,7 +23,11 @@ await runProgram({
   purpose: `Deploys seven times from a reference hub onto a temporary host, with dist/ as a runner does. For each deployment it
 shows the result of the step and what the host runs, on three screens in all. It fails if any of them ends differently.`,
   options: {
-    verbose: { type: 'boolean', default: false, help: 'show the log, outputs, summary, report and files of each, too' },
+    verbose: {
+      type: 'boolean',
+      default: false,
+      help: 'also show the log, outputs, summary, report and files of each deployment',
+    },
     keep: { type: 'boolean', default: false, help: 'keep the folder of the hub and the host' },
   },
   async run({ keep, verbose }) {

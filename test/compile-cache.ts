@@ -9,6 +9,6 @@ export const COMPILE_CACHE = join(import.meta.dirname, '../node_modules/.cache/c
 // For this process alone, not for its children: an action runs as on a runner, which has no such cache.
 enableCompileCache(COMPILE_CACHE)
 
-// The actions that a test starts keep their compiled code next to it, and not in the home of the user who runs the
-// tests.
+// The actions that a test starts keep their compiled code next to that folder, and not in the home of the user who runs
+// the tests.
 process.env['XDG_CACHE_HOME'] = dirname(COMPILE_CACHE)

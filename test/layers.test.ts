@@ -112,7 +112,7 @@ function rowsOf(parent: string, layers: Layers): Row[] {
   )
 }
 
-/** The folders in a layered folder, each with the folders next to that one, which may have rules of its own. */
+/** The folders in a layered folder, each with the folders next to that one, which may have their own rules. */
 function outwardRows(parent: string, layers: Layers): Row[] {
   const outer: Layers = new Map<string, Layers>(Object.entries(LAYERS)).get(dirname(parent)) ?? []
   return layers.flat().flatMap(name =>

@@ -166,7 +166,7 @@ function makeFolder(t: TestContext): string {
   return folder
 }
 
-/** Starts the hub in a process group of its own, because npm does not forward signals to its children. */
+/** Starts the hub in its own process group, because npm does not forward signals to its children. */
 async function startHub(t: TestContext, command: string): Promise<void> {
   const hub = spawn('sh', ['-c', command], {
     cwd: ROOT,

@@ -1,4 +1,4 @@
-"""Deploys by the marketplace contract, as a Python agent would. Takes the same variables as deploy.sh."""
+"""Deploys under the marketplace contract, as a Python agent would. Takes the same variables as deploy.sh."""
 
 import hashlib
 import hmac

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Deploys by the marketplace contract, as an operator's script would. Variables: HUB_URL, SLUG, API_KEY,
+# Deploys under the marketplace contract, as an operator's script would. Variables: HUB_URL, SLUG, API_KEY,
 # SIGNING_SECRET, PROJECT_ROOT, WORK (an empty folder).
 set -euo pipefail
 

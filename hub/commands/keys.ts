@@ -38,7 +38,7 @@ ${SILENT_USAGE}`,
       noteUnpublished(store, issued.record)
       return issued
     })
-    console.error(`Created the API key ${record.id} for ${record.owner}. Save it now, the hub cannot show it again:`)
+    console.error(`Created the API key ${record.id} for ${record.owner}. Save it now: the hub cannot show it again:`)
     console.log(key)
   },
 }

@@ -16,7 +16,7 @@ export interface ListingOptions {
 export function findListing(store: Store, { kind, slug }: ListingOptions): ListingId {
   if (kind !== undefined) return { kind, slug }
   const [found, ...others] = kindSchema.options.filter(each => isListed(store, { kind: each, slug }))
-  if (others.length > 0) throw new UsageError(`This hub has a plugin and a service ${slug}: add --kind.`)
+  if (others.length > 0) throw new UsageError(`This hub has both a plugin and a service ${slug}: add --kind.`)
   if (found !== undefined) return { kind: found, slug }
   throw new HubError(
     404,

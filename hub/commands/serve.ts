@@ -37,7 +37,7 @@ export const serve: Command = {
 
 If other machines use the hub, give it a certificate or put a TLS proxy in front of it (docs/hub.md). After a renewal,
 send SIGHUP: the hub reads both files again. On any address but a loopback one, and behind a proxy, the page asks for
-the admin token: enter it as the password of any user.`,
+the admin token: enter it as the password, with any user name.`,
   run: async args => {
     const { values } = parseCommandLine(args, SERVE_OPTIONS)
     const address = { host: values.host, port: parsePort(values.port) }
@@ -96,7 +96,10 @@ function explainListening(error: NodeJS.ErrnoException, { host, port }: ListenAd
         `Port ${port} of ${host} is in use: stop the program that listens there, or choose another --port.`,
       )
     case 'EACCES':
-      return new HubError(500, `This user may not listen on port ${port} of ${host}: choose a --port above 1023.`)
+      return new HubError(
+        500,
+        `This user is not allowed to listen on port ${port} of ${host}: choose a --port above 1023.`,
+      )
     case 'EADDRNOTAVAIL':
     case 'ENOTFOUND':
       return new HubError(500, `${host} is not an address of this machine: choose another --host.`)
@@ -114,7 +117,7 @@ interface Served {
 function announce({ url, adminToken }: RunningHub, { host, tls }: Served): void {
   console.log(`The reference hub listens on ${url}`)
   if (EVERY_ADDRESS.includes(host)) announceToOthers(url, tls)
-  if (adminToken !== undefined) console.log(`Admin token (save it now, the hub cannot show it again): ${adminToken}`)
+  if (adminToken !== undefined) console.log(`Admin token (save it now: the hub cannot show it again): ${adminToken}`)
   if (!isLoopbackHost(host) && url.startsWith('http:'))
     console.error(
       'Other machines can reach it over plain HTTP: give it a certificate with --tls-cert, or put a TLS proxy in front of it.',

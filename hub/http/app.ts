@@ -87,7 +87,7 @@ async function protectAnswer(c: Context, next: () => Promise<void>): Promise<voi
 /** A Host header like `1.2.3.4.5` passes the HTTP server, but the routes cannot build a URL from it. */
 async function refuseUnreadableUrl(c: Context, next: () => Promise<void>): Promise<void> {
   if (!URL.canParse(c.req.url))
-    throw new HubError(400, 'The Host header must be a name or an address, with a port or without.')
+    throw new HubError(400, 'The Host header must be a name or an address, with or without a port.')
   await next()
 }
 

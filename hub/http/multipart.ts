@@ -41,7 +41,7 @@ async function isLast(scanner: Scanner): Promise<boolean> {
   const next = await scanner.take(2)
   if (next.equals(CRLF)) return false
   if (next.toString() === '--') return true
-  throw malformed('has a boundary that is not followed by a line end')
+  throw malformed('has a boundary that is not followed by a line break')
 }
 
 function parseName(headers: string): string {

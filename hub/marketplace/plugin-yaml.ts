@@ -56,7 +56,7 @@ export function readPluginYaml(bytes: Buffer): PluginYaml {
 
 function describeIssue(path: readonly PropertyKey[]): string {
   const expected = EXPECTED[String(path[0])]
-  return `has a value that hosts refuse at ${path.join('.')}${expected === undefined ? '' : `, which must be ${expected}`}`
+  return `has a value at ${path.join('.')} that hosts refuse${expected === undefined ? '' : `, because it must be ${expected}`}`
 }
 
 function versionOf(document: Document.Parsed, version: string | number): PluginYaml['version'] {

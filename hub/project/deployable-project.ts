@@ -94,7 +94,7 @@ function requireManifestOf({ project_id, version }: SealedRelease['release'], te
     ['version', data.version, version],
   ] as const)
     if (found !== expected)
-      throw refused(`has the ${MANIFEST} of the ${name} ${JSON.stringify(found.slice(0, 100))}, not ${expected}`)
+      throw refused(`has the ${MANIFEST} of ${name} ${JSON.stringify(found.slice(0, 100))}, not ${expected}`)
 }
 
 function parseJson(text: string): unknown {

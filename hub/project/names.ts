@@ -22,7 +22,7 @@ const PLUGINS_DIRNAME = /^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[A-Z
 
 export const pluginsDirnameSchema = z.string().regex(PLUGINS_DIRNAME, {
   error:
-    'must be folder names of A-Z, a-z, 0-9, "_" and "-", joined by "/", and not begin with extensions or deployment',
+    'must be folder names of A-Z, a-z, 0-9, "_" and "-", joined by "/", and must not begin with extensions or deployment',
 })
 
 /** Exactly this many bytes, in canonical base64 with padding. */

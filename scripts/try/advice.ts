@@ -9,16 +9,16 @@ interface Chosen {
 /** The advice after a step with this result. */
 export function adviceAfter({ exitCode, outputs }: ActionResult, sources: Sources, chosen: Chosen): string {
   if (chosen.break && outputs['outcome'] === 'rolled_back') return adviceAfterBreak(sources, chosen)
-  if (exitCode !== 0) return 'Correct what the error names, and run it again.'
+  if (exitCode !== 0) return 'Correct what the error names, and run the command again.'
   if (chosen.root === undefined)
     return 'Add --root DIR to keep hub and host: then you can see an update and a rollback.'
-  const raise = `Change a file, raise the version (${howToRaise(sources)}) and run it again`
+  const raise = `Change a file, raise the version (${howToRaise(sources)}) and run the command again`
   if (chosen.break) return `Nothing had to change, so the broken step was skipped. ${raise}, to see a rollback.`
   return `${raise}, to see an update; with --break, to see a rollback.`
 }
 
 /** A project contains its plan, and a published version never changes. */
 function adviceAfterBreak(sources: Sources, { root }: Chosen): string {
-  if (sources.kind !== 'project' || root === undefined) return 'Run it without --break, to install it.'
-  return `The broken step is sealed into ${sources.version}. Run it without --break, with ${howToRaise(sources)}, to install it.`
+  if (sources.kind !== 'project' || root === undefined) return 'Run the command without --break, to install it.'
+  return `The broken step is sealed into ${sources.version}. Run the command without --break, with ${howToRaise(sources)}, to install it.`
 }

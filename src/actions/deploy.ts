@@ -96,7 +96,7 @@ function refuseUnclearCheck(read: InputReader, request: IncompleteRequest): void
   if (request.artifactSha256 === undefined && !read.isRefused('artifact-sha256'))
     read.refuse('artifact-sha256', 'must be set with check-only: true')
   if (request.dryRun) read.refuse('dry-run', 'cannot be true with check-only: true, which changes nothing either')
-  if (request.redeploy) read.refuse('redeploy', 'cannot be true with check-only: true, which runs no such step')
+  if (request.redeploy) read.refuse('redeploy', 'cannot be true with check-only: true, which runs only health checks')
 }
 
 /** Without a plan, no step names the template that the settings complete, so nothing would use them. */

@@ -186,7 +186,7 @@ function readHub(read: InputReader, slug: string | undefined) {
 
 function readLocalFile(read: InputReader) {
   for (const name of HUB_INPUTS.filter(name => read.isGiven(name)))
-    read.refuse(name, 'is given together with artifact-path or signature: check what a hub serves, or a file')
+    read.refuse(name, 'is given together with artifact-path or signature: check either what a hub serves or a file')
   return { path: read.required('artifact-path', z.string()), signature: read.required('signature', z.string()) }
 }
 

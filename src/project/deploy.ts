@@ -23,9 +23,9 @@ import { acceptVersion, downloadSealed, extractSealed, openSealed, verifySealed 
 import { verifyProject } from './verify.ts'
 
 /**
- * Deploys one project by the proposed contract: all its plugins and extensions in one transaction. However it ends, the
- * host runs exactly the old version or exactly the new one (or the outcome is `inconsistent`). If the hub refuses the
- * report, that is an error, although the new version stays (contract 7). Never throws for a failed deployment: the
+ * Deploys one project under the proposed contract: all its plugins and extensions in one transaction. However it ends,
+ * the host runs exactly the old version or exactly the new one (or the outcome is `inconsistent`). If the hub refuses
+ * the report, that is an error, although the new version stays (contract 7). Never throws for a failed deployment: the
  * result contains the error.
  */
 export async function deployProject(request: ProjectRequest, tools: ProjectTools): Promise<EndedDeployment> {

@@ -26,7 +26,7 @@ export function noSnapshot(
     'no_snapshot',
     known.length === 0
       ? `${none}: nothing was changed. Deploy the version from the hub.`
-      : `${none} ${asked}: nothing was changed. It has ${listNames([...new Set(known.map(describe))])}. To restore one of these, also a later one, name its version in to-version, or deploy it from the hub.`,
+      : `${none} ${asked}: nothing was changed. It has ${listNames([...new Set(known.map(describe))])}. To restore one of these, even a later one, name its version in to-version, or deploy it from the hub.`,
   )
 }
 
@@ -70,7 +70,7 @@ export function unrecorded(path: string): DeploymentError {
 export function modifiedSnapshot(path: string, finding: string): DeploymentError {
   return new DeploymentError(
     'snapshot_modified',
-    `${path} is not as it was when it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`,
+    `${path} has changed since it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`,
   )
 }
 

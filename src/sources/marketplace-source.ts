@@ -37,9 +37,9 @@ interface Fetching {
 }
 
 /**
- * Fetches a plugin or service by the whole marketplace contract: HMAC, listing policy, version rules. Throws what the
- * marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or
- * `invalid_manifest` (for a subdirectory that it does not have), DeploymentError `downgrade_refused`.
+ * Fetches a plugin or service by all rules of the marketplace contract: HMAC, listing policy, version rules. Throws
+ * what the marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch`
+ * or `invalid_manifest` (for a subdirectory that it does not have), DeploymentError `downgrade_refused`.
  */
 export async function fetchFromMarketplace(
   { request, tools }: Fetching,
@@ -88,7 +88,7 @@ function partOf({ staged, tree }: { staged: string; tree: NamedTree }, { slug, s
   }
   for (const { path, reach } of tree.symlinks) {
     if (path.startsWith(`${subdirectory}/`) && !`${reach}/`.startsWith(`${subdirectory}/`))
-      throw unsafeEntry(path, `is a symlink that leads out of ${subdirectory}, of which the part consists`)
+      throw unsafeEntry(path, `is a symlink that leads out of ${subdirectory}, which is the whole part`)
   }
   return { staged: `${staged}/${subdirectory}`, tree: treeBelow(tree, subdirectory) }
 }

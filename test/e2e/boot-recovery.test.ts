@@ -71,7 +71,7 @@ WantedBy=multi-user.target
 `
 
 /**
- * Deploys 2.0.0 on a machine on which the service runs, and cuts the power during its health check. The recovery is
+ * Deploys 2.0.0 on a machine where the service runs, and cuts the power during its health check. The recovery is
  * enabled just before that, so that the restart of the service starts it in the middle of the deployment.
  */
 async function cutPowerInHealthCheck(): Promise<void> {

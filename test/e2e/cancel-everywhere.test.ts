@@ -37,7 +37,8 @@ function sample(): readonly Row[] {
 const seconds: { toLastOutput: number[]; toExit: number[] } = { toLastOutput: [], toExit: [] }
 
 /**
- * These times are only printed: a busy machine takes longer, and the test only requires that the run ends by itself.
+ * These times are only printed, because a busy machine takes longer: the test requires only that the run ends by
+ * itself.
  */
 function describeSeconds(): string {
   const figures = Object.entries(seconds).map(([name, values]) => {

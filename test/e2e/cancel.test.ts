@@ -29,7 +29,8 @@ import { whyNoStrace } from './harness/strace.ts'
 const ONLY_IN_CI = whyLeftToCi()
 
 /**
- * The run is cancelled while it writes the record. It may get further before it notices, but its outcome must not vary.
+ * The run is cancelled while it writes the record. It may continue for a while before it notices, but its outcome must
+ * not vary.
  */
 const MOMENTS: readonly { at: string; outcome: Outcome }[] = [
   { at: 'state fetching', outcome: 'failed' },

@@ -17,7 +17,7 @@ describe('after a cancel', { concurrency: 2 }, () => {
     describe(`the post step of a run that was cancelled in its health check (${contract})`, { concurrency: 1 }, () => {
       let scene: CancelScene
       let main: ActionResult
-      /** `old` is the script with which the check answers about the old version. */
+      /** `old` is the script that the check runs for the old version. */
       const arrange = async (t: TestContext, old: string): Promise<void> => {
         scene = await openCancelScene(t, contract)
         await publishSteps(scene, 'restart', 'healthcheck')

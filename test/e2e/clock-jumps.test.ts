@@ -10,7 +10,7 @@ import { readLocalReport } from './harness/evidence.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './harness/stage.ts'
 
 const PRELOAD = join(import.meta.dirname, 'harness/jumping-date.mjs')
-/** The limit for a wait that has become hours; a busy machine never takes this long. */
+/** The limit for a wait that became hours long; even a busy machine never takes this long. */
 const NEVER_ENDS_MS = 5 * 60_000
 
 async function stageWithPlugin(t: TestContext): Promise<Stage> {

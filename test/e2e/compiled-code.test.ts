@@ -36,7 +36,7 @@ const cache = (): string => join(stage.folder, 'cache')
 const own = (): string => join(cache(), 'hub-deploy')
 const compiled = (): string => join(own(), 'compiled')
 
-/** Deploys with a cache of its own. */
+/** Deploys with its own cache. */
 async function deploy(inputs: Record<string, string> = {}, env: Record<string, string> = {}): Promise<ActionResult> {
   return await stage.deploy(inputs, { env: { XDG_CACHE_HOME: cache(), ...env } })
 }

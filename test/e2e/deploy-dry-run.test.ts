@@ -25,7 +25,7 @@ function listUntouched(): string[] {
   })
 }
 
-/** Makes a dry run, which must not touch the host or the hub's journal, or leave a file of its own. */
+/** Runs a dry run, which must not touch the host or the hub's journal, or leave a file behind. */
 async function dryRun(inputs: Record<string, string> = {}): Promise<ActionResult> {
   const [host, reports] = [listUntouched(), acceptedReports(stage)]
   const result = await stage.deploy({ 'dry-run': 'true', ...inputs })

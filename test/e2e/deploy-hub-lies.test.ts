@@ -257,7 +257,7 @@ describe('the error text of a hub', () => {
     const killed = await stage.deploy({ 'hub-url': hub.url }, { onStart })
     assert.equal(killed.signal, 'SIGKILL', killed.log)
     const own = join(stage.root, '.hub-deploy')
-    // This run never had the host.
+    // This run never locked the host.
     const [journal = ''] = readdirSync(own).filter(name => name.startsWith('begun-'))
     assert.match(readFileSync(join(own, journal), 'utf8'), /"record":"end".*unknown key \*\*\*/)
     await stage.deploy({ 'api-key': 'another-key' }, { phase: 'post', state: killed.state })

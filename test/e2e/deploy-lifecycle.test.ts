@@ -26,7 +26,7 @@ async function beginInstalled(): Promise<void> {
   stage = await openInstalled(pluginFiles('1.0.0'))
 }
 
-/** Makes a deployment that must succeed, and returns its outputs. */
+/** Runs a deployment that must succeed, and returns its outputs. */
 async function deployed(inputs: Record<string, string> = {}): Promise<Record<string, string>> {
   const result = await stage.deploy(inputs)
   assert.equal(result.exitCode, 0, result.log)

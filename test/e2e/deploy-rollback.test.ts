@@ -113,7 +113,7 @@ describe('a step that fails after the switch', () => {
   })
 })
 
-/** Installs 1.0.0, with settings and data of the host's own in it. The hub's latest version then fails. */
+/** Installs 1.0.0, with the host's own settings and data in it. The hub's latest version then fails. */
 async function installOld(): Promise<void> {
   await stage.publish('1.0.0', pluginFiles('1.0.0', { 'src/old.py': '' }))
   stage.writePlan(PLUGIN_PLAN)

@@ -144,7 +144,7 @@ describe('files that were changed on the host since they were installed', () => 
   const late = async (t: TestContext, path: string): Promise<Record<string, string>> => {
     const gate = await openGate(t, stage.hub.url, async route => {
       if (route !== 'artifact') return
-      // Waits until all work that runs during the request is surely done.
+      // Waits until all work that runs during the request is certainly done.
       await setTimeout(500)
       edit(stage, { [`plugins/greeter/${path}`]: 'LD_PRELOAD=/tmp/evil.so\n' })
     })

@@ -161,7 +161,7 @@ function standInForSync(parent: string, script: string): string {
   return [folder, process.env['PATH']].join(delimiter)
 }
 
-/** The staged paths: the new tree without the host's kept paths, with the root as the empty path. */
+/** The staged paths: those of the new tree without the host's kept paths. The root is the empty path. */
 function stagedPaths({ root }: SweepHost): string[] {
   const paths = Object.keys(listTree(join(root, 'plugins/greeter')))
   return ['', ...paths.filter(path => !/^(data|\.env)(\/|$)/.test(path)).map(path => `/${path}`)]
@@ -196,8 +196,8 @@ function isChange(event: Event): event is Extract<Event, { to: string }> {
 }
 
 /**
- * True for a file that gets its name when it is complete. Until the host is locked, a journal may get lost, and has
- * another name.
+ * True for a file that gets its name when it is complete. Until the host is locked, a journal may be lost, and has a
+ * different name.
  */
 function isOwnFile({ from, to }: { from: string; to: string }): boolean {
   return isJournal({ to }) || (from.endsWith('.tmp') && !to.includes('/begun-'))

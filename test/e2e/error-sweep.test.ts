@@ -15,12 +15,12 @@ import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep
 import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-/** One call in this many. */
+/** The distance between the calls that are tried. */
 const SAMPLED = byExtent({ sample: 29, ci: 5, full: 1 })
 
 const update: Act = (host, run) => host.update(run)
 
-/** The errors of a broken disk, a full one and a guarded one. */
+/** The errors of a broken disk, of a full one, and of missing permission. */
 const failures: { error: string; calls: RegExp }[] = [
   { error: 'EIO', calls: /^f(data)?sync$/ },
   { error: 'EIO', calls: /^rename/ },

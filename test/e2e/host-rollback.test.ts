@@ -29,7 +29,7 @@ afterEach(() => stage.close())
 
 const RECORD = '.hub-deploy/installed.json'
 
-/** Makes an update that must end with the old version restored. Returns its report. */
+/** Runs an update that must end with the old version restored. Returns its report. */
 async function rolledBack(code: string, step: string): Promise<[LocalReport, ActionResult]> {
   const before = listHost(stage.root)
   const result = await stage.deployHere()

@@ -9,7 +9,7 @@ import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep
 import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-/** One call in this many. */
+/** The distance between the calls that are tried. */
 const SAMPLED = byExtent({ sample: 31, ci: 6, full: 1 })
 
 interface Sweep {
@@ -119,7 +119,7 @@ function assertKilled(call: TracedCall, calls: readonly TracedCall[], { signal }
   assert.equal(withoutCount(last?.text), withoutCount(call.text))
   assert.ok([0, 1].includes((last?.nth ?? 0) - call.nth), last?.text)
   assert.match(last?.result ?? '', /^\?|^unfinished|INJECTED/)
-  // To the run that started it, a killed child is only a failure.
+  // A run treats a child that was killed only as a failure.
   assert.equal(signal, call.role === 'child' ? null : 'SIGKILL')
 }
 

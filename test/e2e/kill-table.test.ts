@@ -51,7 +51,7 @@ describe('an update', { concurrency: 2 }, () => {
   }
 })
 
-/** Makes runs until each stop in turn has killed one. Returns the inputs for the same hub. */
+/** Starts runs until each stop in turn has killed one. Returns the inputs for the same hub. */
 async function killInTurn(
   t: TestContext,
   fleet: Fleet,

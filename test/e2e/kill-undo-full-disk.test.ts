@@ -14,7 +14,10 @@ import { openStage, PLUGIN_PLAN, pluginFiles, writeFiles } from './harness/stage
 import { whyNoStrace } from './harness/strace.ts'
 import { tamper, tamperWithRecord } from './harness/tampering.ts'
 
-/** One case in this many. It is never a multiple of three, so that each of the followers has its turn. */
+/**
+ * The distance between the cases that are tried. It is never a multiple of three, so that each of the next runs is
+ * tried.
+ */
 const SAMPLED = byExtent({ sample: 11, ci: 4, full: 1 })
 const FOLLOWED_BY = [['post'], ['next run'], ['post', 'next run']] as const
 const DISKS: readonly Ext4[] = [

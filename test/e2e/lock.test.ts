@@ -17,7 +17,7 @@ const RUNS_AT_ONCE = 8
 const ROUNDS = byExtent({ sample: 1, ci: 8 })
 const HOLDER = { id: '00000000-0000-4000-8000-000000000000', run_url: 'https://code-host.example/run/7', since: 'noon' }
 
-/** Runs another command with process ids of its own, as in a container. */
+/** Runs another command with separate process ids, as in a container. */
 const CONTAINER = ['unshare', '--pid', '--mount-proc', '--kill-child']
 
 describe('the lock of a host', () => {

@@ -16,7 +16,7 @@ import { tamper } from './harness/tampering.ts'
 
 const MANY_FILES_VERSION = '3.0.0'
 const NIGHTS = byExtent({ sample: 2, ci: 6 })
-/** One fault in this many. */
+/** The distance between the faults that are tried. */
 const SAMPLED = byExtent({ sample: 5, ci: 1 })
 
 /** A fault of a host that lasts for some nights. */
@@ -207,7 +207,7 @@ function assertTrue(host: PreparedHost, fleet: Fleet, { fault, was, night, resul
   assert.ok(is !== 'neither' || fault.leavesNeither, told)
   assert.ok(outcome === 'success' || !fault.isHarmless, told)
   if (outcome === 'success') assert.equal(is, version === '2.0.0' ? 'new' : 'old', told)
-  // A recovery of an earlier run is no change of this run.
+  // The recovery of an earlier run is not a change by this run.
   else if (was !== 'neither' && fault.cut === undefined) assert.equal(is, was, told)
   const path = outputs['report-path']
   if (path === undefined || path === '') return

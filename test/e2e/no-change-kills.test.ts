@@ -6,7 +6,7 @@ import { assertSucceeds, type Fleet, openFleet } from './harness/prepared-host.t
 import { whyNoStrace } from './harness/strace.ts'
 import { tamperWithRecord } from './harness/tampering.ts'
 
-/** One record of the journal in this many. */
+/** The distance between the journal records at which the test kills a run. */
 const STEP = byExtent({ sample: 6, ci: 2 })
 const INSTALLED = { version: '1.0.0' }
 

@@ -45,8 +45,8 @@ interface Disk {
 }
 
 /**
- * A neighbor that syncs a file of its own all the time, which makes each change of a name durable at once, but not the
- * bytes of a file. It ends between two syncs.
+ * A neighbor that syncs its own file all the time, which makes each change of a name durable at once, but not the bytes
+ * of a file. It ends between two syncs.
  */
 const NEIGHBOUR = 'trap "exit 0" TERM; while :; do echo x >>"$1"; sync "$1"; done'
 
@@ -69,7 +69,7 @@ for (const deployment of byExtent({ sample: ['update'] as const, ci: DEPLOYMENTS
   })
 }
 
-/** Shows that the tests above can fail: each of these calls is skipped but reported as a success. */
+/** Shows that the tests above can fail: each of these calls does nothing but reports success. */
 describe('a power cut during an update', {
   skip: whyNoLoggedDisk() || whyNoStrace() || whyLeftToCi(),
 }, () => {

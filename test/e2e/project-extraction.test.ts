@@ -19,7 +19,7 @@ import { answersOf, serveUntrustedProjectHub, type UntrustedProjectHub } from '.
 
 /** The header of a frame that declares its size in four bytes. */
 const FRAME_HEADER_BYTES = 9
-/** Too long below any folder, though an archive may have it. */
+/** Too long below any folder, although an archive may contain it. */
 const TOO_LONG = 'd'.repeat(255).concat('/').repeat(16).slice(0, 4090)
 const PRELOADED = join(import.meta.dirname, 'harness/signal-at-file.mjs')
 

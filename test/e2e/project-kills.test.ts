@@ -37,12 +37,12 @@ const HOSTS_OWN = {
 }
 
 interface Update {
-  /** The earlier versions. The host got its own data after the first one. */
+  /** The earlier versions. The host created its own data after the first one. */
   history: readonly Parts[]
   to: Parts
   /** The directory of plugins that the manifest of the last version names. */
   pluginsDirname?: string
-  /** One switch in this many is tested. */
+  /** The distance between the switches that are tested. */
   oneIn: number
 }
 

@@ -37,7 +37,7 @@ async function publish(version: string, more: Record<string, string> = {}): Prom
   return stage.publish(version, projectFiles(version, more))
 }
 
-/** Makes a deployment that must be refused with this code and leave the host as it was. */
+/** Runs a deployment that must be refused with this code and leave the host as it was. */
 async function refused(code: string, inputs: Record<string, string> = {}): Promise<ActionResult> {
   const before = listHost(stage.root)
   const result = await stage.deploy(inputs)

@@ -167,7 +167,7 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
       assert.deepEqual(listHost(stage.root), before)
     }
     await refused('missing_input', { 'sources-api-key': '' })
-    const isSecretNamed = /plugins\/pay: .* with this sources-signing-secret, .* to this sources-api-key:/
+    const isSecretNamed = /plugins\/pay: .* with this sources-signing-secret, .* for this sources-api-key:/
     await refused('signature_mismatch', { 'sources-signing-secret': 'another secret' }, isSecretNamed)
     await refused(
       'authentication_failed',

@@ -36,7 +36,7 @@ function serveHub(t: TestContext, answers: Partial<ProjectAnswers> = {}): Promis
   return serveUntrustedProjectHub(t, answersOf(stage, offer, answers))
 }
 
-/** A server that is no hub and serves the artifact to anybody. */
+/** A server that is not a hub and serves the artifact to anyone. */
 function serveStorage(t: TestContext): Promise<LoopbackServer> {
   return serve(t, (_, response) => response.end(offer.bytes))
 }

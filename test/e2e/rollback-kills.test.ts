@@ -17,7 +17,7 @@ import { openRollbackHosts, type RollbackHost, type RollbackHosts, type Subject 
 import { failWith, killBefore, NAME_CALLS, whyNoStrace } from './harness/strace.ts'
 import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-/** One call in this many. */
+/** The distance between the calls that are tried. */
 const SAMPLED = byExtent({ sample: 89, ci: 41, full: 1 })
 const RECOVERIES = ['the next rollback', 'post', 'a deployment that is refused', 'the program for the boot'] as const
 /** Includes the write of each journal record. */

@@ -12,7 +12,7 @@ import { writeFiles } from './harness/stage.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
-/** A host on which these versions of a project were deployed one after the other, with data of its own. */
+/** A host on which these versions of a project were deployed one after the other, with its own data. */
 async function openHost(t: TestContext, versions: Record<string, Parts>): Promise<ProjectStage> {
   const stage = await openProjectStage()
   t.after(() => stage.close())

@@ -149,7 +149,10 @@ describe('a rollback', () => {
       [1, 'drift_found', 'true'],
       status.log,
     )
-    assert.match(status.log, /changed on this host, so not the files of the artifact: plugins\/greeter 2\.0\.0/)
+    assert.match(
+      status.log,
+      /changed on this host, so their files are not those of the artifact: plugins\/greeter 2\.0\.0/,
+    )
     const [listed] = JSON.parse(status.outputs['installed'] ?? '')
     assert.deepEqual([listed.version, listed.sha256, listed.modified], ['2.0.0', null, true])
     assert.equal(JSON.parse(status.outputs['drift-details'] ?? '')[0].modified, true)

@@ -41,7 +41,7 @@ async function startSlowly(t: TestContext, inputs: Record<string, string> = {}):
   return { ...hub, result }
 }
 
-/** Deploys another plugin or service, with a plan of its own. */
+/** Deploys another plugin or service, with its own plan. */
 async function deployOther(slug: string, plan: string, inputs: Record<string, string> = {}): Promise<ActionResult> {
   writeFileSync(join(stage.workspace.path, 'other.yaml'), plan)
   return await stage.deploy({ slug, 'install-plan': 'other.yaml', ...inputs })
@@ -160,7 +160,7 @@ async function holdHost(t: TestContext): Promise<Holder> {
   return { result, letGo: () => process.kill(child, 'SIGKILL'), kill: () => process.kill(run, 'SIGKILL') }
 }
 
-/** An action of another run, or of an operator, on the host meanwhile, and its effect on the slow run. */
+/** An action of another run or of an operator on the host in the meantime, and its effect on the slow run. */
 interface Meanwhile {
   act(t: TestContext): Promise<unknown> | unknown
   outcome: string

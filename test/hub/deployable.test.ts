@@ -56,11 +56,11 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'a plugin.yaml with a key twice': [yaml('version: 1.2.0\nversion: 1.2.0'), /repeats a key in line 2/],
   'a version that is a list': [
     yaml('version: [1, 2, 0]'),
-    /that hosts refuse at version, which must be a version, such/,
+    /at version that hosts refuse, because it must be a version, such/,
   ],
   'an environment that is a list': [
     yaml('environment: [A]'),
-    /that hosts refuse at environment, which must be a map with the lists "required" and "optional"/,
+    /at environment that hosts refuse, because it must be a map with the lists "required" and "optional"/,
   ],
   'settings that are no list': [yaml('version: 1.2.0\nenvironment: {required: A}'), /at environment\.required/],
   'a plugin.yaml of two documents': [yaml('version: 1.2.0\n---\nname: b\n'), /has a second document in line/],

@@ -14,7 +14,7 @@ import { newFolder } from './running-hub.ts'
 
 const DAY_MS = 86_400_000
 const LISTING = { kind: 'plugin', slug: 'hello' } as const
-/** A time before which the hub got every report of these tests. */
+/** A time by which the hub had received every report of these tests. */
 const AFTERWARDS = new Date(Date.now() + DAY_MS)
 
 function openTemporaryStore(t: TestContext): Store {

@@ -58,7 +58,7 @@ export interface Ends {
   after(cleanUp: () => void): void
 }
 
-/** Makes a temporary folder with these files, which is removed when the test ends. */
+/** Creates a temporary folder with these files, which is removed when the test ends. */
 export function newFolder(t: Ends, files: Record<string, string> = {}): string {
   const folder = mkdtempSync(join(tmpdir(), 'hub-test-'))
   t.after(() => rmSync(folder, { recursive: true, force: true }))

@@ -8,7 +8,7 @@ import { newFolder } from './running-hub.ts'
 
 const UNIT = readFileSync(resolve(import.meta.dirname, '../../examples/systemd/hub-deploy-hub.service'), 'utf8')
 const skip = spawnSync('systemd-analyze', ['--version']).status !== 0 && 'systemd-analyze is not on PATH'
-/** In tenths of a scale to 10, on which 10 is no protection at all. */
+/** In tenths of the scale from 0 to 10, where 10 means no protection at all. */
 const MAX_EXPOSURE = '20'
 
 describe('the systemd unit of the hub', () => {

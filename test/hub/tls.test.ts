@@ -159,7 +159,7 @@ interface Issued {
 
 let others = 0
 
-/** A certificate of its own for this machine, valid for 30 days. */
+/** A separate certificate for this machine, valid for 30 days. */
 function issue(t: TestContext, names?: string): Issued {
   const folder = newFolder(t)
   const files = { cert: join(folder, 'cert.pem'), key: join(folder, 'key.pem') }

@@ -134,7 +134,7 @@ export function previousOf(place: Place, more: Partial<PreviousInstall> = {}): P
   return { place, installed: undefined, removed: undefined, version: null, ...more }
 }
 
-/** Version 2.0.0 of `plugins/x`, of which this host has no record, staged in `tree` below the staging folder. */
+/** Version 2.0.0 of `plugins/x`, which this host has no record of, staged in `tree` below the staging folder. */
 export function partOf(layout: Layout, more: Partial<NewPart> = {}): NewPart {
   const place: Place = { shelf: 'plugins', id: 'x', directory: 'plugins' }
   return {

@@ -16,10 +16,7 @@ interface Case {
   readonly found: readonly [line: number, message: RegExp][]
 }
 
-/**
- * Each has a mistake of form, next to which the others must still be reported, without problems that follow from it
- * alone.
- */
+/** Each has a mistake of form. The other mistakes must still be reported, but no problem that only follows from it. */
 const CASES: Readonly<Record<string, Case>> = {
   'a time that is too long, another project, another kind and an unknown plugin': {
     plan: `${head('tock')}${FILES}  - {id: ok, action: healthcheck, plugin: tikcd, timeout: 11m}\n`,

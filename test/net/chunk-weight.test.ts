@@ -10,7 +10,7 @@ import { temporaryDirectory } from '../install/temporary-directory.ts'
 const MEBIBYTE = 1024 * 1024
 const BODY_BYTES = 128 * MEBIBYTE
 
-/** A server in a process of its own, whose memory does not count. */
+/** A server in a separate process, whose memory does not count. */
 const SERVER = `
   const { createServer } = require('node:http')
   const piece = Buffer.alloc(${MEBIBYTE})
@@ -29,8 +29,8 @@ async function startServer(t: TestContext): Promise<string> {
 }
 
 /**
- * Measures in a process of its own, because this one may still have the buffers of earlier tests, and collects them
- * less often.
+ * Measures in a separate process, because this one may still have the buffers of earlier tests, and collects them less
+ * often.
  */
 async function bufferedBytes(url: string, path: string): Promise<number> {
   const program = join(import.meta.dirname, 'buffered-bytes.ts')
@@ -44,7 +44,7 @@ describe('weighOnHeap', () => {
     const url = await startServer(t)
     const path = join(temporaryDirectory(t), 'artifact')
     const found: number[] = []
-    // On a busy machine, the thread that frees them may come late once.
+    // On a busy machine, the thread that frees them may be late once.
     for (let run = 0; run < 3; run++) found.push(await bufferedBytes(url, path))
     const least = Math.min(...found)
     assert.ok(least < 32 * MEBIBYTE, `at least ${least} bytes`)

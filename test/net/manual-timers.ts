@@ -1,6 +1,6 @@
 import type { StartTimer } from '../../src/net/settings.ts'
 
-/** Timers that expire when the test says so and never by themselves. */
+/** Timers that expire only when the test makes them. */
 export interface ManualTimers {
   startTimer: StartTimer
   /** The length of every timer so far, in milliseconds and in order. */

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { parseCommandFile } from '../../local/runner.ts'
 
-/** Runs a step whose deployment never ends, in a process of its own. */
+/** Runs a step whose deployment never ends, in a separate process. */
 function runUnsettled(t: TestContext, how: 'begun' | 'not begun') {
   const folder = mkdtempSync(join(tmpdir(), 'unsettled-'))
   t.after(() => rmSync(folder, { recursive: true }))

@@ -28,7 +28,7 @@ function keptAt(t: TestContext): { folder: string; base: string; own: string; pa
   return { ...cache, path: join(cache.own, 'compiled') }
 }
 
-/** Keeps what a run of another kind than all others compiled. */
+/** Keeps the code that a run of a different kind compiled. */
 function keep(folder: string | undefined, code = CODE): void {
   keptRuns += 1
   keepOf(`run ${keptRuns}`, folder, code)

@@ -81,8 +81,8 @@ export function whyNoEngine(): string | false {
 }
 
 /**
- * Executes a workflow. The engine has no network of its own to use: it runs no container, starts no server and takes
- * every action from `references`. It does not mask secrets, so that the log shows whether the actions print any.
+ * Executes a workflow. The engine uses no network itself: it runs no container, starts no server and takes every action
+ * from `references`. It does not mask secrets, so that the log shows whether the actions print any.
  */
 export async function runWorkflow(run: WorkflowRun): Promise<WorkflowResult> {
   const child = spawn('act', [run.event, ...engineOptions(run)], {
@@ -175,7 +175,7 @@ function readJobs(records: readonly LogRecord[]): JobRun[] {
     if (record.jobResult !== undefined) job.result = record.jobResult
     noteStep(job, record)
   }
-  // A job that calls a workflow has no steps of its own.
+  // A job that calls a workflow has no steps.
   return [...jobs.values()].filter(({ steps, result }) => steps.length > 0 || result !== undefined)
 }
 

@@ -23,7 +23,7 @@ const PARTS = [
   '.github/workflows/rollout.yml',
 ]
 
-/** The hosts. Each is a project root with a runner of its own, whose label is the host's name. */
+/** The hosts. Each is a project root with its own runner, whose label is the host's name. */
 export const HOSTS = ['app-1', 'app-2'] as const
 export type HostName = (typeof HOSTS)[number]
 

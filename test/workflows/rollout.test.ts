@@ -78,7 +78,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     await fleet.release('2.0.0')
     const [canary, other] = [fleet.installedFiles('app-1'), fleet.files('app-2')]
     const counted = join(fleet.folder, 'checks')
-    // Healthy at first but then no more, unless it is the old version.
+    // Healthy only at first, unless it is the old version.
     const check = `grep -q 1.0.0 ${fleet.rootOf('app-1')}/plugins/greeter/plugin.yaml || [ ! -e ${counted} ]`
     fleet.checkHealth('app-1', `${check} && touch ${counted}`)
     const result = await rollOut(fleet)
@@ -132,7 +132,8 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     const fleet = await openOldFleet(t)
     await fleet.release('2.0.0')
     const [canary, other] = [fleet.installedFiles('app-1'), fleet.files('app-2')]
-    // The engine is the parent of the step's process. It kills that, runs the post step and begins no further step.
+    // The engine is the parent of the step's process. It kills that process, runs the post step and begins no further
+    // step.
     fleet.checkHealth('app-1', cancelOnce(fleet, "kill -INT $(cut -d' ' -f4 /proc/$PPID/stat)"))
     const result = await rollOut(fleet)
     assert.notEqual(result.exitCode, 0)

@@ -48,7 +48,7 @@ ${SILENT_USAGE}`,
         return createProjectKey(store, request)
       })
       console.error(
-        `Created the ${KEY_TITLES[purpose]} ${record.id} for the project ${project_id}. Save it now, the hub cannot show it again:`,
+        `Created the ${KEY_TITLES[purpose]} ${record.id} for the project ${project_id}. Save it now: the hub cannot show it again:`,
       )
       console.log(value)
     },

@@ -53,7 +53,7 @@ function chooseHub(values: Values): (sealed: SealedRelease) => Promise<Published
 }
 
 async function waitForHub(ms: number): Promise<void> {
-  console.error(`The hub is busy: sending it again in ${ms / 1000} s.`)
+  console.error(`The hub is busy: sending the file again in ${ms / 1000} s.`)
   await setTimeout(ms)
 }
 

@@ -153,7 +153,7 @@ export class TarReader {
     this.#extensionBytes += header.size
     if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
       throw invalidArchive(
-        `its tar announces a member in ${this.#announcedBytes} bytes, of 1 to ${MAX_EXTENSION_BYTES}`,
+        `its tar announces a member in ${this.#announcedBytes} bytes, but 1 to ${MAX_EXTENSION_BYTES} are allowed`,
       )
     verifyExtensionBytes(this.#extensionBytes, this.#limits)
     return { bytes: padded(header.size), header }

@@ -171,6 +171,6 @@ function blockBytes(type: number, size: number): number {
 function tooLarge(problem: string): ArchiveError {
   return new ArchiveError(
     'archive_too_large',
-    `The archive ${problem}: nothing was installed; the publisher must pack it with a lower level, or --long=25, and in one piece.`,
+    `The archive ${problem}: nothing was installed; the publisher must pack it again at a lower level, or with --long=25, and in one piece.`,
   )
 }

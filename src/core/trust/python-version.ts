@@ -12,8 +12,9 @@ const CANDIDATE = '2'
 const FINAL = '3'
 
 /**
- * Compares two versions by PEP 440: negative if `a` is older; undefined if one of them has another form. Local versions
- * (`+...`) and `1.0-1`, which means 1.0.post1 there and has a different meaning elsewhere, have no order here.
+ * Compares two versions by the rules of PEP 440: negative if `a` is older; undefined if one of them has another form.
+ * Local versions (`+...`) and `1.0-1`, which means 1.0.post1 there and has a different meaning elsewhere, have no order
+ * here.
  */
 export function comparePythonVersions(a: string, b: string): number | undefined {
   const [first, second] = [parse(a), parse(b)]

@@ -192,7 +192,7 @@ function logRetention({ request, tools }: Deployment, place: PartName, { keep, d
 }
 
 function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }: SnapshotRow): string | undefined {
-  if (kept !== undefined) return `it contains ${kept.join(', ')} of this host`
+  if (kept !== undefined) return `it contains this host's ${kept.join(', ')}`
   if (modified) return 'it contains changes that were made on this host'
   return sha256 === null ? 'no hub can supply it again' : undefined
 }

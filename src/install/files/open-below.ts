@@ -66,7 +66,7 @@ function reasonOf(error: unknown): string {
       return 'its path leads through a symlink or a file'
     case 'EACCES':
     case 'EPERM':
-      return "the runner's user may not read it"
+      return "the runner's user is not allowed to read it"
     default:
       return `it cannot be opened (${error instanceof Error ? error.message : String(error)})`
   }

@@ -129,7 +129,7 @@ export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & 
     const path = findRealPath(layout, other)
     if (path === undefined || recorded.has(path) || !pathExistsSync(path)) continue
     recorded.add(path)
-    if (!claim.allowTakeover) throw placeTaken(other, 'something that this action has no record of')
+    if (!claim.allowTakeover) throw placeTaken(other, 'a part that this action has no record of')
     claim.log.warning(`This project takes over ${placePath(other)}, which this host has no record of.`)
   }
 }

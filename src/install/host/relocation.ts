@@ -111,7 +111,7 @@ function refuseOccupied(layout: Layout, { target, previous, chosenBy, allowTakeo
     : `this host's integration.yaml, and not the operator, names its directory. Move ${path} away, set plugins-directory, or set allow-takeover: true if you mean to replace it`
   throw new DeploymentError(
     'place_taken',
-    `${placePath(target)} is taken: something that this action has no record of is there, and ${why}. Nothing was changed.`,
+    `${placePath(target)} is taken: this action has no record of what is there, and ${why}. Nothing was changed.`,
   )
 }
 

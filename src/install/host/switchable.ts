@@ -68,9 +68,9 @@ interface MovedPath {
 }
 
 /**
- * Tests this with a rename that must fail, because no directory can replace one that is not empty. If the path may not
+ * Tests this with a rename that must fail, because no directory can replace one that is not empty. If the path cannot
  * be moved, the system reports that instead. (For a path that is not a directory, it reports that the target is one, or
- * why the path may not be moved.)
+ * why the path cannot be moved.)
  */
 function requireMovable(moved: MovedPath, target: string): void {
   const path = join(moved.root, moved.path)
@@ -112,7 +112,7 @@ function whyUnmovable({ root, path }: MovedPath, errno: string | undefined): str
       return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. Nothing was changed. Unmount it, or put the data elsewhere and make the path a symlink to it.`
     case 'EACCES':
     case 'EPERM':
-      return `This runner, uid ${process.getuid?.()}, may not move ${full}${ownerOf(full)} (${errno}), which a deployment has to do. Nothing was changed. ${grantFor({ root, path })}`
+      return `This runner, uid ${process.getuid?.()}, is not allowed to move ${full}${ownerOf(full)} (${errno}), which a deployment has to do. Nothing was changed. ${grantFor({ root, path })}`
     default:
       return undefined
   }
@@ -166,7 +166,7 @@ export function requireNothingStranded(layout: Layout): void {
   )
 }
 
-/** Returns the names that are there and may be missing in their places. */
+/** Returns the names that are there and may be missing from their places. */
 export function strandedNames(layout: Layout): string[] {
   const renameProbe = renameProbePath(layout)
   const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false

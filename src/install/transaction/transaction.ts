@@ -62,7 +62,7 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       addNew(places, placesIn(exact))
       const reachNth = (index: number): void => reach(planned[index] as PlannedChange)
       for (const path of await applyChanges(root, exact, reachNth))
-        log.warning(`Another process put something where the new version belongs. It is now in ${path}.`)
+        log.warning(`Another process put files where the new version belongs. They are now in ${path}.`)
     },
     async supervise(service, action, signal) {
       const change = await planServiceChange({ service, action }, services, signal)

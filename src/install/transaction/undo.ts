@@ -58,7 +58,7 @@ async function undoAnnounced(
       `${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places, or the next run restores the old version without it`,
     )
   for (const path of setAside)
-    log.warning(`Another process put something where the old version belongs. It is now in ${path}.`)
+    log.warning(`Another process put files where the old version belongs. They are now in ${path}.`)
   const problem = lost && describeLost(lost)
   if (problem !== undefined) {
     log.warning(`${problem}.`)
@@ -87,7 +87,7 @@ async function dropUndone({ root, journal }: ChangeLog, pending: AnnouncedChange
   return oldest !== undefined && wasCertainlyMade(oldest, latest)
 }
 
-/** True if another change was announced after those of its record; a directory that was only made does not count. */
+/** True if another change was announced after those of its record; a directory that was only created does not count. */
 function wasCertainlyMade({ seq, change }: AnnouncedChange, latest: number): boolean {
   return seq < latest && change.type !== 'make_directory'
 }

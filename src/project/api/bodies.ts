@@ -8,7 +8,7 @@ const textSchema = z
   .check(z.maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }))
 
 /**
- * The least length of a secret. A shorter one may be a word that the run itself uses, which the hub could then remove
+ * The minimum length of a secret. A shorter one may be a word that the run itself uses, which the hub could then remove
  * from the log.
  */
 const MIN_SECRET_CHARS = 16

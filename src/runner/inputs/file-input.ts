@@ -42,7 +42,7 @@ function reasonOf(error: unknown): string {
       return 'it is a directory (name a file in it)'
     case 'EACCES':
     case 'EPERM':
-      return "the runner's user may not read it"
+      return "the runner's user is not allowed to read it"
     default:
       return error instanceof Error ? error.message : String(error)
   }

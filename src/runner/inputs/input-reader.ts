@@ -27,7 +27,7 @@ export interface InputProblem {
 
 type TextSchema<T> = z.ZodMiniType<T, string>
 
-/** The runner passes an empty text for a secret that does not exist, or that this run may not read. */
+/** The runner passes an empty text for a secret that does not exist, or that this run cannot read. */
 const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)'
 
 /**

@@ -107,7 +107,9 @@ function modifiedIn(parts: readonly InspectedPart[]): string[] {
   )
   if (names.length === 0) return []
   const listed = listFirst(names, MAX_LISTED_PATHS)
-  return [`Restored from a snapshot that had been changed on this host, so not the files of the artifact: ${listed}.`]
+  return [
+    `These parts were restored from a snapshot that had been changed on this host, so their files are not those of the artifact: ${listed}.`,
+  ]
 }
 
 function notComparedIn(parts: readonly InspectedPart[]): string[] {

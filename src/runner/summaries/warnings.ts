@@ -73,7 +73,7 @@ function edited(entries: readonly DriftEntry[], fate: string): string[] {
 /** Describes the fate of edited files that have no snapshot, as far as the report knows. */
 function fateWithoutSnapshot({ outcome, state, rollback }: LocalReport): string {
   if (outcome === 'success')
-    return state === 'resolving_sequence' ? ' A real run keeps what it replaces of them in a snapshot.' : ''
+    return state === 'resolving_sequence' ? ' A real run keeps the files that it replaces in a snapshot.' : ''
   if (outcome !== 'failed' && outcome !== 'rolled_back') return ''
   const isAsBefore = rollback === null ? outcome === 'failed' : rollback.restored && rollback.verified !== false
   return isAsBefore ? ' They are as they were before this run.' : ''
@@ -96,5 +96,5 @@ function provisioned(report: LocalReport): string[] {
     : []
   if (ran.length === 0) return unlisted
   const names = ran.map(({ id, status }) => `${code(id, MAX_NAME_CHARS)}${status === 'failed' ? ' (failed)' : ''}`)
-  return [`What these provision steps did was not undone: ${listFirst(names, MAX_LISTED)}.`, ...unlisted]
+  return [`The work of these provision steps was not undone: ${listFirst(names, MAX_LISTED)}.`, ...unlisted]
 }

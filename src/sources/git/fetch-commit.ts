@@ -59,7 +59,7 @@ export async function fetchCommit(fetch: CommitFetch, { ref }: GitSource): Promi
   })
   if (!isDone(fetched)) throw explainRefusal(fetch, fetched)
   const commit = await git.line({ args: ['rev-parse', '--verify', '--end-of-options', `${FETCHED}^{commit}`] })
-  if (commit === undefined) throw unusable(fetch.server, `what it calls ${ref} is not a commit`)
+  if (commit === undefined) throw unusable(fetch.server, `its ${ref} is not a commit`)
   if (isCommitId(ref) && commit !== ref) throw unusable(fetch.server, `it sent ${commit} instead of ${ref}`)
   return commit
 }
@@ -114,7 +114,7 @@ const REASONS: readonly (readonly [RegExp, (server: GitServer) => DeployError])[
   ],
   [
     /^(?:error|fatal): .*(?:fsck error|bad object|invalid index-pack|index-pack failed|pack has|corrupt)/i,
-    server => unusable(server, 'what it sent is damaged or not what git accepts'),
+    server => unusable(server, 'it sent data that is damaged or that git refuses'),
   ],
   [
     /^(?:fatal: unable to access '|error: RPC failed; curl |fatal: early EOF|fetch-pack: unexpected disconnect)/i,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { PlannedTree, TOP } from '../../../src/core/archive/planned-tree.ts'
 
-/** Of so many names, about ten pairs have the same hash of 32 bits; only in one run of 35,000, none has. */
+/** Among so many names, about ten pairs have the same 32-bit hash; only one run in 35,000 has no such pair. */
 const MANY = 300_000
 
 const [DEEP, FILES] = [60, 1000]

@@ -23,7 +23,7 @@ const refused: { name: string; text: string; at: [number, number] }[] = [
   { name: 'an open list', text: 'a: [1', at: [1, 6] },
 ]
 
-/** Slips of the indentation, about each of which the YAML library complains up to a dozen times. */
+/** Mistakes of indentation. The YAML library complains about each up to a dozen times. */
 const MISPLACED: { name: string; lines: string[]; at: [number, number] }[] = [
   { name: 'a line that is indented too far', lines: ['- id: a', '  x: b', '    y: c', '  z: d'], at: [3, 5] },
   { name: 'a key that is indented too far', lines: ['a: 1', '', '  b: 2', 'c: 3'], at: [3, 3] },

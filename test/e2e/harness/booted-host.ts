@@ -28,7 +28,7 @@ const TARGETS = {
   'shutdown.target': '[Unit]\nDefaultDependencies=no\n',
 }
 
-/** A machine that boots with systemd as PID 1. Everything of its own is below `folder`. */
+/** A machine that boots with systemd as PID 1. All of its own files are below `folder`. */
 export interface Machine {
   readonly folder: string
   readonly units: Readonly<Record<string, string>>

@@ -13,7 +13,7 @@ const SERVICES = {
   /** Works in the tree in which it was started, wherever that is moved. */
   'that makes data anew in its working folder': `
     chdir $place; for (;;) { mkdir "data"; if (open my $log, ">>", "data/log") { print $log "x"; } }`,
-  /** Replaces its kept folder with another one again and again. */
+  /** Repeatedly replaces its kept folder with another one. */
   'that replaces data as a whole again and again': `
     chdir $place;
     for (my $n = 0;; $n++) {

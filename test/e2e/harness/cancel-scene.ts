@@ -48,9 +48,9 @@ export interface CancelScene {
   close(): Promise<void>
 }
 
-/** Shell: notes that the run has come here, and hangs. */
+/** Shell: notes that the run has arrived here, and hangs. */
 export const HANG = 'echo $$ > here; exec sleep 3600'
-/** Does the same, and only SIGKILL ends it. */
+/** Does the same, but only SIGKILL ends it. */
 export const HANG_ON = "trap '' TERM; echo $$ > here; while :; do sleep 1; done"
 
 export async function openCancelScene(t: TestContext, contract: Contract): Promise<CancelScene> {
@@ -68,12 +68,12 @@ export function isHanging(scene: CancelScene): boolean {
   return existsSync(file) && readFileSync(file, 'utf8').endsWith('\n')
 }
 
-/** Makes a run that gets SIGINT as soon as a stand-in's script hangs. */
+/** Starts a run that gets SIGINT as soon as a stand-in's script hangs. */
 export async function cancelledOnce(scene: CancelScene): Promise<ActionResult> {
   return await signalledOnce(scene, 'SIGINT', () => isHanging(scene))
 }
 
-/** Makes a run that gets SIGKILL as soon as it has come there. */
+/** Starts a run that gets SIGKILL as soon as it hangs there. */
 export async function killedOnce(scene: CancelScene, isThere: () => boolean): Promise<ActionResult> {
   return await signalledOnce(scene, 'SIGKILL', isThere)
 }

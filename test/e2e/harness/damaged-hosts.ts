@@ -69,7 +69,7 @@ export async function openDamagedHosts(): Promise<DamagedHosts> {
   }
 }
 
-/** Makes every second image one of a host that runs neither version complete. */
+/** Turns every second image into one of a host with neither version complete. */
 function withSwitches(images: readonly HostImage[], whole: readonly Live[]): HostImage[] {
   const between = images.filter(({ path }) => !whole.some(live => isSame(listGreeter(path), live)))
   assert.ok(between.length > 4, `${between.length} images are taken between two versions`)
@@ -77,7 +77,7 @@ function withSwitches(images: readonly HostImage[], whole: readonly Live[]): Hos
 }
 
 /**
- * Prepares a host with a plugin of four versions, files of its own, and others that no deployment of greeter may touch.
+ * Prepares a host with a plugin of four versions, its own files, and others that no deployment of greeter may touch.
  */
 async function prepareHost(stage: Stage): Promise<Live> {
   const { root, workspace } = stage
@@ -193,7 +193,7 @@ function targetsIn(root: string): FoundTarget[] {
   ]
 }
 
-/** Favors the two files that decide most about a run. */
+/** Favors the two files that matter most to a run. */
 function weighted(targets: readonly FoundTarget[]): FoundTarget[] {
   return targets.flatMap(target => {
     if (target.path.endsWith('/journal.jsonl')) return Array.from({ length: targets.length }, () => target)
@@ -256,7 +256,7 @@ function requestOf({ hub, apiKey, workspace }: Stage, root: string): DeployReque
 interface Evidence {
   /** All files that are not greeter's. */
   readonly others: Readonly<Record<string, string>>
-  /** Texts that must be in some file. */
+  /** Texts that some file must contain. */
   readonly precious: readonly string[]
 }
 

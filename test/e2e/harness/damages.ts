@@ -86,7 +86,7 @@ export const FOLDER_DAMAGES: Readonly<Record<string, Damage>> = {
   },
 }
 
-/** Puts a folder back that a damage has moved out. */
+/** Puts back a folder that the damage moved away. */
 export function repairFolder({ path, outside }: Target): void {
   renameSync(path, join(outside, 'repaired'))
   renameSync(movedOut({ path, outside }), path)

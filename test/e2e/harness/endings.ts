@@ -17,12 +17,11 @@ export interface PlayedEnding {
 
 export const HOST = { 'host-id': 'app-1' }
 
-/** Each scene plays some of the endings. */
+/** Each scene runs some of the endings. */
 export const SCENES = [playUpdates, playRefusals, playFailures, playReading, playProject] as const
 
 /**
- * Plays every ending of every action, or of these scenes, with the real hub, the real `dist/` and stand-ins for
- * systemd.
+ * Runs every ending of every action, or of these scenes, with the real hub, the real `dist/` and stand-ins for systemd.
  */
 export async function playEndings(scenes: readonly (typeof SCENES)[number][] = SCENES): Promise<PlayedEnding[]> {
   return (await Promise.all(scenes.map(play => play()))).flat()

@@ -45,7 +45,7 @@ export async function takeImages(
   return { images, result }
 }
 
-/** Makes a host from an image. Its journal names the inodes and times of the copies. */
+/** Creates a host from an image. Its journal names the inodes and times of the copies. */
 export function copyImage(image: HostImage, root: string): void {
   copyTree(image.path, root)
   const own = join(root, '.hub-deploy')
@@ -78,7 +78,7 @@ function copyTree(from: string, to: string, copied = new Map<number, string>()):
   copied.set(stat.ino, to)
 }
 
-/** Makes a folder on a file system in memory if there is one. Its path is a `TMPDIR`. */
+/** Creates a folder on a file system in memory if there is one. Its path is a `TMPDIR`. */
 export function makeFastFolder(name: string): string {
   const memory = '/dev/shm'
   return mkdtempSync(join(existsSync(memory) ? memory : tmpdir(), `${name}-`))

@@ -15,7 +15,7 @@ const MAX_WRITE = 128 * 1024
 const BUFFER_BYTES = MAX_WRITE + 4096
 const REQUEST_HEADER_BYTES = 40
 const WRITE_HEADER_BYTES = 40
-/** The end of the file for the kernel. Reads behind the image are marks, one for each page. */
+/** The end of the file for the kernel. Reads beyond the image are marks, one for each page. */
 const SIZE = 1024 ** 4
 export const MARK_BYTES = 4096
 export const FIRST_MARK = SIZE / 2

@@ -33,7 +33,7 @@ export function whyNoLoggedDisk(): string | false {
   return whyNoExt4()
 }
 
-/** Makes an empty ext4 with its journal, in a new file. */
+/** Creates an empty ext4 with its journal, in a new file. */
 export function makeDisk(path: string, blockBytes: 1024 | 4096): void {
   writeFileSync(path, '')
   run('truncate', '-s', String(DISK_BYTES), path)

@@ -6,7 +6,8 @@ import type { TestContext } from 'node:test'
 import { whyRightsAreLeftToCi } from '../../extent.ts'
 
 /**
- * The reason why such a file system cannot be mounted here, for a test's `skip`; false if it can. See also `whyNoExt4`.
+ * The reason why a file system of this type cannot be mounted here, for a test's `skip`; false if it can. See also
+ * `whyNoExt4`.
  */
 export function whyNoMounting(type: 'tmpfs' | 'overlay' = 'tmpfs'): string | false {
   const left = whyRightsAreLeftToCi()
@@ -119,7 +120,7 @@ export interface Ext4 {
   megabytes: number
 }
 
-/** Mounts an ext4 with its journal in a file of its own, which is gone when the test ends. */
+/** Mounts an ext4 with its journal, in a file that is gone when the test ends. */
 export function mountExt4(t: TestContext, ext4: Ext4): string {
   const folder = mkdtempSync(join(tmpdir(), 'ext4-'))
   const mounted = mountImage(folder, ext4)

@@ -78,7 +78,7 @@ export async function openPowerCutHosts(deployment: Deployment): Promise<PowerCu
   }
 }
 
-/** A host that an operator rolls back by name, so that the next rollback is the same one. */
+/** A host that an operator rolls back by name, so that the next rollback is the same. */
 async function openRestoringHosts(): Promise<PowerCutHosts> {
   const hosts = await openRollbackHosts('a plugin with kept paths')
   const copy: PowerCutHosts['copy'] = (name, root) => {
@@ -117,7 +117,7 @@ async function openInterruptedHosts(): Promise<PowerCutHosts> {
   }
 }
 
-/** A host with these versions of a plugin, the last one with files of its own. The update prunes a snapshot. */
+/** A host with these versions of a plugin, the last one with its own files. The update prunes a snapshot. */
 async function openPluginHosts(versions: readonly string[]): Promise<PowerCutHosts> {
   const stage = await openStage()
   const repository = copyBuild(stage)

@@ -24,8 +24,8 @@ export function readRecording(folder: string): Recording {
 }
 
 /**
- * The event before which the power fails, by seed: anywhere between the two marks, rather later than earlier, because a
- * deployment begins with reading, and now and then at the very end.
+ * The event before which the power fails, by seed: anywhere between the two marks, with a preference for later events,
+ * because a deployment begins by reading; sometimes at the very end.
  */
 export function cutAt({ events }: Recording, seed: number): number {
   const [beginning, end] = [BEGINNING, END].map(number => markIn(events, number)) as [number, number]
@@ -41,8 +41,8 @@ export function markIn(events: readonly DiskEvent[], number: number): number {
 
 /**
  * Rebuilds the disk after a power cut before the event `at`: everything before the last flush and, by seed, a random
- * part of the later writes in random order. Such a write is there, is missing, or is there in some of its sectors. With
- * every fourth seed, no unflushed write is there.
+ * part of the later writes in random order. Each of these writes is complete, missing, or present in some of its
+ * sectors. With every fourth seed, no unflushed write is there.
  */
 export function rebuildDisk({ base, events }: Recording, at: number, seed: number): Buffer {
   const disk = Buffer.from(base)

@@ -9,7 +9,7 @@ import { acceptedReports } from './evidence.ts'
 import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from './host-copy.ts'
 import { openStage, pluginFiles, type Stage } from './stage.ts'
 
-/** A host that has greeter 1.0.0 with data of its own, and 0.9.0 as its only snapshot; it deploys 2.0.0. */
+/** A host that has greeter 1.0.0 with its own data, and 0.9.0 as its only snapshot; it deploys 2.0.0. */
 export interface PreparedHost extends HostCopy {
   /** The tree that the host runs: everything below plugins/. */
   tree(): Record<string, string>

@@ -16,7 +16,7 @@ export async function killAsTheRunnerDoes(pid: number): Promise<void> {
   await setTimeout(SIGKILL_AFTER_MS)
   const tracer = readTracer(pid)
   signal(pid, 'SIGKILL')
-  // The tracer may hold the process back in a system call; only the tracer's end then lets it die.
+  // The tracer may hold the process in a system call; it can then die only once the tracer has ended.
   if (tracer > 0) signal(tracer, 'SIGKILL')
 }
 
@@ -95,7 +95,7 @@ export async function waitForEnd(pid: number): Promise<void> {
   await waitUntil(`process ${pid} has ended`, () => !isRunning(pid))
 }
 
-/** True if the process exists and is more than an ended one that nobody has waited for. */
+/** True if the process exists and is not a zombie. */
 export function isRunning(pid: number): boolean {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')

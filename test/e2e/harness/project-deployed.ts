@@ -5,7 +5,7 @@ import { assertNothingStrays } from './invariants.ts'
 import { installedRows } from './project-evidence.ts'
 import type { ProjectStage } from './project-stage.ts'
 
-/** Makes a deployment that must succeed. */
+/** Runs a deployment that must succeed. */
 export async function deployed(
   stage: ProjectStage,
   inputs: Record<string, string> = {},

@@ -17,7 +17,7 @@ export const TO_ARTIFACT: readonly ProjectRoute[] = ['auth', 'artifact']
 export const TO_DOWNLOAD: readonly ProjectRoute[] = [...TO_ARTIFACT, 'download']
 export const TO_KEY: readonly ProjectRoute[] = [...TO_DOWNLOAD, 'authorize']
 
-/** A hub's offer or answers that must be refused, and the place of the refusal. */
+/** A hub's offer or answers that must be refused, and the point of the refusal. */
 export interface Lie extends Omit<ProjectRefusal, 'dek'> {
   /** The offer in place of a good project. */
   offer?: (stage: ProjectStage) => SealedOffer

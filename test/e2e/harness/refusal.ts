@@ -23,7 +23,7 @@ export interface Refusal {
 const OUTPUT_NAMES = Object.keys(parse(readFileSync(join(import.meta.dirname, '../../../action.yml'), 'utf8')).outputs)
 export const STACK_LINE = /^\s+at .+(:\d+:\d+|\(native\)|<anonymous>)/m
 
-/** Makes a deployment that must be refused, change nothing on the host, and be reported consistently. */
+/** Runs a deployment that must be refused, change nothing on the host, and be reported consistently. */
 export async function assertRefuses(
   stage: Stage,
   refusal: Refusal,

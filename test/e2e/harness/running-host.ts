@@ -6,7 +6,7 @@ export const PROVISION = 'action: provision, plugin: greeter'
 /** Shell: true if the new version was started last. */
 export const IS_NEW = 'grep -q 2.0.0 running 2> /dev/null'
 
-/** A step that gives up after these seconds, all of which it takes if the new version is broken. */
+/** A step that gives up after these seconds. It takes all of them if the new version is broken. */
 export function healthcheck({ timeout, retries = 0 }: { timeout: number; retries?: number }): string {
   return `action: healthcheck, plugin: greeter, timeout: ${timeout}, retries: ${retries}`
 }

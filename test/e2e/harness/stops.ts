@@ -8,7 +8,7 @@ import { standIn } from './stand-in.ts'
 import { ONE_WORKER, readTrace, type SystemCall, traceCommand } from './strace.ts'
 import { cancelAndBlock, tamper, tamperWithRecord, tamperWithRecovery } from './tampering.ts'
 
-/** Inputs and settings that make a run end or fail at one certain place. */
+/** Inputs and settings that make a run end or fail at one specific point. */
 export interface Stopped {
   inputs?: Record<string, string>
   run: Partial<ActionRun>

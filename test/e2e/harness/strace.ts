@@ -8,7 +8,7 @@ export const NAME_CALLS = [
   ...['truncate', 'ftruncate', 'fsync', 'fdatasync', 'syncfs'],
 ]
 
-/** One system call, as strace saw it begin. */
+/** One system call, as strace logged its beginning. */
 export interface SystemCall {
   name: string
   /** The arguments as strace prints them, with the paths of file descriptors. */
@@ -65,7 +65,7 @@ export function killBefore(call: SystemCall): Pick<Tracing, 'inject' | 'mainOnly
   return { inject: [`${call.name}:error=EINTR:signal=KILL:when=${call.nth}`], mainOnly: call.role === 'main' }
 }
 
-/** Makes a call fail with this error, without making it. */
+/** Makes a call fail with this error instead of running it. */
 export function failWith(error: string, call: SystemCall): Pick<Tracing, 'inject' | 'mainOnly'> {
   return { inject: [`${call.name}:error=${error}:when=${call.nth}`], mainOnly: call.role === 'main' }
 }
@@ -98,7 +98,7 @@ export function describeCall({ role, name, args, nth }: SystemCall, folders: Rea
     .replaceAll(/(hub-deploy|commands)-\w{6}/g, '$1-<random>')
     .replaceAll(/\d+</g, '<')
     .replace(/^(.*journal\.jsonl>), \d+$/, '$1, <length>')
-  // A removal goes through a directory in no certain order.
+  // A removal visits the entries of a directory in no fixed order.
   const ordered = /^(unlink|rmdir)/.test(name)
     ? timeless.replace(/(staging\/|\/proc\/self\/fd\/)[^"]+/, '$1*')
     : timeless

@@ -15,7 +15,7 @@ const UPDATE_PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: gree
 `
 
 /**
- * A host that runs 1.0.0 with three snapshots and files of its own. Its update to 2.0.0 removes the oldest snapshot,
+ * A host that runs 1.0.0 with three snapshots and its own files. Its update to 2.0.0 removes the oldest snapshot,
  * carries the host's files over and creates a settings file.
  */
 export interface SweepHosts {

@@ -9,7 +9,7 @@ import { openStage, pluginFiles } from './stage.ts'
 
 /**
  * Runs next to a real user manager that knows app-greeter.service, app-cart.service and shop.service. Deploys the same
- * version night after night by both contracts, and prints the effects on the services as one line of JSON.
+ * version every night under both contracts, and prints the effects on the services as one line of JSON.
  */
 type Deploy = (inputs?: Record<string, string>) => Promise<ActionResult>
 

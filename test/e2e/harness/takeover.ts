@@ -18,7 +18,7 @@ export interface TakeOver {
   reference: Listing
   /** The deployment that was cut off; undefined if it had not output its id. */
   deploymentId: string | undefined
-  /** True if that deployment's beginning was journaled for certain. */
+  /** True if the journal certainly contains that deployment's beginning. */
   hasBegun: boolean
 }
 

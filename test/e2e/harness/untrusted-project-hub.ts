@@ -85,7 +85,7 @@ export async function serveUntrustedProjectHub(
   }
 }
 
-/** Any other address is a download, because hubs choose where that is. */
+/** Any other address is a download, because a hub chooses that address. */
 function routeOf({ url = '' }: IncomingMessage): ProjectRoute {
   if (url === '/v1/auth') return 'auth'
   if (url === '/v1/deployments/authorize') return 'authorize'

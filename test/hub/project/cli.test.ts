@@ -223,7 +223,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
   }
 })
 
-/** Makes a source folder with a secret in it and a signing key. Returns the options to seal it. */
+/** Creates a source folder with a secret in it and a signing key. Returns the options to seal it. */
 async function prepare(t: TestContext) {
   const [folder, source] = [newFolder(t), newShop(t, { 'plugins/cart/.env': 'S=1' })]
   const key = join(folder, 'signing.pem')

@@ -29,8 +29,8 @@ const HEADER_LIKE = Buffer.from(buildTar([file('a', '', { type: 'x', size: 2 ** 
 
 describe('publishing a project that was sealed elsewhere', () => {
   for (const [name, tar, message] of [
-    ['another project', buildTar([manifest({ project_id: 'blog' }), ...PARTS]), /of the project "blog", not shop/],
-    ['another version', buildTar([manifest({ version: '1.0.1' }), ...PARTS]), /of the version "1\.0\.1", not 1\.0\.0/],
+    ['another project', buildTar([manifest({ project_id: 'blog' }), ...PARTS]), /of project "blog", not shop/],
+    ['another version', buildTar([manifest({ version: '1.0.1' }), ...PARTS]), /of version "1\.0\.1", not 1\.0\.0/],
     ['no manifest', buildTar(PARTS), /has no manifest\.json at its root/],
     ['a manifest that is no JSON', buildTar([file('manifest.json', '{'), ...PARTS]), /hosts cannot read \(not JSON\)/],
     ['no plugins', buildTar([manifest({ plugins: [] }), ...PARTS]), /hosts cannot read \(plugins\)/],

@@ -19,14 +19,14 @@ export function encrypt(plain: Buffer): Buffer {
   return Buffer.concat([NONCE, cipher.update(plain), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Makes an artifact with a valid signature of any bytes. */
+/** Creates an artifact with a valid signature for any bytes. */
 export function verifiedBytes(bytes: Buffer): Promise<VerifiedSealedArtifact> {
   const sha256 = createHash('sha256').update(bytes).digest('hex')
   const signature = sign(null, bytes, privateKey).toString('base64')
   return verifySealedSignature({ bytes, sha256, signature }, SIGNER, checkEd25519)
 }
 
-/** Makes an opened artifact of these bytes. */
+/** Creates an opened artifact of these bytes. */
 export async function openedZstd(zstd: Buffer): Promise<OpenedArtifact> {
   return unseal(await verifiedBytes(encrypt(zstd)), DEK)
 }

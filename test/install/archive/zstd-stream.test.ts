@@ -12,7 +12,7 @@ const LIMITS = { maxExtractedBytes: 8 * MIB, maxEntries: 1 }
 const TOO_MUCH = LIMITS.maxExtractedBytes + 2 * MIB
 const TEXT = Buffer.concat([noise(20_000), Buffer.alloc(3 * MIB, 'a tar would be here, ')])
 
-/** Bytes that zstd cannot make smaller. */
+/** Bytes that zstd cannot compress. */
 function noise(size: number): Buffer {
   return createCipheriv('aes-128-ctr', Buffer.alloc(16), Buffer.alloc(16)).update(Buffer.alloc(size))
 }

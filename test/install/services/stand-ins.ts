@@ -85,7 +85,7 @@ esac
 
 const HARMLESS = ['is-active', 'show', 'inspect', 'get', 'reset-failed']
 
-/** Makes the three stand-ins. `watched` is a file of the installed version. */
+/** Creates the three stand-ins. `watched` is a file of the installed version. */
 export function makeStandIns(watched = '/nothing'): StandIns {
   const folder = mkdtempSync(join(tmpdir(), 'stand-ins-'))
   const at = (...parts: string[]) => join(folder, ...parts)

@@ -5,8 +5,8 @@ import { whyRightsAreLeftToCi } from '../../extent.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 /**
- * Starts a user manager in namespaces of its own, out of reach of this machine's systemd, and runs the command line
- * next to it. Exits with 77 if no user manager can be started here.
+ * Starts a user manager in new namespaces, out of reach of this machine's systemd, and runs the command line next to
+ * it. Exits with 77 if no user manager can be started here.
  */
 const SESSION = `
 mount -t tmpfs tmpfs /run/systemd 2>&1 && mkdir /run/systemd/system || exit 77

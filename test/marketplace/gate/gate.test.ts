@@ -28,15 +28,18 @@ import { createTestedWire } from '../../net/tested-wire.ts'
 import { deployRequest } from '../deploy-request.ts'
 
 type Case = { readonly answers?: Partial<Answers>; readonly request?: Partial<DeployRequest> }
-/** One archive in this many is tried here: the extraction is the deployment's own, and has tests with each of them. */
+/**
+ * The distance between the archives that are tried here: the extraction is the deployment's own, and has tests with
+ * each of them.
+ */
 const NTH = byExtent({ sample: 40, ci: 3, full: 1 })
 const LIMITS = { maxArtifactBytes: 2 ** 24, extraction: HOSTILE_LIMITS }
 const LARGE_LIMITS = { ...LIMITS, extraction: { maxExtractedBytes: 2 ** 24, maxEntries: 1000 } }
 const SERVICE = { kind: 'service', slug: 'clock', plan: planOf(SERVICE_PLAN) } as const
 
 /**
- * One in this many, and those whose fault only their data shows: a gate that reads no more than listings would pass
- * them.
+ * Picks one in `nth` items, and all items whose fault only their data shows: a gate that reads only listings would pass
+ * those.
  */
 function oneIn<Item extends object>(nth: number, items: readonly Item[]): Item[] {
   return items.filter((item, index) => 'onlyWhileExtracting' in item || index % nth === 0)

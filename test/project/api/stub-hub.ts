@@ -55,7 +55,7 @@ const GOOD: Routes = {
   [SENT_REPORT]: [201, { deployment_id: 'd' }],
 }
 
-/** A hub on loopback that answers by the contract, except on `routes`. */
+/** A hub on loopback that follows the contract, except on `routes`. */
 export async function serveHub(t: TestContext, routes: Routes = {}): Promise<StubHub> {
   const answer = answering({ ...GOOD, ...routes })
   return { calls: answer.calls, server: await serve(t, answer.handler) }

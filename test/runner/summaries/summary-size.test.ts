@@ -21,7 +21,7 @@ const ATTACKS = [
   '\u202e\u200b\u0000\u001b[31m::error::x ##[group]y',
 ]
 
-/** Facts with every foreign text of a summary at once, and this many of each. */
+/** Facts with every foreign text of a summary at once, and with so many items of each. */
 function factsOf(text: string, count: number): SummaryFacts {
   const many = <Item>(make: (index: number) => Item): Item[] => Array.from({ length: count }, (_, index) => make(index))
   const step = { action: text, status: 'warned' as const, duration_ms: 1, error: text, did: text }

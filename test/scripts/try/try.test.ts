@@ -98,7 +98,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(broken.output(), /^\| outcome +rolled_back$/m)
     assert.match(broken.output(), /^\| running-version +1\.0\.0$/m)
     assert.match(broken.output(), /^--break adds the provision step `broken`, which runs `false`/m)
-    assert.match(broken.output(), /^Run it without --break, to install it\.$/m)
+    assert.match(broken.output(), /^Run the command without --break, to install it\.$/m)
     assert.equal(installed(), original)
     assert.deepEqual(readdirSync(temporary).toSorted(), ['clock', 'stage'])
 

@@ -34,7 +34,7 @@ export class ZipExtraFields {
       const id = header.readUInt16LE(at)
       const end = at + FIELD_HEADER_BYTES + header.readUInt16LE(at + 2)
       if (end > extraEnd) throw invalidEntry(this.#showName(), 'has an extra field that is cut short')
-      // Makes a view only of a field that matters: nearly every entry has others.
+      // Creates a view only of a field that matters: nearly every entry has others.
       const value = (): Buffer => header.subarray(at + FIELD_HEADER_BYTES, end)
       if (TYPE_IDS.has(id)) throw unsafeEntry(this.#showName(), 'has an extra field that could make it a symlink')
       if (id === ZIP64_ID) this.#zip64 = this.#onlyOnce(this.#zip64, value())

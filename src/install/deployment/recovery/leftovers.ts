@@ -10,7 +10,7 @@ export async function endJournal(host: Host, deploymentId: string): Promise<void
   await cleanStaging(layout, log)
 }
 
-/** Removes the journal, and sets the staged files aside, because they may contain what is missing in its place. */
+/** Removes the journal, and sets the staged files aside, because they may contain files that are missing elsewhere. */
 export async function setStagedAside({ layout, log }: Host): Promise<void> {
   await removeJournal(layout.journal)
   await cleanStaging(layout, log)

@@ -173,7 +173,8 @@ function isReportedAlike(end: DeploymentEnd, known: DeploymentEnd): boolean {
 function logRecovered({ log, recovery }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
   const unhealthy = restoredUnhealthy(report)
   if (unhealthy !== undefined) log.error(unhealthy)
-  else if (known !== undefined) log.info(`The deployment ${report.deployment_id} of ${report.slug} is cleaned up now.`)
+  else if (known !== undefined)
+    log.info(`The deployment ${report.deployment_id} of ${report.slug} has been cleaned up.`)
   else log.notice(describeRecovered(report))
   if (known === undefined) recovery?.onRecovered?.(unhealthy ?? describeRecovered(report))
 }

@@ -24,8 +24,8 @@ export interface KnownRecord {
 
 /**
  * Writes the record again as a run knows it, unless the file contains that, or that with what the run has committed and
- * noted since. Anything else was written by another process, which may not write there: sets it aside, even if it could
- * be a record. Throws file system errors; the file is then as it was.
+ * noted since. Anything else was written by another process, which must not write there: sets it aside, even if it
+ * could be a record. Throws file system errors; the file is then as it was.
  */
 export async function restoreRecord(
   { layout, log }: RecordedHost,

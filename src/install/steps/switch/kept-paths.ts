@@ -43,7 +43,7 @@ function requireAbsent(part: ReturningPart, kept: readonly string[]): void {
   if (late !== undefined) throw justAppeared(`${placePath(part)}/${late}`)
 }
 
-/** Makes parent directories durably, because some are made after the sync of the tree. */
+/** Creates parent directories durably, because some are created after the sync of the tree. */
 async function makeParents(staged: string, path: string): Promise<void> {
   const parts = path.split('/').slice(0, -1)
   for (let depth = 1; depth <= parts.length; depth++) {

@@ -82,7 +82,7 @@ async function countEdited(
   }
 }
 
-/** Makes the directory and its parents. Each of them is removed again if it stays empty. */
+/** Creates the directory and its parents. Each of them is removed again if it stays empty. */
 async function makeDirectory({ deployment, transaction }: StepContext, directory: string): Promise<void> {
   const parts = directory.split('/')
   for (let depth = 1; depth <= parts.length; depth++) {

@@ -39,7 +39,7 @@ export async function takeSnapshot(context: StepContext, part: RetainedPart): Pr
   if (isChanged || (await listCaches(context, part, staged)).length > 0) throw justModified(snapshot)
   if (caches.length > 0)
     tools.log.info(`${caches.length} bytecode caches that were not installed are not restored with it.`)
-  tools.log.info(`${snapshot} is taken from the snapshots.`)
+  tools.log.info(`${snapshot} was moved out of the snapshots, to be restored.`)
   return { ...facts, staged, recorded, replaced }
 }
 
@@ -57,7 +57,7 @@ export async function keepReplaced(context: StepContext, part: ReturningPart): P
     const [from, to] = [join(replacedFolder(stagingFolder, part), path), join(keeper, path)]
     await transaction.apply([{ type: 'move', from: relative(layout.root, from), to: relative(layout.root, to) }])
     tools.log.notice(
-      `The snapshot had a ${path} of its own, which keep-paths names: the host's present one stays, and that is now ${to}.`,
+      `The snapshot had its own ${path}, which keep-paths names: the host's present one stays, and the snapshot's is now ${to}.`,
     )
   }
 }
@@ -110,7 +110,7 @@ function replacedFolder(stagingFolder: string, part: ReturningPart): string {
   return join(stagingFolder, 'replaced', placeName(part))
 }
 
-/** Makes folders durably, from the staging folder on, because no other sync follows before a tree is moved there. */
+/** Creates folders durably, from the staging folder on, because no other sync follows before a tree is moved there. */
 async function makeFolders(stagingFolder: string, path: string): Promise<void> {
   await syncDirectory(dirname(stagingFolder))
   const parts = relative(stagingFolder, path).split('/')

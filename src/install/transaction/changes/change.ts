@@ -129,7 +129,7 @@ export function isBack(root: string, change: Change): boolean {
   return change.type === 'move' && isMovedBack(root, change)
 }
 
-/** True if the host differs from its state before this change; a directory that was only made does not count. */
+/** True if the host differs from its state before this change; a directory that was only created does not count. */
 export function isMade(root: string, change: Change): boolean {
   switch (change.type) {
     case 'make_directory':

@@ -77,7 +77,7 @@ export function namedAfter({ from, to }: Ends<HeldPath>, error: unknown): unknow
 }
 
 /**
- * Makes the missing folders inside a tree that lead to a path, 0755; `setAside` moves away anything else in place of
+ * Creates the missing folders inside a tree that lead to a path, 0755; `setAside` moves away anything else in place of
  * a folder. The tree itself exists.
  */
 export function remakeFoldersSync(root: string, path: string, setAside: (found: HeldPath) => void): void {

@@ -187,7 +187,7 @@ async function putStrayAside(root: string, path: string): Promise<string[]> {
   return withEnds(root, { from: path, to: path }, ({ from }) => [putAsideSync(root, from)])
 }
 
-/** Makes the folders of a path inside a tree again, after another process has removed or replaced them. */
+/** Recreates the folders of a path inside a tree, after another process has removed or replaced them. */
 async function remakeFolders(root: string, path: string): Promise<string[]> {
   await makePrivateDirectories(join(root, SET_ASIDE))
   const setAside: string[] = []
@@ -232,6 +232,6 @@ export function justAppeared(path: string): DeploymentError {
 function justDisappeared(path: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
-    `${path} has just disappeared: another process works in this directory. Stop that process and run again.`,
+    `${path} has just disappeared: another process is working in this directory. Stop that process and run again.`,
   )
 }

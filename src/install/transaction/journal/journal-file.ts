@@ -15,7 +15,7 @@ const ROOM_FOR_UNDO_BYTES = 32 * 1024
 const syncData = promisify(fdatasync)
 
 /**
- * Makes a journal of one line, with room for those to come. It exists completely or not at all, but is not durable yet.
+ * Creates a journal of one line, with space for later ones. It exists completely or not at all, but is not durable yet.
  */
 export function writeNewJournalSync(path: string, line: string): void {
   const temporary = temporaryName(path)

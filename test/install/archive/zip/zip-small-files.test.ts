@@ -18,7 +18,7 @@ import { inTemporaryDirectory, withVerifiedArtifact } from '../verified-artifact
 const LIMITS = { maxExtractedBytes: DEFAULT_MAX_EXTRACTED_BYTES, maxEntries: DEFAULT_MAX_ENTRIES }
 /** The first bytes of each file in a packed file. */
 const MEMBER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0])
-/** Bytes that packing hardly makes smaller, the same in every run. */
+/** Bytes that compression hardly reduces, the same in every run. */
 const NOISE = createCipheriv('aes-128-ctr', Buffer.alloc(16), Buffer.alloc(16)).update(Buffer.alloc(3_000_000))
 
 /** Extracts a ZIP, and returns the contents by name. */
@@ -90,7 +90,7 @@ describe('readInBatches', () => {
   })
 })
 
-/** A deflate stream would be valid there or not: what counts is that it is read. */
+/** Whether a deflate stream is valid there does not matter: it only has to be read. */
 function addEntryAt(entries: ZipEntries, dataOffset: number): void {
   const packing = { method: 'deflated' as const, size: 10, packedSize: 200_000 }
   entries.add({ ...packing, name: `f${dataOffset}`, crc: 0, headerOffset: 0 })

@@ -23,7 +23,7 @@ import { temporaryDirectory, writeTree } from '../../temporary-directory.ts'
 const STRANGER = 54_321
 const skip = process.getuid?.() === 0 ? false : 'only root can give files to another user'
 
-/** A project root with everything that a deployment creates, in a folder of its own. */
+/** A project root with everything that a deployment creates, in a new folder. */
 async function deployedHost(t: TestContext): Promise<Layout> {
   const folder = temporaryDirectory(t)
   const layout = layoutOf(join(folder, 'app'))

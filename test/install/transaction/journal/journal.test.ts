@@ -146,7 +146,7 @@ describe('readJournal', () => {
       const bytes = Buffer.from(journalText(records))
       const synced = journalText(records.slice(0, durable)).trimEnd().length + 1
       let found: JournalRecord[] = []
-      // The second time, the write that erases the torn records is torn.
+      // The second time, the write that erases the torn records is torn too.
       for (let time = 0; time < 2; time++) {
         loseSectors(bytes, synced, random)
         writeFileSync(path, bytes)
@@ -314,7 +314,7 @@ describe('a journal that is held', { skip: missingTools('flock') }, () => {
 })
 
 describe('a journal that grows', { skip: whyNoStrace() }, () => {
-  // It is opened to be continued and to be copied. The fifth open would have been for the use of the copy.
+  // The journal is opened for appending and for copying. A fifth open would be for the use of the copy.
   for (const failing of ['?open,openat:error=EMFILE:when=5+', '?rename,renameat,renameat2:error=EIO:when=2+'])
     it(`keeps the records in the file of its name when the system refuses ${failing}`, t => {
       const path = pathIn(t)

@@ -153,7 +153,7 @@ describe('buildDeploySummary', () => {
 
     const restored = { restored: true, problems: [], verified: true, healthy: null }
     const fates = {
-      'a dry run': [{ changed: false, state: 'resolving_sequence' }, / A real run keeps what it replaces of them/],
+      'a dry run': [{ changed: false, state: 'resolving_sequence' }, / A real run keeps the files that it replaces/],
       'a run that changed nothing': [{ outcome: 'failed' }, / They are as they were before this run\.$/],
       'a rollback': [{ outcome: 'rolled_back', rollback: restored }, / They are as they were before this run\.$/],
       'a rollback that could not compare': [
