@@ -26,7 +26,7 @@ export async function zipGitCommit(source: GitSource): Promise<Buffer> {
 }
 
 async function resolveCommit(source: GitSource): Promise<string> {
-  const args = ['rev-parse', '--verify', '--end-of-options', `${source.ref}^{commit}`]
+  const args = ['rev-parse', '--quiet', '--verify', '--end-of-options', `${source.ref}^{commit}`]
   return (await git(source, args)).toString().trim()
 }
 
@@ -40,8 +40,15 @@ async function git(source: GitSource, args: string[]): Promise<Buffer> {
   try {
     return (await run('git', ['-C', resolve(source.repository), ...args], options)).stdout
   } catch (error) {
-    throw new HubError(400, `Git cannot archive ${source.ref} of ${source.repository}: ${reasonOf(error)}.`)
+    throw new HubError(400, describeFailure(source, error))
   }
+}
+
+/** Only `rev-parse --quiet` exits with 1, and prints nothing then. */
+function describeFailure({ repository, ref }: GitSource, error: unknown): string {
+  if (error instanceof Error && 'code' in error && error.code === 1)
+    return `${repository} has no tag, branch or commit ${JSON.stringify(ref)}: correct --ref, or fetch it first.`
+  return `Git cannot archive ${ref} of ${repository} (${reasonOf(error)}): correct --git and --ref.`
 }
 
 /** The caller's GIT_DIR, for example in a hook, must not decide which repository is published. */

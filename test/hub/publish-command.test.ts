@@ -23,6 +23,16 @@ describe('publishing without naming what plugin.yaml says', () => {
     git('init')
     git('add', '.')
     git('-c', 'user.name=a', '-c', 'user.email=a@b.c', 'commit', '-m', 'a')
+    const missing = await hub('publish', '--git', repository, '--ref', 'v1', ...SECRET, '--data', join(folder, 'none'))
+    assert.deepEqual(
+      [missing.code, missing.stderr],
+      [1, `${repository} has no tag, branch or commit "v1": correct --ref, or fetch it first.\n`],
+    )
+    const none = await hub('publish', '--git', folder, '--ref', 'v1', ...SECRET, '--data', join(folder, 'none'))
+    assert.match(
+      none.stderr,
+      /^Git cannot archive v1 of \S+ \(fatal: not a git repository .*\): correct --git and --ref\.\n$/,
+    )
     for (const [index, source] of [
       ['--from', PLUGIN],
       ['--archive', zip],
