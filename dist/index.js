@@ -19573,7 +19573,7 @@ async function move_moveBack(root, move) {
         case 'both':
             return { wasMade: false, setAside: await putStrayAside(root, move.to) };
         case 'replaced':
-            return (await moveRenamedBack(root, move)) ?? { wasMade: false, setAside: [] };
+            return (await moveRenamedBack(root, move)) ?? { wasMade: false, setAside: [], ...replacedIn(move) };
         case 'gone':
             return (await moveRenamedBack(root, move)) ?? withEnds(root, move, ends => withoutIt(move, ends));
     }
@@ -19639,6 +19639,9 @@ function withoutIt({ from, to }, ends) {
     if (isKeptMove({ from, to }) && areTreesThere)
         return { wasMade: true, setAside: [], lost: from };
     throw new Error(`what was moved from ${from} to ${to} is at neither path`);
+}
+function replacedIn(move) {
+    return isKeptMove(move) ? { replaced: move.from } : {};
 }
 async function putStrayAside(root, path) {
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
@@ -21124,19 +21127,21 @@ async function undoChanges(changeLog, pending) {
 /** Undoes one change and records it. Returns whether the change had been made. */
 async function undoAnnounced({ root, journal, log, onLost }, announced, latest) {
     const { change } = announced;
-    const { wasMade, setAside, lost } = await undoChange(root, change);
+    const { wasMade, setAside, ...missing } = await undoChange(root, change);
+    const wasCertain = wasCertainlyMade(announced, latest);
     // The new version may have copied this path elsewhere. Stops once, so that somebody can put it back: a repetition, to
     // which no newer change is left, goes on without it.
-    if (lost !== undefined && wasCertainlyMade(announced, latest) && change.type === 'move')
+    if (missing.lost !== undefined && wasCertain && change.type === 'move')
         throw new Error(`${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places, or the next run restores the old version without it`);
     for (const path of setAside)
         log.warning(`Another process put files where the old version belongs. They are now in ${path}.`);
+    const lost = missing.lost ?? (wasCertain ? missing.replaced : undefined);
     const problem = lost && describeLost(lost);
     if (problem !== undefined) {
         log.warning(`${problem}.`);
         onLost?.(problem);
     }
-    const undone = undoneRecord(announced, wasMade || wasCertainlyMade(announced, latest));
+    const undone = undoneRecord(announced, wasMade || wasCertain);
     await journal.append(problem === undefined ? undone : { ...undone, lost: problem });
     if (wasMade && lost === undefined && change.type !== 'make_directory')
         log.info(describeUndo(change));
@@ -30504,7 +30509,7 @@ async function setStagingAside(layout, log, name) {
     await makePrivateDirectories(folder);
     const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-staging-${name}`.slice(0, 200));
     (0,external_node_fs_namespaceObject.renameSync)(path, aside);
-    log.warning(`The files that an interrupted deployment had staged are now in ${aside}. They may contain kept paths of a plugin that are missing from its directory: compare them with the plugin's own, then remove that folder.`);
+    log.warning(`The files that a deployment had staged are now in ${aside}. They may contain kept paths of a plugin that are missing from its directory: compare them with the plugin's own, then remove that folder.`);
 }
 function tryRemoveEmptySync(path) {
     try {
@@ -30552,15 +30557,10 @@ function limitSender(sender, totalMs) {
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/leftovers.js
 
 
-/** Removes the journal and the staged files of a deployment that needs no more recovery. */
-async function endJournal(host, deploymentId) {
-    const { layout, log } = host;
-    discardStaging(layout, deploymentId);
-    await removeJournal(layout.journal);
-    await cleanStaging(layout, log);
-}
-/** Removes the journal, and sets the staged files aside, because they may contain files that are missing elsewhere. */
-async function setStagedAside({ layout, log }) {
+/** Removes the journal and the staged files of a deployment; sets the files aside if they may contain a lost path. */
+async function endJournal({ layout, log }, { id, hasLost = false }) {
+    if (!hasLost)
+        discardStaging(layout, id);
     await removeJournal(layout.journal);
     await cleanStaging(layout, log);
 }
@@ -31145,10 +31145,8 @@ async function removeLeftovers(host, ended) {
     await retryDiscarded(layout, log);
     if (ended === undefined)
         await cleanStaging(layout, log);
-    else if (ended.hasLost)
-        await setStagedAside(host);
     else
-        await endJournal(host, ended.id);
+        await endJournal(host, ended);
 }
 /** True if the hub already has this outcome, so that the continued rollback changes nothing there. */
 function isReportedAlike(end, known) {
@@ -32019,13 +32017,17 @@ async function openSession(deployment, begun) {
             results: new Map(),
         }),
         finish: async (installation) => await finishCommitted(host, installation, { record: readHostRecord(layout) }),
-        makeRoom: async () => await session_orWarn(log, async () => await emptyStaging(host, id)),
+        async makeRoom() {
+            if (transaction.lost.length === 0)
+                await session_orWarn(log, async () => await emptyStaging(host, id));
+        },
         async settle() {
             begun.abandon();
             const unwritten = await tryToRestoreRecord(host, { record: readHostRecord(layout) });
             if (unwritten !== undefined)
                 return log.warning(`${unwritten.message} The next run writes it.`);
-            await session_orWarn(log, async () => await endJournal(host, id));
+            const hasLost = transaction.lost.length > 0;
+            await session_orWarn(log, async () => await endJournal(host, { id, hasLost }));
         },
     };
 }

@@ -145,7 +145,7 @@ async function setStagingAside(layout: Layout, log: Log, name: string): Promise<
   const aside = join(folder, `${Date.now()}-staging-${name}`.slice(0, 200))
   renameSync(path, aside)
   log.warning(
-    `The files that an interrupted deployment had staged are now in ${aside}. They may contain kept paths of a plugin that are missing from its directory: compare them with the plugin's own, then remove that folder.`,
+    `The files that a deployment had staged are now in ${aside}. They may contain kept paths of a plugin that are missing from its directory: compare them with the plugin's own, then remove that folder.`,
   )
 }
 

@@ -50,21 +50,23 @@ async function undoAnnounced(
   latest: number,
 ): Promise<boolean> {
   const { change } = announced
-  const { wasMade, setAside, lost } = await undoChange(root, change)
+  const { wasMade, setAside, ...missing } = await undoChange(root, change)
+  const wasCertain = wasCertainlyMade(announced, latest)
   // The new version may have copied this path elsewhere. Stops once, so that somebody can put it back: a repetition, to
   // which no newer change is left, goes on without it.
-  if (lost !== undefined && wasCertainlyMade(announced, latest) && change.type === 'move')
+  if (missing.lost !== undefined && wasCertain && change.type === 'move')
     throw new Error(
       `${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places, or the next run restores the old version without it`,
     )
   for (const path of setAside)
     log.warning(`Another process put files where the old version belongs. They are now in ${path}.`)
+  const lost = missing.lost ?? (wasCertain ? missing.replaced : undefined)
   const problem = lost && describeLost(lost)
   if (problem !== undefined) {
     log.warning(`${problem}.`)
     onLost?.(problem)
   }
-  const undone = undoneRecord(announced, wasMade || wasCertainlyMade(announced, latest))
+  const undone = undoneRecord(announced, wasMade || wasCertain)
   await journal.append(problem === undefined ? undone : { ...undone, lost: problem })
   if (wasMade && lost === undefined && change.type !== 'make_directory') log.info(describeUndo(change))
   return wasMade

@@ -2,16 +2,16 @@ import { cleanStaging, discardStaging } from '../../host/cleanup.ts'
 import type { Host } from '../../reports/host.ts'
 import { removeJournal } from '../../transaction/journal/journal.ts'
 
-/** Removes the journal and the staged files of a deployment that needs no more recovery. */
-export async function endJournal(host: Host, deploymentId: string): Promise<void> {
-  const { layout, log } = host
-  discardStaging(layout, deploymentId)
-  await removeJournal(layout.journal)
-  await cleanStaging(layout, log)
+/** A deployment that needs no more recovery. */
+export interface EndedRun {
+  readonly id: string
+  /** Whether a kept path could not be put back: the new version's tree, in which it was, may contain a copy. */
+  readonly hasLost?: boolean | undefined
 }
 
-/** Removes the journal, and sets the staged files aside, because they may contain files that are missing elsewhere. */
-export async function setStagedAside({ layout, log }: Host): Promise<void> {
+/** Removes the journal and the staged files of a deployment; sets the files aside if they may contain a lost path. */
+export async function endJournal({ layout, log }: Host, { id, hasLost = false }: EndedRun): Promise<void> {
+  if (!hasLost) discardStaging(layout, id)
   await removeJournal(layout.journal)
   await cleanStaging(layout, log)
 }

@@ -31,7 +31,7 @@ export interface RecoveredEnd {
   readonly isUnfinished?: boolean
   /** The error that leaves work to another recovery: the unrestored services could not be recorded. */
   readonly unwritten?: DeployError | undefined
-  /** Whether a kept path could not be put back: the new version's tree, in which it was, may contain a copy. */
+  /** Whether a kept path could not be put back. */
   readonly hasLost?: boolean | undefined
 }
 

@@ -31,8 +31,8 @@ import {
   stillInconsistent,
   verifyRecoverable,
 } from './dead-run.ts'
-import { endJournal, setStagedAside } from './leftovers.ts'
-import { endRun, type RecoveredEnd } from './recovered-end.ts'
+import { type EndedRun, endJournal } from './leftovers.ts'
+import { endRun } from './recovered-end.ts'
 
 const BEGUN_REPORTS_TIMEOUT_MS = 10_000
 
@@ -149,8 +149,6 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   return closed
 }
 
-type EndedRun = Pick<RecoveredEnd, 'hasLost'> & { readonly id: string }
-
 /**
  * Removes what no recovery needs, once the record is what the journal says. A run that never had the host has left only
  * its journal: anything else may belong to a run that had it and could not be recovered.
@@ -160,8 +158,7 @@ async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {
   if (begunDeployment(basename(layout.journal)) !== undefined) return await removeJournal(layout.journal)
   await retryDiscarded(layout, log)
   if (ended === undefined) await cleanStaging(layout, log)
-  else if (ended.hasLost) await setStagedAside(host)
-  else await endJournal(host, ended.id)
+  else await endJournal(host, ended)
 }
 
 /** True if the hub already has this outcome, so that the continued rollback changes nothing there. */

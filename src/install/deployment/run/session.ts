@@ -25,7 +25,10 @@ export interface HostSession extends Omit<BegunDeployment, 'claimHost'> {
    * whatever fails or throws here, and the outcome does not change.
    */
   finish(installation: Installation): Promise<boolean>
-  /** Empties the staging folder of a deployment whose recorded end leaves nothing to undo. Never throws. */
+  /**
+   * Empties the staging folder of a deployment whose recorded end leaves nothing to undo, unless a kept path is lost:
+   * the folder may contain a copy. Never throws.
+   */
   makeRoom(): Promise<void>
   /**
    * Ends a session that leaves nothing to recover: writes the record again where another process has changed it, gives
@@ -55,12 +58,15 @@ export async function openSession(deployment: RunningDeployment, begun: BegunDep
       results: new Map(),
     }),
     finish: async installation => await finishCommitted(host, installation, { record: readHostRecord(layout) }),
-    makeRoom: async () => await orWarn(log, async () => await emptyStaging(host, id)),
+    async makeRoom() {
+      if (transaction.lost.length === 0) await orWarn(log, async () => await emptyStaging(host, id))
+    },
     async settle() {
       begun.abandon()
       const unwritten = await tryToRestoreRecord(host, { record: readHostRecord(layout) })
       if (unwritten !== undefined) return log.warning(`${unwritten.message} The next run writes it.`)
-      await orWarn(log, async () => await endJournal(host, id))
+      const hasLost = transaction.lost.length > 0
+      await orWarn(log, async () => await endJournal(host, { id, hasLost }))
     },
   }
 }

@@ -47,6 +47,8 @@ export interface Undone {
   setAside: readonly string[]
   /** The kept path that no longer exists, while both trees are where they should be. */
   lost?: string
+  /** The kept path at which there is only another file or tree. It is lost too, unless the move was never made. */
+  replaced?: string
 }
 
 /**
@@ -115,7 +117,7 @@ export async function moveBack(root: string, move: Move): Promise<Undone> {
     case 'both':
       return { wasMade: false, setAside: await putStrayAside(root, move.to) }
     case 'replaced':
-      return (await moveRenamedBack(root, move)) ?? { wasMade: false, setAside: [] }
+      return (await moveRenamedBack(root, move)) ?? { wasMade: false, setAside: [], ...replacedIn(move) }
     case 'gone':
       return (await moveRenamedBack(root, move)) ?? withEnds(root, move, ends => withoutIt(move, ends))
   }
@@ -180,6 +182,10 @@ function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
   const areTreesThere = ends.from.folder !== '' && ends.to.folder !== ''
   if (isKeptMove({ from, to }) && areTreesThere) return { wasMade: true, setAside: [], lost: from }
   throw new Error(`what was moved from ${from} to ${to} is at neither path`)
+}
+
+function replacedIn(move: Move): Pick<Undone, 'replaced'> {
+  return isKeptMove(move) ? { replaced: move.from } : {}
 }
 
 async function putStrayAside(root: string, path: string): Promise<string[]> {

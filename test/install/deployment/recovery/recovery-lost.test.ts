@@ -4,9 +4,9 @@ import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
-import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
+import { applyChanges, type PlannedChange } from '../../../../src/install/transaction/changes/change.ts'
 import { writeTree } from '../../temporary-directory.ts'
-import { announced, begun, makeScene, type Scene, SNAPSHOT, UPDATE } from './recovery-scene.ts'
+import { announced, begun, makeScene, type Scene, SNAPSHOT, UPDATE, undone } from './recovery-scene.ts'
 
 /** A host whose new version has copied its kept path to another name and removed it; the run that installed it died. */
 async function openScene(t: TestContext): Promise<Scene> {
@@ -53,5 +53,48 @@ describe('the recovery of a host whose new version has removed a kept path', () 
       'plugins/greeter/data was removed by another process during the switch, and cannot be put back',
     ])
     assert.match(scene.log.lines.join('\n'), new RegExp(`warning The files that .* are now in \\S*${aside}\\.`))
+  })
+
+  it('keeps that tree also where an earlier recovery was killed once it had gone on without the path', async t => {
+    const scene = await makeScene(t)
+    const { root, snapshots } = scene.layout
+    const [update, kept, install, settings] = UPDATE as [PlannedChange, PlannedChange, PlannedChange, PlannedChange]
+    scene.writeJournal([
+      ...[...begun(scene.sender), ...announced(UPDATE), ...undone([settings, install])],
+      { record: 'undone', change: kept, was_made: true, lost: 'greeter/data is lost' },
+    ])
+    await applyChanges(root, [update])
+    rmSync(join(root, SNAPSHOT, 'data'), { recursive: true })
+    await recoverAgain(scene)
+    const [aside = ''] = readdirSync(join(snapshots, 'set-aside'))
+    assert.ok(existsSync(join(snapshots, 'set-aside', aside, 'tree/main.py')))
+    assert.deepEqual(scene.reports().at(-1)?.rollback?.problems, ['greeter/data is lost'])
+  })
+
+  it('goes on at once, and keeps that tree, where something else is in its place', async t => {
+    const scene = await openScene(t)
+    const { root, snapshots } = scene.layout
+    writeTree(root, { [`${SNAPSHOT}/data/db`]: 'no rows' })
+    await recoverAgain(scene)
+    assert.equal(readFileSync(join(root, 'plugins/greeter/data/db'), 'utf8'), 'no rows')
+    const [aside = ''] = readdirSync(join(snapshots, 'set-aside'))
+    assert.equal(readFileSync(join(snapshots, 'set-aside', aside, 'tree/storage/db'), 'utf8'), 'rows of the copy')
+    assert.equal(scene.reports().at(-1)?.rollback?.problems.length, 1)
+  })
+})
+
+describe('the recovery of a host whose old version has replaced a kept path before it was moved', () => {
+  it('loses nothing', async t => {
+    const scene = await makeScene(t)
+    const { root, snapshots } = scene.layout
+    const [update, kept] = UPDATE as [PlannedChange, PlannedChange]
+    scene.writeJournal([...begun(scene.sender), ...announced([update, kept])])
+    await applyChanges(root, [update])
+    renameSync(join(root, SNAPSHOT, 'data'), join(root, 'elsewhere'))
+    writeTree(root, { [`${SNAPSHOT}/data/db`]: 'new rows' })
+    await recoverAgain(scene)
+    assert.equal(readFileSync(join(root, 'plugins/greeter/data/db'), 'utf8'), 'new rows')
+    assert.ok(!existsSync(join(snapshots, 'set-aside')))
+    assert.deepEqual(scene.reports().at(-1)?.rollback?.problems, [])
   })
 })

@@ -30,7 +30,7 @@ export const UPDATE: readonly PlannedChange[] = [
 export type SceneRecord =
   | Exclude<JournalRecord, { record: 'change' | 'undone' }>
   | { record: 'change'; change: PlannedChange }
-  | { record: 'undone'; change: PlannedChange; was_made: boolean }
+  | { record: 'undone'; change: PlannedChange; was_made: boolean; lost?: string }
 
 /** A host in the middle of an update, with its journal still to be written. */
 export interface Scene {
@@ -112,8 +112,9 @@ function completed(
 ): JournalRecord {
   if (record.record === 'change') return { record: 'change', change: withInode(record.change) }
   if (record.record !== 'undone') return record
-  const of = records.findIndex(other => other.record === 'change' && other.change === record.change) + 1
-  return { record: 'undone', of, was_made: record.was_made }
+  const { change, ...undone } = record
+  const of = records.findIndex(other => other.record === 'change' && other.change === change) + 1
+  return { ...undone, of }
 }
 
 /** The states of the only report, without their times. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { DeploymentError } from '../../../../src/core/errors.ts'
 import type { Log } from '../../../../src/core/log.ts'
@@ -166,5 +166,23 @@ describe('HostSession', () => {
     assert.ok(!existsSync(scene.layout.journal))
     assert.deepEqual(readdirSync(scene.layout.staging), [])
     assert.deepEqual(scene.sender.sent, [])
+  })
+
+  it('keeps the staged files where a kept path is lost, even if they fill the disk', async t => {
+    const scene = await makeScene(t)
+    const { root, staging, snapshots } = scene.layout
+    writeTree(root, { [`${SNAPSHOT}/data/rows`]: 'rows' })
+    const session = await scene.open()
+    writeTree(session.stagingFolder, { 'tree/main': 'new' })
+    const to = relative(root, join(session.stagingFolder, 'tree/data'))
+    await session.transaction.apply([{ type: 'move', from: `${SNAPSHOT}/data`, to }])
+    rmSync(join(root, to), { recursive: true })
+    await session.transaction.rollback()
+    await session.makeRoom()
+    assert.ok(existsSync(join(session.stagingFolder, 'tree/main')))
+    await session.settle()
+    assert.deepEqual(readdirSync(staging), [])
+    const [aside = ''] = readdirSync(join(snapshots, 'set-aside'))
+    assert.ok(existsSync(join(snapshots, 'set-aside', aside, 'tree/main')))
   })
 })
