@@ -43,6 +43,16 @@ describe('the recovery of a host whose record another process has changed', () =
     assert.ok(!existsSync(layout.journal))
   })
 
+  it('finishes a commit on the record that the run has found', async t => {
+    const { layout, host, run, writeJournal } = await openScene(t)
+    for (const change of UPDATE) await applyChanges(layout.root, [change])
+    writeJournal([...run, { record: 'commit', at: AT, rows: [rowOf()], discard: [] }])
+    writeFileSync(layout.installed, '{')
+    await recover(host)
+    assert.deepEqual(readHostRecord(layout).installed, [rowOf()])
+    assert.ok(!existsSync(layout.journal))
+  })
+
   for (const [problems, unrestored] of [
     [['unit greeter could not be restarted.'], [keyOfService(SERVICE)]],
     [[], []],

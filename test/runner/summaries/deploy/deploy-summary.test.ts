@@ -202,6 +202,9 @@ describe('buildDeploySummary', () => {
     )
     assert.match(summary, /^\*\*Now:\*\* not certain until this host is repaired; this run installed nothing\.$/m)
     assert.doesNotMatch(summary, /whole/)
+    const rollback = { restored: false, problems: ['it is gone'], verified: null, healthy: null }
+    const report = reportOf({ outcome: 'inconsistent', error, rollback })
+    assert.match(buildDeploySummary({ report, plannedSteps: [] }), /neither the old nor the new version/)
   })
 
   it('writes a sentence once that is both the cause and a problem of the rollback', () => {
