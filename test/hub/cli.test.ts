@@ -107,7 +107,7 @@ describe('the command line', { concurrency: 3 }, () => {
     await hub('publish', ...of('plugin'), ...SECRET, ...data, '--from', newFolder(t, { 'plugin.yaml': 'name: a' }))
     for (const args of [hold, newKey]) {
       const { code, stdout, stderr } = await hub(...args)
-      assert.deepEqual([code, stdout, stderr], [2, '', 'This hub has a plugin and a service hello: add --kind.\n'])
+      assert.deepEqual([code, stdout, stderr], [2, '', 'This hub has both a plugin and a service hello: add --kind.\n'])
     }
     assert.match((await hub('hold', ...of('plugin'), ...data)).stdout, /^Held back the plugin hello 1\.0\.0: /)
   })

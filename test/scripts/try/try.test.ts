@@ -141,7 +141,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(broken.output(), /^\| failed-step +broken$/m)
     assert.match(
       broken.output(),
-      /^The broken step is sealed into 1\.1\.0\. Run it [^\n]+ --version 1\.1\.1, to install it\.$/m,
+      /^The broken step is sealed into 1\.1\.0\. Run [^\n]+ --version 1\.1\.1, to install it\.$/m,
     )
     const installed = readFileSync(join(root, 'host/extensions/mailer/run.sh'), 'utf8')
     assert.equal(installed, readFileSync(join(PROJECT, 'extensions/mailer/run.sh'), 'utf8'))
