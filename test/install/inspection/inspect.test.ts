@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { toDeployError } from '../../../src/core/errors.ts'
-import { readHostRecord, recordInstalled } from '../../../src/install/host/installed/host-record.ts'
+import { readHostRecord, recordInstalled, recordUnrestored } from '../../../src/install/host/installed/host-record.ts'
 import { fileOf } from '../../../src/install/host/installed/record-file.ts'
 import type { Layout } from '../../../src/install/host/layout.ts'
 import { type Inspection, inspectHost, isDrifted } from '../../../src/install/inspection/inspect.ts'
@@ -123,8 +123,10 @@ describe('inspectHost', () => {
     it(`compares the part of a dead run that has ${name}`, async t => {
       const scene = await makeScene(t)
       scene.writeJournal([...begun(scene.sender), ...records])
-      const { activity } = await inspect(scene.layout)
+      const inspection = await inspect(scene.layout)
+      const { activity } = inspection
       assert.equal(activity.kind === 'interrupted' && activity.inDoubt.size === 0, isCompared)
+      assert.equal(isDrifted(inspection), false)
     })
 
   it('does not call a host unchanged on which a first install has died', async t => {
@@ -152,6 +154,27 @@ describe('inspectHost', () => {
     }
   })
 
+  it('reads what a dead run has recorded after its commit, and the rest in its journal where that is gone', async t => {
+    const scene = await makeScene(t)
+    const { layout } = scene
+    await recordInstalled(layout, { rows: [rowOf({ version: '1.0.0' }), rowOf({ id: 'other' })], removed: [] })
+    await recordUnrestored(layout, ['{"unit":"greeter"}'])
+    const commit = { rows: [rowOf()], removed: [], discard: [] }
+    const at = '2026-01-02T03:04:06.000Z'
+    const file = fileOf(readHostRecord(layout))
+    const records = [...begun(scene.sender), { record: 'host' as const, file }, ...announced(UPDATE)]
+    scene.writeJournal([...records, { record: 'commit', at, ...commit }])
+    await recordUnrestored(layout, [])
+    await recordInstalled(layout, commit)
+    const { unrestored, parts } = await inspect(layout)
+    assert.deepEqual([unrestored, parts.map(({ row }) => row.id)], [0, ['greeter', 'other']])
+    rmSync(layout.installed)
+    assert.deepEqual(
+      (await inspect(layout)).parts.map(({ row }) => `${row.id} ${row.version}`),
+      ['greeter 2.0.0', 'other 2.0.0'],
+    )
+  })
+
   const journalOf = async (t: TestContext): Promise<Layout> => {
     const scene = await makeScene(t)
     scene.writeJournal(begun(scene.sender))
@@ -161,8 +184,10 @@ describe('inspectHost', () => {
   it('calls a host busy while a live process has its lock, and interrupted once that is dead', async t => {
     const layout = await journalOf(t)
     const holder = await holdElsewhere(t, layout.lock)
-    const { activity } = await inspect(layout)
+    const inspection = await inspect(layout)
+    const { activity } = inspection
     assert.ok(activity.kind === 'busy' && activity.holder.includes(hostname()), JSON.stringify(activity))
+    assert.equal(isDrifted(inspection), undefined)
     await holder.kill()
     assert.equal((await inspect(layout)).activity.kind, 'interrupted')
   })

@@ -179,6 +179,18 @@ describe('a move next to a process that works in the same directory', () => {
     assert.equal(textOf(root, `${STAGING}/tree/other/log`), 'theirs')
   })
 
+  it('calls replaced only a kept path that is nowhere else', async t => {
+    const root = makeRoot(t)
+    const [out, data] = (await apply(root, OUT, DATA)) as [Change, Change]
+    renameSync(join(root, STAGING, 'tree/data'), join(root, 'elsewhere'))
+    writeTree(root, { [`${SNAPSHOT}/data/log`]: 'made anew' })
+    const alone = { wasMade: false, setAside: [] }
+    assert.deepEqual(await undoChange(root, data), { ...alone, replaced: `${SNAPSHOT}/data` })
+    renameSync(join(root, SNAPSHOT), join(root, 'elsewhere/x'))
+    writeTree(root, { 'plugins/x/main': 'of somebody else' })
+    assert.deepEqual(await undoChange(root, out), alone)
+  })
+
   it('does not take a new directory with an old number for data that came back', async t => {
     const root = makeRoot(t)
     const [, data] = await apply(root, OUT, DATA, IN)
