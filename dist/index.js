@@ -19567,7 +19567,7 @@ async function makeMove(root, paths) {
 async function move_moveBack(root, move) {
     switch (await locate(root, move)) {
         case 'back':
-            return { wasMade: false, setAside: [] };
+            return { wasMade: false, setAside: [], ...(wasMadeAnew(root, move) ? replacedIn(move) : {}) };
         case 'moved':
             return { wasMade: true, setAside: await moveDurably(root, { from: move.to, to: move.from }) };
         case 'both':
@@ -19639,6 +19639,16 @@ function withoutIt({ from, to }, ends) {
     if (isKeptMove({ from, to }) && areTreesThere)
         return { wasMade: true, setAside: [], lost: from };
     throw new Error(`what was moved from ${from} to ${to} is at neither path`);
+}
+/** True if the file or folder that is back has only the number of the one that was moved, which somebody has removed. */
+function wasMadeAnew(root, move) {
+    const [before, now] = [move, withEnds(root, move, ({ from }) => identityOf(from))].map(madeAt);
+    return before !== undefined && now !== undefined && before !== now;
+}
+/** Undefined where the file system does not say. */
+function madeAt(identity) {
+    const made = identity?.times?.split(' ')[1];
+    return made === '0' ? undefined : made;
 }
 function replacedIn(move) {
     return isKeptMove(move) ? { replaced: move.from } : {};

@@ -8,9 +8,9 @@ import { openInstalled, PLUGIN_PLAN, pluginFiles, writeFiles } from './harness/s
 const PLAN = `${PLUGIN_PLAN}
   - {id: late, action: provision, plugin: greeter, depends_on: [files]}
 `
-/** Shell: the new version on the host `$0` copies its kept path to another name and moves it away, and the old one makes it again. */
+/** Shell: the new version on the host `$0` copies its kept path to another name, and the old one makes it again. */
 const MIGRATION = `
-cd "$0/plugins/greeter" && cp -r data storage && mv data "$0/elsewhere"
+cd "$0/plugins/greeter" && cp -r data storage && rm -r data
 mkdir "$0/.hub-deploy/snapshots/plugins/greeter/1-1.0.0/data"
 exit 1
 `

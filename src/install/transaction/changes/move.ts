@@ -111,7 +111,7 @@ export async function makeMove(root: string, paths: Ends<string>): Promise<MadeM
 export async function moveBack(root: string, move: Move): Promise<Undone> {
   switch (await locate(root, move)) {
     case 'back':
-      return { wasMade: false, setAside: [] }
+      return { wasMade: false, setAside: [], ...(wasMadeAnew(root, move) ? replacedIn(move) : {}) }
     case 'moved':
       return { wasMade: true, setAside: await moveDurably(root, { from: move.to, to: move.from }) }
     case 'both':
@@ -182,6 +182,18 @@ function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
   const areTreesThere = ends.from.folder !== '' && ends.to.folder !== ''
   if (isKeptMove({ from, to }) && areTreesThere) return { wasMade: true, setAside: [], lost: from }
   throw new Error(`what was moved from ${from} to ${to} is at neither path`)
+}
+
+/** True if the file or folder that is back has only the number of the one that was moved, which somebody has removed. */
+function wasMadeAnew(root: string, move: Move): boolean {
+  const [before, now] = [move, withEnds(root, move, ({ from }) => identityOf(from))].map(madeAt)
+  return before !== undefined && now !== undefined && before !== now
+}
+
+/** Undefined where the file system does not say. */
+function madeAt(identity: Partial<Identity> | null | undefined): string | undefined {
+  const made = identity?.times?.split(' ')[1]
+  return made === '0' ? undefined : made
 }
 
 function replacedIn(move: Move): Pick<Undone, 'replaced'> {

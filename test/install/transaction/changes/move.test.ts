@@ -181,11 +181,16 @@ describe('a move next to a process that works in the same directory', () => {
 
   it('calls replaced only a kept path that is nowhere else', async t => {
     const root = makeRoot(t)
-    const [out, data] = (await apply(root, OUT, DATA)) as [Change, Change]
+    const [out, data] = (await apply(root, OUT, DATA)) as [Change, Change & { type: 'move' }]
     renameSync(join(root, STAGING, 'tree/data'), join(root, 'elsewhere'))
     writeTree(root, { [`${SNAPSHOT}/data/log`]: 'made anew' })
     const alone = { wasMade: false, setAside: [] }
-    assert.deepEqual(await undoChange(root, data), { ...alone, replaced: `${SNAPSHOT}/data` })
+    const replaced = { ...alone, replaced: `${SNAPSHOT}/data` }
+    assert.deepEqual(await undoChange(root, data), replaced)
+    const { ino, mtimeNs, birthtimeNs } = lstatSync(join(root, SNAPSHOT, 'data'), { bigint: true })
+    assert.deepEqual(await undoChange(root, { ...data, ino: String(ino) }), replaced)
+    const same = { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` }
+    assert.deepEqual(await undoChange(root, { ...data, ...same }), alone)
     renameSync(join(root, SNAPSHOT), join(root, 'elsewhere/x'))
     writeTree(root, { 'plugins/x/main': 'of somebody else' })
     assert.deepEqual(await undoChange(root, out), alone)
