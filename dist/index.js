@@ -19149,9 +19149,9 @@ const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PART_NAME_PATTERN})/
 const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PART_NAME_PATTERN})$`);
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PART_NAME_PATTERN})(${BELOW_PATTERN})$`, 'u');
 /**
- * True if a deployment makes moves of this kind: of a tree out of a place or into it, of a plugin's settings, or of a
- * kept path from the old tree to the new; in a rollback also of a snapshot into the staging folder, and of a kept path
- * that it contained into another snapshot.
+ * True if a deployment makes moves of this kind: a tree out of a place or into it, a plugin's settings, or a kept path
+ * from the old tree to the new one. A rollback also moves a snapshot into the staging folder, and a kept path that it
+ * contained into another snapshot.
  */
 function isMove({ from, to }) {
     if (isSettingsMove({ from, to }))
@@ -20885,7 +20885,7 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     beginSchema.def.getter(),
     /** The run keeps this file locked until it ends: a process that can lock it knows that the run has ended. */
     object({ record: literal('held') }),
-    /** The run has the host, whose record of what is installed is this until the commit. */
+    /** The run has the host. Until the commit, this is the host's record of what is installed. */
     object({ record: literal('host'), file: recordFileSchema }),
     object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
     schemas_extend(stateEntrySchema, { record: literal('state') }),
@@ -28132,7 +28132,7 @@ const EXPECTED = {
     version: 'text or a number',
     execution_mode: 'text',
     entry_point: 'a path',
-    environment: 'a map of the lists required and optional, of names',
+    environment: 'a map with the lists "required" and "optional" of names',
 };
 const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
 /**
@@ -28650,13 +28650,13 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
         verifySettings({ path: target, text: injected }, required);
         const differing = differingSettings(text, injected);
         if (differing.length > 0)
-            tools.log.warning(`${target} has other values for ${listNames(differing)} than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`);
+            tools.log.warning(`${target} sets ${listNames(differing)} to different values than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`);
         return false;
     }
     const canSeed = isSeedable(keepPaths, part);
     if (!canSeed || injected_env_isSigned(installPath(layout, part))) {
         const why = canSeed
-            ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a directory of its own'
+            ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a separate directory'
             : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`;
         tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`);
         return false;
@@ -29442,7 +29442,7 @@ function outOfInodes(path, free, needed) {
 
 /**
  * Checks that every path in `.hub-deploy/` that this action uses by name is a directory or a regular file, as this
- * action makes it. A missing path passes. Throws DeploymentError `host_not_writable`, which names the path in the way
+ * action makes it. A missing path passes. Throws DeploymentError `host_not_writable`, which names the obstructing path
  * and says what to do.
  */
 function requireOwnKinds(layout) {
@@ -30292,9 +30292,9 @@ function tryToRead(path) {
 
 
 /**
- * Writes the record again as a run knows it, unless the file contains that, or that with what the run has committed and
- * noted since. Anything else was written by another process, which must not write there: sets it aside, even if it
- * could be a record. Throws file system errors; the file is then as it was.
+ * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
+ * later commits and notes. Anything else was written by another process, which must not write there: sets it aside,
+ * even if it could be a record. Throws file system errors; the file is then as it was.
  */
 async function restoreRecord({ layout, log }, known, committed) {
     const found = restore_record_tryToRead(layout);
@@ -30762,7 +30762,7 @@ async function restored_files_verifyPlace(place, files) {
     return { verified: damaged.length > 0 ? false : isIntact || null, problems };
 }
 function describeMoving(paths) {
-    return `${listFirst(paths, restored_files_MAX_NAMED)}: missing for a moment, because another process renames that or a directory that contains it`;
+    return `${listFirst(paths, restored_files_MAX_NAMED)}: missing for a moment, because another process is renaming it or a directory that contains it`;
 }
 /** False for a directory to which a version was going to move. */
 function isInstalledIn(layout, place) {
@@ -33792,7 +33792,7 @@ function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
     const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
     if (kept.length === 0)
         return;
-    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a directory of its own.`);
+    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/replaced-artifact.js
@@ -35879,7 +35879,7 @@ function* verifyFirstSignature(window, { name, dataOffset, packedSize }) {
         if (found !== -1 && at + found === dataEnd)
             return;
         if (found !== -1)
-            throw invalidEntry(name, "contains a data descriptor's signature, where another reader could see its end");
+            throw invalidEntry(name, "contains a data descriptor's signature, which another reader could read as its end");
         yield;
     }
     throw invalidEntry(name, "is stored without a size or a data descriptor's signature to show its end");
@@ -37931,8 +37931,8 @@ const NEXT = {
     authentication_failed: 'If it was revoked, get a new one from the hub, and set the secret to it.',
     no_published_version: 'Ask the publisher whether a version is held back or withdrawn.',
     artifact_unavailable: 'The hub gave the reason above. After HTTP 429 or 5xx, run again later.',
-    missing_signature: 'Do not work around it: install no version that is not signed.',
-    invalid_signature_format: 'Do not work around it: install no version that is not signed.',
+    missing_signature: 'Do not work around it: install only signed versions.',
+    invalid_signature_format: 'Do not work around it: install only signed versions.',
     signature_mismatch: 'Do not deploy this version until you know the cause.',
     digest_mismatch: 'The release gate or the publisher knows which digest is the right one.',
     untrusted_signer: 'Ask over a channel other than the hub, and deploy nothing until you know.',
@@ -38911,7 +38911,7 @@ function addLine(tokens, line) {
     const equals = line.indexOf('=');
     const [host, token] = [git_tokens_hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()];
     if (host === undefined)
-        return 'must consist of lines host=token or host:port=token, found a line that does not';
+        return 'must consist of lines host=token or host:port=token, found a line of another form';
     if (tokens.has(host))
         return `must name ${host} only once, found it again`;
     if (!TOKEN.test(token))
@@ -38949,7 +38949,7 @@ function settings_addLine(settings, line) {
     const name = line.slice(0, Math.max(0, equals)).trim();
     const value = line.slice(equals + 1);
     if (!settings_NAME.test(name))
-        return 'must consist of lines NAME=value, found a line that does not';
+        return 'must consist of lines NAME=value, found a line of another form';
     if (settings.has(name))
         return `must name ${name} only once, found it again`;
     settings.set(name, value);
@@ -40592,9 +40592,9 @@ function answers_remedyOf(call, isDenied, status) {
 /**
  * Resolves the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain http on the
  * https hub's own host becomes https, because a hub behind a proxy may not know that it is reached by https: the hub's
- * own port stays, and no port stays no port. Another port is another service; the wire refuses it like any plain http.
- * Throws ArtifactError `bad_response` if it is no URL, and ConfigError `insecure_url` if a hub elsewhere names this
- * host itself.
+ * own port stays, and a missing port stays missing. Another port is another service; the wire refuses it like any plain
+ * http. Throws ArtifactError `bad_response` if it is no URL, and ConfigError `insecure_url` if a hub elsewhere names
+ * this host itself.
  */
 function resolveDownloadUrl(downloadUrl, answerUrl, hub) {
     if (!URL.canParse(downloadUrl, answerUrl)) {
@@ -41246,7 +41246,7 @@ function readBundledPlan(content) {
     const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, BUNDLED_PLAN), BUNDLED_PLAN_LIMITS.bytes);
     if (text !== undefined)
         return parsePlan(text, BUNDLED_PLAN, BUNDLED_PLAN_LIMITS);
-    throw new ArtifactError('invalid_manifest', `The project has no ${BUNDLED_PLAN}, a file of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. Its publisher must seal it with its plan.`);
+    throw new ArtifactError('invalid_manifest', `The project has no ${BUNDLED_PLAN} of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. Its publisher must seal it with its plan.`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/read-manifest.js
@@ -41259,7 +41259,7 @@ function readManifest(content) {
     const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, 'manifest.json'), MAX_MANIFEST_BYTES);
     if (text !== undefined)
         return text;
-    throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json at its root, a file of at most ${MAX_MANIFEST_BYTES} bytes: nothing was installed. Its publisher must seal it again.`);
+    throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json of at most ${MAX_MANIFEST_BYTES} bytes at its root: nothing was installed. Its publisher must seal it again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/parts/installed-parts.js
@@ -42361,7 +42361,7 @@ class TarReader {
     /** Throws ArchiveError `invalid_archive` unless the archive is complete. */
     finish() {
         if (!this.isComplete)
-            throw invalidArchive('its tar ends in the middle');
+            throw invalidArchive('its tar is incomplete');
     }
     /** True if a complete tar was read. */
     get isComplete() {
@@ -42705,7 +42705,7 @@ class FrameStream {
     #skip(length) {
         this.#at += length;
         if (this.#at > this.#bytes.length)
-            throw invalidArchive('its zstd data ends in the middle');
+            throw invalidArchive('its zstd data is incomplete');
     }
 }
 function strangerProblem(start) {
@@ -44189,7 +44189,7 @@ class SourceSupplier {
         const missing = keys.filter(key => marketplace[key] === undefined).map(key => MARKETPLACE_INPUTS[key]);
         if (ids.length === 0 || missing.length === 0)
             return;
-        throw new ConfigError('missing_input', `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, but ${listNames(missing)} must be given for that: nothing was installed. Add the missing inputs to the step's "with:".`);
+        throw new ConfigError('missing_input', `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, but the step has no ${listNames(missing)}: nothing was installed. Add the missing inputs to the step's "with:".`);
     }
     /** Throws what the source's own client throws, with the part's name in front. */
     async fetch(wanted) {
@@ -45171,7 +45171,7 @@ async function findParts(rollback, { slug, parts }) {
     }
     return { parts: found, missing };
 }
-/** Returns the part, or words for what is missing if it cannot return. */
+/** Returns the part, or a description of what is missing if it cannot return. */
 async function project_target_findPart(rollback, origin, part) {
     const { kind: _, id: __, directory: ___, ...returning } = part;
     const place = placeOf(part);

@@ -45,6 +45,6 @@ export function unsafe(name: string, problem: string): HubError {
 export function tooMuch(): HubError {
   return new HubError(
     400,
-    `The archive has more than ${MAX_ENTRIES} entries, too many long names, or unpacks to more than ${MAX_EXTRACTED_BYTES} bytes, the most that hosts accept by default: remove some files.`,
+    `The archive has more than ${MAX_ENTRIES} entries, has too many long names, or unpacks to more than ${MAX_EXTRACTED_BYTES} bytes, so hosts refuse it by default: remove some files.`,
   )
 }

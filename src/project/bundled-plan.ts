@@ -15,6 +15,6 @@ export function readBundledPlan(content: string): Plan {
   if (text !== undefined) return parsePlan(text, BUNDLED_PLAN, BUNDLED_PLAN_LIMITS)
   throw new ArtifactError(
     'invalid_manifest',
-    `The project has no ${BUNDLED_PLAN}, a file of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. Its publisher must seal it with its plan.`,
+    `The project has no ${BUNDLED_PLAN} of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. Its publisher must seal it with its plan.`,
   )
 }

@@ -9,6 +9,6 @@ export function readManifest(content: string): string {
   if (text !== undefined) return text
   throw new ArtifactError(
     'invalid_manifest',
-    `The artifact has no manifest.json at its root, a file of at most ${MAX_MANIFEST_BYTES} bytes: nothing was installed. Its publisher must seal it again.`,
+    `The artifact has no manifest.json of at most ${MAX_MANIFEST_BYTES} bytes at its root: nothing was installed. Its publisher must seal it again.`,
   )
 }

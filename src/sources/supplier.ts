@@ -59,7 +59,7 @@ export class SourceSupplier {
     if (ids.length === 0 || missing.length === 0) return
     throw new ConfigError(
       'missing_input',
-      `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, but ${listNames(missing)} must be given for that: nothing was installed. Add the missing inputs to the step's "with:".`,
+      `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, but the step has no ${listNames(missing)}: nothing was installed. Add the missing inputs to the step's "with:".`,
     )
   }
 

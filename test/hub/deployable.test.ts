@@ -166,7 +166,7 @@ describe('publishing a plugin', () => {
     const many = buildZip(files, { zip64: {}, end: { count: 0xffff, countHere: 0xffff } })
     for (const bytes of [large, many])
       await assert.rejects(requireDeployable(bytes, ASKED.service), {
-        message: /has more than 100000 entries, too many long names, or unpacks to more than 2147483648 bytes/,
+        message: /has more than 100000 entries, has too many long names, or unpacks to more than 2147483648 bytes/,
       })
   })
 })

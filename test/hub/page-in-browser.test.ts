@@ -243,7 +243,7 @@ const CONTRASTS = `(() => {
     })
 })()`
 
-/** Elements that a page must not load, run or send. Resolves when the browser has refused all it will. */
+/** Elements that a page must not load, run or send. Resolves once the browser has refused them. */
 const INTRUDERS = `new Promise(resolve => {
   let refused = 0
   addEventListener('securitypolicyviolation', () => { if (++refused === 4) setTimeout(resolve) })

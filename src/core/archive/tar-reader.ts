@@ -87,7 +87,7 @@ export class TarReader {
 
   /** Throws ArchiveError `invalid_archive` unless the archive is complete. */
   finish(): void {
-    if (!this.isComplete) throw invalidArchive('its tar ends in the middle')
+    if (!this.isComplete) throw invalidArchive('its tar is incomplete')
   }
 
   /** True if a complete tar was read. */

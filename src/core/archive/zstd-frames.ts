@@ -139,7 +139,7 @@ class FrameStream {
 
   #skip(length: number): void {
     this.#at += length
-    if (this.#at > this.#bytes.length) throw invalidArchive('its zstd data ends in the middle')
+    if (this.#at > this.#bytes.length) throw invalidArchive('its zstd data is incomplete')
   }
 }
 

@@ -39,7 +39,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
   version: 'text or a number',
   execution_mode: 'text',
   entry_point: 'a path',
-  environment: 'a map of the lists required and optional, of names',
+  environment: 'a map with the lists "required" and "optional" of names',
 }
 const injectingSchema = z.object({ inject: z.union([z.literal(true), z.string().check(z.regex(/^(?:yes|on|y)$/i))]) })
 

@@ -93,7 +93,7 @@ async function verifyPlace(place: Place, files: RestoredFiles): Promise<Verifica
 }
 
 function describeMoving(paths: readonly string[]): string {
-  return `${listFirst(paths, MAX_NAMED)}: missing for a moment, because another process renames that or a directory that contains it`
+  return `${listFirst(paths, MAX_NAMED)}: missing for a moment, because another process is renaming it or a directory that contains it`
 }
 
 /** False for a directory to which a version was going to move. */

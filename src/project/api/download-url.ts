@@ -4,9 +4,9 @@ import { refuseInsecureHop } from '../../net/policy/url-policy.ts'
 /**
  * Resolves the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain http on the
  * https hub's own host becomes https, because a hub behind a proxy may not know that it is reached by https: the hub's
- * own port stays, and no port stays no port. Another port is another service; the wire refuses it like any plain http.
- * Throws ArtifactError `bad_response` if it is no URL, and ConfigError `insecure_url` if a hub elsewhere names this
- * host itself.
+ * own port stays, and a missing port stays missing. Another port is another service; the wire refuses it like any plain
+ * http. Throws ArtifactError `bad_response` if it is no URL, and ConfigError `insecure_url` if a hub elsewhere names
+ * this host itself.
  */
 export function resolveDownloadUrl(downloadUrl: string, answerUrl: string, hub: URL): URL {
   if (!URL.canParse(downloadUrl, answerUrl)) {

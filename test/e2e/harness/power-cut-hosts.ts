@@ -150,7 +150,7 @@ async function openHosts(
 ): Promise<PowerCutHosts> {
   const copy = (name: string, root?: string) =>
     root === undefined ? copyHost(origin, name) : copyHost(origin, name, root)
-  // The first deployment of all creates the files that every root has, so there is no host to copy.
+  // The very first deployment creates the files that every root has, so there is no host to copy.
   mkdirSync(join(origin.root, '.hub-deploy'), { recursive: true, mode: 0o700 })
   const undisturbed = copy('undisturbed')
   await succeed(undisturbed.deploy())

@@ -75,7 +75,7 @@ describe('what is in a folder', () => {
     'has a version of another type': [{ 'plugin.yaml': 'version: [1]\n' }, /plugin\.yaml has an unexpected version/],
     'has an environment of another type': [
       { 'plugin.yaml': 'version: 1.0.0\nenvironment: [A]\n' },
-      /has an unexpected environment \(it must be a map of the lists required and optional, of names\)/,
+      /has an unexpected environment \(it must be a map with the lists "required" and "optional" of names\)/,
     ],
     'has an oversized plugin.yaml': [{ 'plugin.yaml': `#${'x'.repeat(40_000)}\n` }, /must be at most 32768 bytes/],
   }

@@ -44,7 +44,7 @@ export function* verifyFirstSignature(
     const found = window.look(at, Math.min(WINDOW_BYTES, end - at)).indexOf(SIGNATURE_TEXT, 0, 'latin1')
     if (found !== -1 && at + found === dataEnd) return
     if (found !== -1)
-      throw invalidEntry(name, "contains a data descriptor's signature, where another reader could see its end")
+      throw invalidEntry(name, "contains a data descriptor's signature, which another reader could read as its end")
     yield
   }
   throw invalidEntry(name, "is stored without a size or a data descriptor's signature to show its end")

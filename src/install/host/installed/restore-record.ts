@@ -15,7 +15,7 @@ export interface RecordedHost {
   readonly log: Log
 }
 
-/** The record as a run that has, or had, the host knows it. */
+/** The record as known to a run that has, or had, the host. */
 export interface KnownRecord {
   readonly record: HostRecord
   /** The keys of services that the run may have noted since as unrestored, or as restored. */
@@ -23,9 +23,9 @@ export interface KnownRecord {
 }
 
 /**
- * Writes the record again as a run knows it, unless the file contains that, or that with what the run has committed and
- * noted since. Anything else was written by another process, which must not write there: sets it aside, even if it
- * could be a record. Throws file system errors; the file is then as it was.
+ * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
+ * later commits and notes. Anything else was written by another process, which must not write there: sets it aside,
+ * even if it could be a record. Throws file system errors; the file is then as it was.
  */
 export async function restoreRecord(
   { layout, log }: RecordedHost,

@@ -5,7 +5,7 @@ import { auditPath, type Layout, renameProbePath, reservePath } from '../layout.
 
 /**
  * Checks that every path in `.hub-deploy/` that this action uses by name is a directory or a regular file, as this
- * action makes it. A missing path passes. Throws DeploymentError `host_not_writable`, which names the path in the way
+ * action makes it. A missing path passes. Throws DeploymentError `host_not_writable`, which names the obstructing path
  * and says what to do.
  */
 export function requireOwnKinds(layout: Layout): void {

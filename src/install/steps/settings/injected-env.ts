@@ -59,14 +59,14 @@ export async function seedInjectedEnv(
     const differing = differingSettings(text, injected)
     if (differing.length > 0)
       tools.log.warning(
-        `${target} has other values for ${listNames(differing)} than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`,
+        `${target} sets ${listNames(differing)} to different values than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`,
       )
     return false
   }
   const canSeed = isSeedable(keepPaths, part)
   if (!canSeed || isSigned(installPath(layout, part))) {
     const why = canSeed
-      ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a directory of its own'
+      ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a separate directory'
       : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`
     tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`)
     return false

@@ -33,9 +33,9 @@ const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${NAME})$`
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${NAME})(${BELOW})$`, 'u')
 
 /**
- * True if a deployment makes moves of this kind: of a tree out of a place or into it, of a plugin's settings, or of a
- * kept path from the old tree to the new; in a rollback also of a snapshot into the staging folder, and of a kept path
- * that it contained into another snapshot.
+ * True if a deployment makes moves of this kind: a tree out of a place or into it, a plugin's settings, or a kept path
+ * from the old tree to the new one. A rollback also moves a snapshot into the staging folder, and a kept path that it
+ * contained into another snapshot.
  */
 export function isMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
   if (isSettingsMove({ from, to })) return true

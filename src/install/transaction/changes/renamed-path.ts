@@ -4,7 +4,7 @@ import { toHostError } from '../../files/system-errors.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
 import { isAbsent } from '../../files/trees/tree-walk.ts'
 
-/** What was moved into a staged tree. */
+/** A file or directory that was moved into a staged tree. */
 interface MovedFile {
   /** Both relative to the root. */
   readonly from: string

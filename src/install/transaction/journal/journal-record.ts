@@ -32,7 +32,7 @@ export const recordSchema = z.lazy(() =>
     beginSchema.def.getter(),
     /** The run keeps this file locked until it ends: a process that can lock it knows that the run has ended. */
     z.object({ record: z.literal('held') }),
-    /** The run has the host, whose record of what is installed is this until the commit. */
+    /** The run has the host. Until the commit, this is the host's record of what is installed. */
     z.object({ record: z.literal('host'), file: recordFileSchema }),
     z.object({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
     z.extend(stateEntrySchema, { record: z.literal('state') }),

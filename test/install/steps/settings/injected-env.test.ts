@@ -65,7 +65,7 @@ describe('the settings that a host framework injects', () => {
     assert.equal(await write(), 'x.env exists and stays')
     const warnings = log.lines.filter(line => line.startsWith('warning'))
     assert.equal(warnings.length, 1)
-    assert.match(warnings[0] ?? '', /plugins\/x\/\.env has other values for B than .*plugins\/x\.env/)
+    assert.match(warnings[0] ?? '', /plugins\/x\/\.env sets B to different values than .*plugins\/x\.env/)
     assert.doesNotMatch(warnings.join(), /secret/)
   })
 
