@@ -19638,7 +19638,7 @@ function withoutIt({ from, to }, ends) {
     const areTreesThere = ends.from.folder !== '' && ends.to.folder !== '';
     if (isKeptMove({ from, to }) && areTreesThere)
         return { wasMade: true, setAside: [], lost: from };
-    throw new Error(`what was moved from ${from} to ${to} is at neither path`);
+    throw new Error(`the files that were moved from ${from} to ${to} are at neither path`);
 }
 /** True if the file or folder that is back has only the number of the one that was moved, which somebody has removed. */
 function wasMadeAnew(root, move) {
@@ -37937,7 +37937,7 @@ const NEXT = {
     digest_mismatch: 'The release gate or the publisher knows which digest is the right one.',
     untrusted_signer: 'Ask over a channel other than the hub, and deploy nothing until you know.',
     decryption_failed: 'If that does not help, ask the administrator of the hub.',
-    invalid_archive: 'If it happens again, another tool to pack it may help.',
+    invalid_archive: 'If it happens again, try another tool to pack it.',
     unsafe_archive: 'Do not install this version; ask the publisher why it contains that.',
     archive_too_large: 'If it is not meant to be, ask the publisher what it contains.',
     empty_artifact: UNTIL_CORRECTED,
@@ -45886,7 +45886,7 @@ function describeStatus(inspection, { name }) {
 }
 /** Describes a host that could not be inspected. */
 function describeFailedStatus({ name }) {
-    return { mark: '\u274c', sentence: `What is installed on ${name} is not known` };
+    return { mark: '\u274c', sentence: `It is not known what is installed on ${name}` };
 }
 /** Builds the job summary of a status as Markdown: the findings, then the parts. Those that differ come first. */
 function buildStatusSummary(inspection, { host, error, cut }) {

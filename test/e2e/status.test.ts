@@ -49,7 +49,7 @@ function refusalOf(result: ActionResult, code: string): string {
   for (const name of OUTPUTS) assert.equal(result.outputs[name], '', name)
   const errors = commandsIn(result.log, 'error')
   assert.equal(errors.length, 1, result.log)
-  assert.match(result.summary, /^### ❌ What is installed on .+ is not known\n/)
+  assert.match(result.summary, /^### ❌ It is not known what is installed on .+\n/)
   return errors[0] as string
 }
 

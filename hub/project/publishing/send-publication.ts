@@ -28,7 +28,7 @@ const MOST_ATTEMPTS = 11
 const MOST_WAIT_SECONDS = 60
 
 /**
- * Publishes a sealed file on a running hub, as a form. Sends the key and the DEK only over https or to this machine,
+ * Publishes a sealed file to a running hub, as a form. Sends the key and the DEK only over https or to this machine,
  * and follows no redirect. Waits for a busy hub, at most ten times for a minute. Throws HubError 400 with the hub's own
  * words if it refuses, and for any other answer or none. `wait` waits for a number of milliseconds.
  */

@@ -31,7 +31,7 @@ const NEXT: Readonly<Record<ErrorCode, string>> = {
   digest_mismatch: 'The release gate or the publisher knows which digest is the right one.',
   untrusted_signer: 'Ask over a channel other than the hub, and deploy nothing until you know.',
   decryption_failed: 'If that does not help, ask the administrator of the hub.',
-  invalid_archive: 'If it happens again, another tool to pack it may help.',
+  invalid_archive: 'If it happens again, try another tool to pack it.',
   unsafe_archive: 'Do not install this version; ask the publisher why it contains that.',
   archive_too_large: 'If it is not meant to be, ask the publisher what it contains.',
   empty_artifact: UNTIL_CORRECTED,

@@ -45,7 +45,7 @@ export function describeStatus(inspection: Inspection, { name }: StatusHost): En
 
 /** Describes a host that could not be inspected. */
 export function describeFailedStatus({ name }: StatusHost): Ending {
-  return { mark: '❌', sentence: `What is installed on ${name} is not known` }
+  return { mark: '❌', sentence: `It is not known what is installed on ${name}` }
 }
 
 /** Builds the job summary of a status as Markdown: the findings, then the parts. Those that differ come first. */

@@ -181,7 +181,7 @@ function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
   if (stagedBy(from) !== undefined || isRestoring({ from, to })) return { wasMade: true, setAside: [] }
   const areTreesThere = ends.from.folder !== '' && ends.to.folder !== ''
   if (isKeptMove({ from, to }) && areTreesThere) return { wasMade: true, setAside: [], lost: from }
-  throw new Error(`what was moved from ${from} to ${to} is at neither path`)
+  throw new Error(`the files that were moved from ${from} to ${to} are at neither path`)
 }
 
 /** True if the file or folder that is back has only the number of the one that was moved, which somebody has removed. */
