@@ -19567,7 +19567,7 @@ async function makeMove(root, paths) {
 async function move_moveBack(root, move) {
     switch (await locate(root, move)) {
         case 'back':
-            return { wasMade: false, setAside: [], ...(wasMadeAnew(root, move) ? replacedIn(move) : {}) };
+            return { wasMade: false, setAside: [], ...replacedAt(root, move) };
         case 'moved':
             return { wasMade: true, setAside: await moveDurably(root, { from: move.to, to: move.from }) };
         case 'both':
@@ -19588,7 +19588,7 @@ function isMovedBack(root, move) {
         if (stagedBy(move.from) !== undefined)
             return before !== null;
         if (stagedBy(move.to) !== undefined)
-            return before === move.ino && to.folder !== '' && inodeOf(to) === null;
+            return before === move.ino && to.folder !== '' && inodeOf(to) === null && !isMadeAnew(move, from);
         return before === move.ino || (before !== null && isOwnPath(move.to) && inodeOf(to) === null);
     });
 }
@@ -19640,9 +19640,12 @@ function withoutIt({ from, to }, ends) {
         return { wasMade: true, setAside: [], lost: from };
     throw new Error(`the files that were moved from ${from} to ${to} are at neither path`);
 }
-/** True if the file or folder that is back has only the number of the one that was moved, which somebody has removed. */
-function wasMadeAnew(root, move) {
-    const [before, now] = [move, withEnds(root, move, ({ from }) => identityOf(from))].map(madeAt);
+function replacedAt(root, move) {
+    return withEnds(root, move, ({ from }) => isMadeAnew(move, from)) ? replacedIn(move) : {};
+}
+/** True if what is there has only the number of the file or folder that was moved, which somebody has removed. */
+function isMadeAnew(move, from) {
+    const [before, now] = [madeAt(move), madeAt(identityOf(from))];
     return before !== undefined && now !== undefined && before !== now;
 }
 /** Undefined where the file system does not say. */
@@ -20952,12 +20955,17 @@ function findHostRecord(records) {
 function pendingChanges(records) {
     let pending = [];
     for (const [index, record] of records.entries()) {
-        pending.push(...numberedIn(record, index + 1));
+        const announced = numberedIn(record, index + 1);
+        if (announced.length > 0)
+            pending = pending.map(change => ({ ...change, wasMade: true }));
+        pending.push(...announced);
         if (record.record === 'undone')
             pending = pending.filter(change => !isUndoneBy(change, record));
         // There may have been no room to record each undo.
         else if (record.record === 'end' && record.end.rollback?.restored !== false)
             pending = [];
+        else if (record.record === 'end')
+            pending = pending.map(({ wasMade: _, ...change }) => change);
     }
     return pending;
 }
@@ -21145,7 +21153,7 @@ async function undoAnnounced({ root, journal, log, onLost }, announced, latest) 
         throw new Error(`${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places, or the next run restores the old version without it`);
     for (const path of setAside)
         log.warning(`Another process put files where the old version belongs. They are now in ${path}.`);
-    const lost = missing.lost ?? (wasCertain ? missing.replaced : undefined);
+    const lost = missing.lost ?? (wasCertain || announced.wasMade ? missing.replaced : undefined);
     const problem = lost && describeLost(lost);
     if (problem !== undefined) {
         log.warning(`${problem}.`);

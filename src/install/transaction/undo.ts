@@ -60,7 +60,7 @@ async function undoAnnounced(
     )
   for (const path of setAside)
     log.warning(`Another process put files where the old version belongs. They are now in ${path}.`)
-  const lost = missing.lost ?? (wasCertain ? missing.replaced : undefined)
+  const lost = missing.lost ?? (wasCertain || announced.wasMade ? missing.replaced : undefined)
   const problem = lost && describeLost(lost)
   if (problem !== undefined) {
     log.warning(`${problem}.`)

@@ -111,7 +111,7 @@ export async function makeMove(root: string, paths: Ends<string>): Promise<MadeM
 export async function moveBack(root: string, move: Move): Promise<Undone> {
   switch (await locate(root, move)) {
     case 'back':
-      return { wasMade: false, setAside: [], ...(wasMadeAnew(root, move) ? replacedIn(move) : {}) }
+      return { wasMade: false, setAside: [], ...replacedAt(root, move) }
     case 'moved':
       return { wasMade: true, setAside: await moveDurably(root, { from: move.to, to: move.from }) }
     case 'both':
@@ -131,7 +131,8 @@ export function isMovedBack(root: string, move: Move): boolean {
   return withEnds(root, move, ({ from, to }) => {
     const before = inodeOf(from)
     if (stagedBy(move.from) !== undefined) return before !== null
-    if (stagedBy(move.to) !== undefined) return before === move.ino && to.folder !== '' && inodeOf(to) === null
+    if (stagedBy(move.to) !== undefined)
+      return before === move.ino && to.folder !== '' && inodeOf(to) === null && !isMadeAnew(move, from)
     return before === move.ino || (before !== null && isOwnPath(move.to) && inodeOf(to) === null)
   })
 }
@@ -184,14 +185,18 @@ function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
   throw new Error(`the files that were moved from ${from} to ${to} are at neither path`)
 }
 
-/** True if the file or folder that is back has only the number of the one that was moved, which somebody has removed. */
-function wasMadeAnew(root: string, move: Move): boolean {
-  const [before, now] = [move, withEnds(root, move, ({ from }) => identityOf(from))].map(madeAt)
+function replacedAt(root: string, move: Move): Pick<Undone, 'replaced'> {
+  return withEnds(root, move, ({ from }) => isMadeAnew(move, from)) ? replacedIn(move) : {}
+}
+
+/** True if what is there has only the number of the file or folder that was moved, which somebody has removed. */
+function isMadeAnew(move: Move, from: HeldPath): boolean {
+  const [before, now] = [madeAt(move), madeAt(identityOf(from))]
   return before !== undefined && now !== undefined && before !== now
 }
 
 /** Undefined where the file system does not say. */
-function madeAt(identity: Partial<Identity> | null | undefined): string | undefined {
+function madeAt(identity: Partial<Identity> | null): string | undefined {
   const made = identity?.times?.split(' ')[1]
   return made === '0' ? undefined : made
 }

@@ -19,6 +19,8 @@ export interface AnnouncedChange {
   readonly seq: number
   readonly nth?: number
   readonly change: Change
+  /** A newer change was announced after it, and no rollback has stopped since: somebody may then have moved it back. */
+  readonly wasMade?: true
 }
 
 /** Builds the record that announces these changes, at least one. */

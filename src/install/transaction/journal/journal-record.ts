@@ -107,10 +107,13 @@ export function findHostRecord(records: readonly JournalRecord[]): HostRecord | 
 export function pendingChanges(records: readonly JournalRecord[]): AnnouncedChange[] {
   let pending: AnnouncedChange[] = []
   for (const [index, record] of records.entries()) {
-    pending.push(...numberedIn(record, index + 1))
+    const announced = numberedIn(record, index + 1)
+    if (announced.length > 0) pending = pending.map(change => ({ ...change, wasMade: true }))
+    pending.push(...announced)
     if (record.record === 'undone') pending = pending.filter(change => !isUndoneBy(change, record))
     // There may have been no room to record each undo.
     else if (record.record === 'end' && record.end.rollback?.restored !== false) pending = []
+    else if (record.record === 'end') pending = pending.map(({ wasMade: _, ...change }) => change)
   }
   return pending
 }

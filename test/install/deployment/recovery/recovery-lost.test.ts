@@ -6,7 +6,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
 import { applyChanges, type PlannedChange } from '../../../../src/install/transaction/changes/change.ts'
 import { writeTree } from '../../temporary-directory.ts'
-import { announced, begun, makeScene, type Scene, SNAPSHOT, UPDATE, undone } from './recovery-scene.ts'
+import { announced, begun, makeScene, type Scene, SNAPSHOT, STAGING, UPDATE, undone } from './recovery-scene.ts'
 
 /** A host whose new version has copied its kept path to another name and removed it; the run that installed it died. */
 async function openScene(t: TestContext): Promise<Scene> {
@@ -71,16 +71,23 @@ describe('the recovery of a host whose new version has removed a kept path', () 
     assert.deepEqual(scene.reports().at(-1)?.rollback?.problems, ['greeter/data is lost'])
   })
 
-  it('goes on at once, and keeps that tree, where something else is in its place', async t => {
-    const scene = await openScene(t)
-    const { root, snapshots } = scene.layout
-    writeTree(root, { [`${SNAPSHOT}/data/db`]: 'no rows' })
-    await recoverAgain(scene)
-    assert.equal(readFileSync(join(root, 'plugins/greeter/data/db'), 'utf8'), 'no rows')
-    const [aside = ''] = readdirSync(join(snapshots, 'set-aside'))
-    assert.equal(readFileSync(join(snapshots, 'set-aside', aside, 'tree/storage/db'), 'utf8'), 'rows of the copy')
-    assert.equal(scene.reports().at(-1)?.rollback?.problems.length, 1)
-  })
+  for (const isUndone of [false, true])
+    it(`goes on at once, and keeps that tree, where something else is in its place${isUndone ? ', also after a kill' : ''}`, async t => {
+      const scene = await openScene(t)
+      const { root, snapshots } = scene.layout
+      writeTree(root, { [`${SNAPSHOT}/data/db`]: 'no rows' })
+      if (isUndone) {
+        const newer = [...UPDATE.slice(2)].reverse()
+        scene.writeJournal([...begun(scene.sender), ...announced(UPDATE), ...undone(newer)])
+        rmSync(join(root, 'plugins/greeter.env'))
+        renameSync(join(root, 'plugins/greeter'), join(root, STAGING, 'tree'))
+      }
+      await recoverAgain(scene)
+      assert.equal(readFileSync(join(root, 'plugins/greeter/data/db'), 'utf8'), 'no rows')
+      const [aside = ''] = readdirSync(join(snapshots, 'set-aside'))
+      assert.equal(readFileSync(join(snapshots, 'set-aside', aside, 'tree/storage/db'), 'utf8'), 'rows of the copy')
+      assert.equal(scene.reports().at(-1)?.rollback?.problems.length, 1)
+    })
 })
 
 describe('the recovery of a host whose old version has replaced a kept path before it was moved', () => {

@@ -189,8 +189,10 @@ describe('a move next to a process that works in the same directory', () => {
     assert.deepEqual(await undoChange(root, data), replaced)
     const { ino, mtimeNs, birthtimeNs } = lstatSync(join(root, SNAPSHOT, 'data'), { bigint: true })
     assert.deepEqual(await undoChange(root, { ...data, ino: String(ino) }), replaced)
+    assert.equal(isBack(root, { ...data, ino: String(ino) }), false)
     const same = { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` }
     assert.deepEqual(await undoChange(root, { ...data, ...same }), alone)
+    assert.ok(isBack(root, { ...data, ...same }))
     renameSync(join(root, SNAPSHOT), join(root, 'elsewhere/x'))
     writeTree(root, { 'plugins/x/main': 'of somebody else' })
     assert.deepEqual(await undoChange(root, out), alone)

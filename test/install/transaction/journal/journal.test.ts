@@ -253,7 +253,7 @@ describe('pendingChanges', () => {
   it('are those announced and not undone yet, oldest first, whichever one was undone', () => {
     const second: Change = { type: 'make_directory', path: 'plugins' }
     const records: JournalRecord[] = [BEGIN, CHANGE, { record: 'change', change: second }, STATE]
-    assert.deepEqual(pendingChanges([...records, { ...UNDONE, of: 3 }]), [{ seq: 2, change: MOVE }])
+    assert.deepEqual(pendingChanges([...records, { ...UNDONE, of: 3 }]), [{ seq: 2, change: MOVE, wasMade: true }])
     assert.deepEqual(pendingChanges([...records, { ...UNDONE, of: 2 }]), [{ seq: 3, change: second }])
     assert.deepEqual(pendingChanges([BEGIN]), [])
   })
@@ -264,7 +264,13 @@ describe('pendingChanges', () => {
   })
 
   it('remain after an end that could not restore everything', () => {
-    assert.deepEqual(pendingChanges([BEGIN, CHANGE, endThat(false)]), [{ seq: 2, change: MOVE }])
+    const second: Change = { type: 'make_directory', path: 'plugins' }
+    const left = [
+      { seq: 2, change: MOVE },
+      { seq: 3, change: second },
+    ]
+    const records: JournalRecord[] = [BEGIN, CHANGE, { record: 'change', change: second }, endThat(false)]
+    assert.deepEqual(pendingChanges(records), left)
   })
 })
 
