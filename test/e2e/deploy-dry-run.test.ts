@@ -78,7 +78,7 @@ describe('a dry run', () => {
     assert.match(summary, /would change 1 file\n/)
     assert.match(
       summary,
-      /<code>plugins\/greeter\/src\/old\.py<\/code> \(changed\)\. A real run keeps what it replaces/,
+      /<code>plugins\/greeter\/src\/old\.py<\/code> \(changed\)\. A real run keeps the files that it replaces/,
     )
     const repair = await stage.deploy()
     assert.match(repair.summary, /install&#95;plugin \| 1 edited file restored \|/)

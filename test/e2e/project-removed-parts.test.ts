@@ -159,7 +159,7 @@ describe('a part that a new version of a project no longer includes', () => {
     assert.deepEqual(retained(), [[`service mailer of ${PROJECT_ID}`, ['1-1.0.0 with .env, data']]])
     assert.match(commandsIn(log, 'notice').join(), /extensions\/mailer\.env is yours and stays/)
     assert.match(commandsIn(log, 'notice').join(), /\.env, data of extensions\/mailer belong to this host/)
-    assert.match(log, /1-1\.0\.0 of extensions\/mailer stays: it contains \.env, data/)
+    assert.match(log, /1-1\.0\.0 of extensions\/mailer stays: it contains this host's \.env, data/)
     await update('3.0.0', { snapshot: false })
     assert.deepEqual(runningParts(stage), ['3.0.0', '3.0.0', '3.0.0'])
     assert.equal(readFileSync(at('extensions/mailer/data/queue'), 'utf8'), '17 letters')
