@@ -11,13 +11,11 @@ import {
   readlinkSync,
   rmSync,
   symlinkSync,
-  writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { ActionResult, ActionRun } from '../../../local/runner.ts'
-import { parseJournalText } from '../../../src/install/transaction/journal/journal-line.ts'
-import { journalText } from '../../install/transaction/journal/journal-text.ts'
+import { rewriteCopiedJournal } from './copied-journal.ts'
 
 const PRELOADED = join(import.meta.dirname, 'copy-at-calls.mjs')
 
@@ -53,15 +51,7 @@ export function copyImage(image: HostImage, root: string): void {
     if (/^staging\/[^/]+\/times-[^/]+$/.test(path)) rmSync(join(own, path))
   const journal = join(own, 'journal.jsonl')
   if (!existsSync(journal)) return
-  const { records } = parseJournalText(readFileSync(journal))
-  const moved = records.map(record =>
-    JSON.parse(JSON.stringify(record), (_, value) =>
-      typeof value?.ino === 'string'
-        ? { ...value, ...identityOf(join(root, image.inodes[value.ino] ?? 'gone')) }
-        : value,
-    ),
-  )
-  writeFileSync(journal, journalText(moved))
+  rewriteCopiedJournal(journal, ino => join(root, image.inodes[ino] ?? 'gone'))
 }
 
 /** Copies like `cp -a`, but without a process: modes and hard links are kept. */
@@ -82,12 +72,4 @@ function copyTree(from: string, to: string, copied = new Map<number, string>()):
 export function makeFastFolder(name: string): string {
   const memory = '/dev/shm'
   return mkdtempSync(join(existsSync(memory) ? memory : tmpdir(), `${name}-`))
-}
-
-/** The identity that a journal gives to an object that is moved. */
-function identityOf(path: string): { ino: string; times: string } {
-  const stat = lstatSync(path, { bigint: true, throwIfNoEntry: false })
-  return stat === undefined
-    ? { ino: '0', times: '0 0' }
-    : { ino: String(stat.ino), times: `${stat.mtimeNs} ${stat.birthtimeNs}` }
 }

@@ -1,8 +1,7 @@
-import { existsSync, lstatSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, lstatSync, readdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ActionResult, ActionRun } from '../../../local/runner.ts'
-import { parseJournalText } from '../../../src/install/transaction/journal/journal-line.ts'
-import { journalText } from '../../install/transaction/journal/journal-text.ts'
+import { rewriteCopiedJournal } from './copied-journal.ts'
 import { copyBuild, copyHost, type HostCopy, type HostOrigin } from './host-copy.ts'
 import { type Listing, listLive } from './invariants.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, SIGNING_SECRET, type Stage, writeFiles } from './stage.ts'
@@ -83,21 +82,14 @@ function copySweepHost(origin: HostOrigin, name: string, from: HostCopy | undefi
   }
 }
 
-/** Makes the copy of an interrupted host report under its own name, and its journal name the inodes of the copies. */
+/** Makes the copy of an interrupted host report under its own name, and its journal identify the copies. */
 function moveJournal(from: HostCopy, to: HostCopy): void {
   const journal = join(to.root, '.hub-deploy', 'journal.jsonl')
   if (!existsSync(journal)) return
   const paths = new Map(
     readdirSync(from.root, { recursive: true, encoding: 'utf8' }).map(path => [inodeOf(join(from.root, path)), path]),
   )
-  const { records } = parseJournalText(readFileSync(journal))
-  const moved = records.map(record =>
-    JSON.parse(JSON.stringify(record), (key, value) => {
-      if (key === 'host_id') return to.name
-      return key === 'ino' ? inodeOf(join(to.root, paths.get(value) ?? '')) : value
-    }),
-  )
-  writeFileSync(journal, journalText(moved))
+  rewriteCopiedJournal(journal, ino => join(to.root, paths.get(ino) ?? 'gone'), to.name)
 }
 
 function inodeOf(path: string): string {
