@@ -2,13 +2,12 @@ import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { type Block, blocksOf, ROOT } from './doc-pages.ts'
 import { whyLeftToCi } from './extent.ts'
+import { freePort } from './net/ports.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
@@ -130,7 +129,7 @@ async function follow(t: TestContext, ...sections: string[]): Promise<{ folder: 
   const port = await freePort()
   const [serve = '', ...others] = sections
     .flatMap(commandsOf)
-    .map(text => text.replaceAll('/tmp/try', `${folder}/try`).replaceAll('8787', port))
+    .map(text => text.replaceAll('/tmp/try', `${folder}/try`).replaceAll('8787', String(port)))
   await startHub(t, serve)
   run('sh', others.join(''))
   return { folder, page: await (await fetch(`http://127.0.0.1:${port}/`)).text() }
@@ -181,12 +180,4 @@ async function startHub(t: TestContext, command: string): Promise<void> {
   })
   for await (const text of hub.stdout.setEncoding('utf8')) if (text.includes('listens on')) return
   throw new Error('The hub of the README did not start.')
-}
-
-async function freePort(): Promise<string> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  return String(port)
 }

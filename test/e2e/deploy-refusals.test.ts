@@ -7,7 +7,7 @@ import { yankVersion } from '../../hub/marketplace/catalogue.ts'
 import { acquireLock } from '../../src/install/host/locks/lock.ts'
 import { HOSTILE_ZIPS } from '../archives/hostile-zips.ts'
 import { sampled, whyLeftToCi } from '../extent.ts'
-import { closedPort } from '../net/loopback-server.ts'
+import { CLOSED_PORT } from '../net/ports.ts'
 import { commandsIn, listOwn, readLocalReport } from './harness/evidence.ts'
 import { assertRefuses } from './harness/refusal.ts'
 import { WRONG_PLUGINS, WRONGLY_SIGNED } from './harness/refused.ts'
@@ -37,7 +37,7 @@ describe('a hub that does not serve', () => {
   })
 
   it('is given up when nothing listens', async () => {
-    const url = `http://127.0.0.1:${await closedPort()}`
+    const url = `http://127.0.0.1:${CLOSED_PORT}`
     await assertRefuses(stage, { code: 'network', during: 'fetching' }, { ...reporting(), 'hub-url': url })
   })
 

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { createKey } from '../../hub/keys.ts'
 import { sampled, whyLeftToCi } from '../extent.ts'
-import { closedPort } from '../net/loopback-server.ts'
+import { CLOSED_PORT } from '../net/ports.ts'
 import { acceptedReports, commandsIn, listOwn, readLocalReport } from './harness/evidence.ts'
 import { openStage, pluginFiles, type Stage } from './harness/stage.ts'
 import { type Answer, answerJson, redirectTo, serveUntrustedHub, switchProtocols } from './harness/untrusted-hub.ts'
@@ -194,7 +194,7 @@ describe('a report in the outbox', () => {
   })
 
   it('stays there while runs report to another hub', { skip: ONLY_IN_CI }, async () => {
-    const url = `http://127.0.0.1:${await closedPort()}`
+    const url = `http://127.0.0.1:${CLOSED_PORT}`
     const first = await stage.deploy({ 'deployments-url': url })
     assert.deepEqual([first.exitCode, first.outputs['reported']], [0, 'false'])
     await stage.deploy()

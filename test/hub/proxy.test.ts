@@ -2,14 +2,14 @@ import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
-import { createServer, request } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { request } from 'node:http'
 import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { describe, it, type TestContext } from 'node:test'
 import { signArchive } from '../../hub/marketplace/publish.ts'
 import { whyLeftToCi } from '../extent.ts'
 import { HANG_LIMIT_MS } from '../hang-limit.ts'
+import { freePort } from '../net/ports.ts'
 import { ADMIN_TOKEN, newFolder, runHub, SIGNING_SECRET } from './running-hub.ts'
 
 const PAGE = readFileSync(resolve(import.meta.dirname, '../../docs/hub.md'), 'utf8')
@@ -68,12 +68,4 @@ function statusOf(url: string, host: string, token?: string): Promise<number | u
     sent.on('error', reject)
     sent.end()
   })
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  return port
 }

@@ -50,15 +50,6 @@ export function drip(socket: Socket, head: string, everyMs: number): void {
   socket.on('close', () => clearInterval(timer))
 }
 
-/** A port of 127.0.0.1 where no server listens. */
-export async function closedPort(): Promise<number> {
-  const server = net.createServer()
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise(resolve => server.close(resolve))
-  return port
-}
-
 function recording(requests: IncomingMessage[], handler: Handler) {
   return (request: IncomingMessage, response: ServerResponse): void => {
     requests.push(request)

@@ -3,7 +3,8 @@ import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { BACKOFF_BASE_MS, BACKOFF_CAP_MS, MAX_RETRIES, RETRY_AFTER_CAP_MS } from '../../src/net/limits.ts'
 import { parseRetryAfter } from '../../src/net/retries.ts'
-import { closedPort, serve, serveSocket } from './loopback-server.ts'
+import { serve, serveSocket } from './loopback-server.ts'
+import { CLOSED_PORT } from './ports.ts'
 import { createTestedWire, get } from './tested-wire.ts'
 
 const POST = { method: 'POST', body: { a: 1 }, timeoutMs: 600_000 } as const
@@ -110,7 +111,7 @@ describe('withRetries', () => {
 describe('a connection-only retry', () => {
   it('tries again when no server listens', async () => {
     const wire = createTestedWire()
-    const call = wire.requestJson({ ...POST, url: `http://127.0.0.1:${await closedPort()}`, retry: 'connection-only' })
+    const call = wire.requestJson({ ...POST, url: `http://127.0.0.1:${CLOSED_PORT}`, retry: 'connection-only' })
     await assert.rejects(call, { name: 'ArtifactError', code: 'network' })
     assert.equal(wire.waits.length, MAX_RETRIES)
   })

@@ -3,7 +3,8 @@ import { describe, it } from 'node:test'
 import { createMarketplaceClient } from '../../../src/marketplace/api/client.ts'
 import { buildReportBody, createReportSender } from '../../../src/marketplace/api/hub-report.ts'
 import { reportOf } from '../../install/prepared-host.ts'
-import { closedPort, type Handler, serve } from '../../net/loopback-server.ts'
+import { type Handler, serve } from '../../net/loopback-server.ts'
+import { CLOSED_PORT } from '../../net/ports.ts'
 import { createTestedWire } from '../../net/tested-wire.ts'
 
 const GREETER = { kind: 'plugin', slug: 'greeter' } as const
@@ -40,7 +41,7 @@ describe('createReportSender', () => {
   }
 
   it('lets a report wait when no hub answers, without throwing', async () => {
-    const sender = senderTo(`http://127.0.0.1:${await closedPort()}`)
+    const sender = senderTo(`http://127.0.0.1:${CLOSED_PORT}`)
     assert.partialDeepStrictEqual(await sender.send(reportOf(), { retry: false, timeoutMs: 10_000 }), {
       accepted: false,
       status: null,

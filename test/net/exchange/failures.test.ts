@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { explainFailure } from '../../../src/net/exchange/failures.ts'
 import { startConnectProxy, useProxyEnvironment } from '../connect-proxy.ts'
-import { closedPort, serveSocket } from '../loopback-server.ts'
+import { serveSocket } from '../loopback-server.ts'
+import { CLOSED_PORT } from '../ports.ts'
 import { openPrivateFile } from '../private-file.ts'
 import { createTestedWire, get } from '../tested-wire.ts'
 
@@ -10,12 +11,11 @@ const QUERY = '/blob?X-Amz-Signature=s3cret'
 
 describe('a failing connection', () => {
   it('is reported with host and cause, without the query', async () => {
-    const port = await closedPort()
     await assert.rejects(
-      createTestedWire().requestJson(get(`http://127.0.0.1:${port}${QUERY}`)),
+      createTestedWire().requestJson(get(`http://127.0.0.1:${CLOSED_PORT}${QUERY}`)),
       (error: Error & { code: string }) => {
         assert.equal(error.code, 'network')
-        assert.match(error.message, new RegExp(`127\\.0\\.0\\.1:${port}.*ECONNREFUSED`))
+        assert.match(error.message, new RegExp(`127\\.0\\.0\\.1:${CLOSED_PORT}.*ECONNREFUSED`))
         assert.doesNotMatch(error.message, /s3cret/)
         return true
       },
@@ -23,7 +23,7 @@ describe('a failing connection', () => {
   })
 
   it('is reported with the cause when localhost has several addresses', async () => {
-    const call = createTestedWire().requestJson(get(`http://localhost:${await closedPort()}`))
+    const call = createTestedWire().requestJson(get(`http://localhost:${CLOSED_PORT}`))
     await assert.rejects(call, { code: 'network', message: /ECONNREFUSED/ })
   })
 

@@ -4,7 +4,8 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { createProjectClient, type ProjectClient } from '../../../src/project/api/client.ts'
 import { temporaryDirectory } from '../../install/temporary-directory.ts'
-import { closedPort, serve, serveSocket } from '../../net/loopback-server.ts'
+import { serve, serveSocket } from '../../net/loopback-server.ts'
+import { CLOSED_PORT } from '../../net/ports.ts'
 import { createTestedWire } from '../../net/tested-wire.ts'
 import {
   type Answer,
@@ -62,7 +63,7 @@ describe('retries', () => {
 
   it('connects again when nothing listens', async () => {
     const wire = createTestedWire()
-    const access = { hubUrl: `http://127.0.0.1:${await closedPort()}`, projectId: 'shop', devkey: 'k', hide: () => {} }
+    const access = { hubUrl: `http://127.0.0.1:${CLOSED_PORT}`, projectId: 'shop', devkey: 'k', hide: () => {} }
     const client = createProjectClient({ wire, reportWire: wire }, access)
     assert.equal((await refusalOf(client.authenticate)).code, 'network')
     assert.equal(wire.waits.length, 3)

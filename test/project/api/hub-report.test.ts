@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { buildReportBody, createReportSender } from '../../../src/project/api/hub-report.ts'
 import { reportOf } from '../../install/prepared-host.ts'
-import { closedPort } from '../../net/loopback-server.ts'
+import { CLOSED_PORT } from '../../net/ports.ts'
 import { clientOf, serveHub } from './stub-hub.ts'
 
 const ROUTE = 'POST /v1/deployments/report'
@@ -42,7 +42,7 @@ describe('createReportSender', () => {
   })
 
   it('lets a report wait when no hub answers, without throwing', async () => {
-    const delivery = await senderTo(`http://127.0.0.1:${await closedPort()}`).send(reportOf(), ONCE)
+    const delivery = await senderTo(`http://127.0.0.1:${CLOSED_PORT}`).send(reportOf(), ONCE)
     assert.partialDeepStrictEqual(delivery, { accepted: false, status: null, final: false })
   })
 
