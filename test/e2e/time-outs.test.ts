@@ -5,12 +5,11 @@ import { describe, it, type TestContext } from 'node:test'
 import type { Outcome } from '../../src/core/outcome.ts'
 import { acquireLock } from '../../src/install/host/locks/lock.ts'
 import { sampled } from '../extent.ts'
+import { HANG_LIMIT_MS } from '../hang-limit.ts'
 import { commandsIn } from './harness/evidence.ts'
 import { forEver, openGate, type Route } from './harness/hub-gate.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
 
-/** The calls that hang here take longer than this, most of them forever. */
-const NEVER_ENDS_MS = 5 * 60_000
 const HANGS = ['/bin/sh', '-c', 'sleep 3600']
 const HANGS_DEAFLY = ['/bin/sh', '-c', 'trap "" TERM; while :; do sleep 1; done']
 
@@ -88,7 +87,7 @@ const rows: Row[] = [
 
 describe('a run ends by its timeouts', { concurrency: 4 }, () => {
   for (const { name, prepare, outcome, code } of sampled(rows, 1)) {
-    it(`when ${name}`, { timeout: NEVER_ENDS_MS }, async t => {
+    it(`when ${name}`, { timeout: HANG_LIMIT_MS }, async t => {
       const stage = await openStage()
       t.after(() => stage.close())
       await stage.publish('1.0.0', pluginFiles('1.0.0'))

@@ -5,6 +5,7 @@ import net from 'node:net'
 import { Readable } from 'node:stream'
 import { describe, it } from 'node:test'
 import { whyLeftToCi } from '../extent.ts'
+import { HANG_LIMIT_MS } from '../hang-limit.ts'
 import { startConnectProxy } from './connect-proxy.ts'
 import { serve, serveSocket } from './loopback-server.ts'
 import { createTestedWire, get } from './tested-wire.ts'
@@ -30,7 +31,7 @@ async function runProgram(body: string, env: Record<string, string> = {}): Promi
   const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
     env: { PATH: process.env['PATH'] ?? '', ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
-    timeout: 60_000,
+    timeout: HANG_LIMIT_MS,
   })
   let output = ''
   child.stdout.setEncoding('utf8').on('data', text => {

@@ -13,6 +13,7 @@ import { blocksOf, ROOT } from '../doc-pages.ts'
 import { REFUSED_PLANS } from '../e2e/harness/refused.ts'
 import { PLUGIN_PLAN, SERVICE_PLAN } from '../e2e/harness/stage.ts'
 import { byExtent } from '../extent.ts'
+import { HANG_LIMIT_MS } from '../hang-limit.ts'
 
 const SCHEMAS = buildJsonSchemas()
 /** The first file of each kind has every key. */
@@ -206,7 +207,7 @@ function hasPython(): boolean {
 }
 
 function runPython(program: string, input: string) {
-  return spawnSync('python3', ['-c', program], { input, encoding: 'utf8', timeout: 30_000 })
+  return spawnSync('python3', ['-c', program], { input, encoding: 'utf8', timeout: HANG_LIMIT_MS })
 }
 
 function compile(path: string): ValidateFunction {

@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { whyRightsAreLeftToCi } from '../../extent.ts'
+import { HANG_LIMIT_MS } from '../../hang-limit.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 /**
@@ -43,7 +44,7 @@ export function runNextToManager(t: TestContext, script: string, units: Readonly
     [...namespaces, 'sh', '-c', SESSION, 'sh', process.execPath, script],
     {
       encoding: 'utf8',
-      timeout: 300_000,
+      timeout: HANG_LIMIT_MS,
       env: {
         PATH: process.env['PATH'],
         HOME: folder,

@@ -6,6 +6,7 @@ import { setTimeout } from 'node:timers/promises'
 import { basicCredentials } from '../../../src/core/content/git-tokens.ts'
 import { DeployError } from '../../../src/core/errors.ts'
 import { sampled } from '../../extent.ts'
+import { HANG_LIMIT_MS } from '../../hang-limit.ts'
 import { whyNoGitServer } from './git-server.ts'
 import { type GitStage, namesIn, openGitStage } from './git-stage.ts'
 
@@ -175,7 +176,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
   })
 
   it('keeps silent until the time is over, or the run is cancelled, and leaves no process behind', {
-    timeout: 120_000,
+    timeout: HANG_LIMIT_MS,
   }, async () => {
     const ref = stage.repository('slow').commit({ a: '1' })
     stage.server.intercept = () => true
