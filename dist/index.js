@@ -19569,7 +19569,9 @@ async function move_moveBack(root, move) {
         case 'back':
             return { wasMade: false, setAside: [], ...replacedAt(root, move) };
         case 'moved':
-            return { wasMade: true, setAside: await moveDurably(root, { from: move.to, to: move.from }) };
+            return await moveTargetBack(root, move);
+        case 'exchanged':
+            return await moveExchangedBack(root, move);
         case 'both':
             return { wasMade: false, setAside: await putStrayAside(root, move.to) };
         case 'replaced':
@@ -19601,17 +19603,40 @@ async function locate(root, move) {
         await (0,promises_namespaceObject.setTimeout)(attempt);
     }
 }
-/** In our own folders, there are only files that we moved there, so their inodes do not matter. */
-function whereIs({ from: source, to: target, ino, times }, { from, to }) {
+/**
+ * In our own folders, there are only files that we moved there, so their inodes do not matter, except in a tree that was
+ * in its place: there, the new version may have worked.
+ */
+function whereIs(move, { from, to }) {
+    const { from: source, to: target, ino, times } = move;
     const [before, after] = [inodeOf(from), inodeOf(to)];
     if (before === ino)
         return after !== null && stagedBy(target) !== undefined ? 'both' : 'back';
     if (after === null)
         return before === null ? 'gone' : 'replaced';
+    if (isKeptMove(move))
+        return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged';
     if (after === ino || isOwnPath(target))
         return 'moved';
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
     return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
+}
+/**
+ * Moves back what is at the target: a file, for example, that was written anew. But if the new version has renamed the
+ * announced path inside its tree, as for a backup, moves that back, and sets aside what is at the target.
+ */
+async function moveExchangedBack(root, move) {
+    // Something is there to move back, so a tree that cannot be searched does not stop the undo.
+    const renamed = await findRenamed(root, move).catch(() => undefined);
+    if (renamed !== undefined) {
+        const setAside = await moveDurably(root, { from: renamed, to: move.from });
+        return { wasMade: true, setAside: [...setAside, ...(await putStrayAside(root, move.to))] };
+    }
+    const isLost = withEnds(root, move, ({ to }) => isDirectory(to) && isMadeAnew(move, to));
+    return { ...(await moveTargetBack(root, move)), ...(isLost ? replacedIn(move) : {}) };
+}
+async function moveTargetBack(root, { from, to }) {
+    return { wasMade: true, setAside: await moveDurably(root, { from: to, to: from }) };
 }
 /** Returns undefined if the new version has not renamed it inside its tree, which is deleted later. */
 async function moveRenamedBack(root, move) {
@@ -19644,8 +19669,8 @@ function replacedAt(root, move) {
     return withEnds(root, move, ({ from }) => isMadeAnew(move, from)) ? replacedIn(move) : {};
 }
 /** True if what is there has only the number of the file or folder that was moved, which somebody has removed. */
-function isMadeAnew(move, from) {
-    const [before, now] = [madeAt(move), madeAt(identityOf(from))];
+function isMadeAnew(move, found) {
+    const [before, now] = [madeAt(move), madeAt(identityOf(found))];
     return before !== undefined && now !== undefined && before !== now;
 }
 /** Undefined where the file system does not say. */
@@ -19658,7 +19683,7 @@ function replacedIn(move) {
 }
 async function putStrayAside(root, path) {
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
-    return withEnds(root, { from: path, to: path }, ({ from }) => [putAsideSync(root, from)]);
+    return withEnds(root, { from: path, to: path }, ({ from }) => inodeOf(from) === null ? [] : [putAsideSync(root, from)]);
 }
 /** Recreates the folders of a path inside a tree, after another process has removed or replaced them. */
 async function remakeFolders(root, path) {
@@ -19677,6 +19702,9 @@ function putAsideSync(root, { path, at }) {
     const aside = `${SET_ASIDE}/${Date.now()}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}-${name}`;
     (0,external_node_fs_namespaceObject.renameSync)(at, (0,external_node_path_namespaceObject.join)(root, aside));
     return aside;
+}
+function isDirectory({ at }) {
+    return (0,external_node_fs_namespaceObject.lstatSync)(at).isDirectory();
 }
 function isInTheWay(error) {
     return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '');

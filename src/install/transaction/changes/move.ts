@@ -47,7 +47,7 @@ export interface Undone {
   setAside: readonly string[]
   /** The kept path that no longer exists, while both trees are where they should be. */
   lost?: string
-  /** The kept path at which there is only another file or tree. It is lost too, unless the move was never made. */
+  /** The kept path that has only another file or tree now. It is lost too, unless the move was never made. */
   replaced?: string
 }
 
@@ -113,7 +113,9 @@ export async function moveBack(root: string, move: Move): Promise<Undone> {
     case 'back':
       return { wasMade: false, setAside: [], ...replacedAt(root, move) }
     case 'moved':
-      return { wasMade: true, setAside: await moveDurably(root, { from: move.to, to: move.from }) }
+      return await moveTargetBack(root, move)
+    case 'exchanged':
+      return await moveExchangedBack(root, move)
     case 'both':
       return { wasMade: false, setAside: await putStrayAside(root, move.to) }
     case 'replaced':
@@ -146,17 +148,41 @@ async function locate(root: string, move: Move): Promise<Location> {
   }
 }
 
-/** `replaced`: only another file or tree is where it was. */
-type Location = 'back' | 'moved' | 'both' | 'replaced' | 'gone'
+/** `replaced`: only another file or tree is where it was; `exchanged`: one is where it was moved to. */
+type Location = 'back' | 'moved' | 'both' | 'replaced' | 'exchanged' | 'gone'
 
-/** In our own folders, there are only files that we moved there, so their inodes do not matter. */
-function whereIs({ from: source, to: target, ino, times }: Move, { from, to }: Ends<HeldPath>): Location {
+/**
+ * In our own folders, there are only files that we moved there, so their inodes do not matter, except in a tree that was
+ * in its place: there, the new version may have worked.
+ */
+function whereIs(move: Move, { from, to }: Ends<HeldPath>): Location {
+  const { from: source, to: target, ino, times } = move
   const [before, after] = [inodeOf(from), inodeOf(to)]
   if (before === ino) return after !== null && stagedBy(target) !== undefined ? 'both' : 'back'
   if (after === null) return before === null ? 'gone' : 'replaced'
+  if (isKeptMove(move)) return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged'
   if (after === ino || isOwnPath(target)) return 'moved'
   const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder)
   return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone'
+}
+
+/**
+ * Moves back what is at the target: a file, for example, that was written anew. But if the new version has renamed the
+ * announced path inside its tree, as for a backup, moves that back, and sets aside what is at the target.
+ */
+async function moveExchangedBack(root: string, move: Move): Promise<Undone> {
+  // Something is there to move back, so a tree that cannot be searched does not stop the undo.
+  const renamed = await findRenamed(root, move).catch(() => undefined)
+  if (renamed !== undefined) {
+    const setAside = await moveDurably(root, { from: renamed, to: move.from })
+    return { wasMade: true, setAside: [...setAside, ...(await putStrayAside(root, move.to))] }
+  }
+  const isLost = withEnds(root, move, ({ to }) => isDirectory(to) && isMadeAnew(move, to))
+  return { ...(await moveTargetBack(root, move)), ...(isLost ? replacedIn(move) : {}) }
+}
+
+async function moveTargetBack(root: string, { from, to }: Move): Promise<Undone> {
+  return { wasMade: true, setAside: await moveDurably(root, { from: to, to: from }) }
 }
 
 /** Returns undefined if the new version has not renamed it inside its tree, which is deleted later. */
@@ -190,8 +216,8 @@ function replacedAt(root: string, move: Move): Pick<Undone, 'replaced'> {
 }
 
 /** True if what is there has only the number of the file or folder that was moved, which somebody has removed. */
-function isMadeAnew(move: Move, from: HeldPath): boolean {
-  const [before, now] = [madeAt(move), madeAt(identityOf(from))]
+function isMadeAnew(move: Move, found: HeldPath): boolean {
+  const [before, now] = [madeAt(move), madeAt(identityOf(found))]
   return before !== undefined && now !== undefined && before !== now
 }
 
@@ -207,7 +233,9 @@ function replacedIn(move: Move): Pick<Undone, 'replaced'> {
 
 async function putStrayAside(root: string, path: string): Promise<string[]> {
   await makePrivateDirectories(join(root, SET_ASIDE))
-  return withEnds(root, { from: path, to: path }, ({ from }) => [putAsideSync(root, from)])
+  return withEnds(root, { from: path, to: path }, ({ from }) =>
+    inodeOf(from) === null ? [] : [putAsideSync(root, from)],
+  )
 }
 
 /** Recreates the folders of a path inside a tree, after another process has removed or replaced them. */
@@ -229,6 +257,10 @@ function putAsideSync(root: string, { path, at }: HeldPath): string {
   const aside = `${SET_ASIDE}/${Date.now()}-${randomUUID().slice(0, 8)}-${name}`
   renameSync(at, join(root, aside))
   return aside
+}
+
+function isDirectory({ at }: HeldPath): boolean {
+  return lstatSync(at).isDirectory()
 }
 
 function isInTheWay(error: unknown): boolean {

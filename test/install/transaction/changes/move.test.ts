@@ -39,6 +39,8 @@ const IN: PlannedChange = { type: 'move', from: `${STAGING}/tree`, to: 'plugins/
 const MOVES_PER_ROUND = 100
 const ROUNDS = byExtent({ sample: 1, ci: 10 })
 
+type Move = Change & { type: 'move' }
+
 /** A host with a plugin that has data, and a staged new version. */
 function makeRoot(t: TestContext): string {
   const root = temporaryDirectory(t)
@@ -55,6 +57,12 @@ async function apply(root: string, ...changes: PlannedChange[]): Promise<Change[
     await applyChanges(root, [made])
   }
   return announced
+}
+
+/** The same move of something that was made before: a test may be as fast as the clock of a file system is coarse. */
+function madeEarlier(move: Move): Move {
+  const [modified, made] = move.times?.split(' ') ?? []
+  return { ...move, times: `${modified} ${BigInt(made ?? 0) - 1n}` }
 }
 
 function textOf(root: string, path: string): string {
@@ -108,7 +116,17 @@ describe('a move next to a process that works in the same directory', () => {
     itself: { kept: 'data', rename: ['data', 'data.v2'] },
     'into another directory': { kept: 'data', rename: ['data', 'var/data'] },
     'a directory that contains it': { kept: 'var/data', rename: ['var', 'var.v2'] },
-    'itself, and the old version has made another': { kept: 'data', rename: ['data', 'data.v2'], again: 'data/log' },
+    'itself, and the old version has made another': {
+      kept: 'data',
+      rename: ['data', 'data.v2'],
+      again: `${SNAPSHOT}/data/log`,
+    },
+    'itself, and has made another': { kept: 'data', rename: ['data', 'data.old'], again: 'plugins/x/data/log' },
+    'a directory that contains it, and has made another': {
+      kept: 'var/data',
+      rename: ['var', 'var.old'],
+      again: 'plugins/x/var/data/log',
+    },
   }
   for (const [what, { kept, rename, again }] of Object.entries(renamings)) {
     it(`brings a kept path back where the new version has renamed ${what}`, async t => {
@@ -118,7 +136,7 @@ describe('a move next to a process that works in the same directory', () => {
       const [out, moved, into] = (await apply(root, OUT, move, IN)) as [Change, Change, Change]
       const [from, to] = rename.map(path => join(root, 'plugins/x', path)) as [string, string]
       renameSync(from, to)
-      if (again !== undefined) writeTree(join(root, SNAPSHOT), { [again]: 'made anew' })
+      if (again !== undefined) writeTree(root, { [again]: 'made anew' })
       for (const change of [into, moved, out]) assert.equal((await undoChange(root, change)).wasMade, true)
       assert.equal(textOf(root, `plugins/x/${kept}/db`), 'rows')
       if (again !== undefined) assert.deepEqual(Object.keys(asideIn(root)), ['log'])
@@ -145,7 +163,7 @@ describe('a move next to a process that works in the same directory', () => {
 
   it('deletes no data in a tree with too many files to look for it', async t => {
     const root = makeRoot(t)
-    const [, data] = (await apply(root, OUT, DATA)) as [Change, Change & { type: 'move' }]
+    const [, data] = (await apply(root, OUT, DATA)) as [Change, Move]
     renameSync(join(root, STAGING, 'tree/data'), join(root, STAGING, 'tree/renamed'))
     const tree = `${STAGING}/tree`
     assert.equal(await findRenamed(root, data, 3), `${tree}/renamed`)
@@ -171,38 +189,56 @@ describe('a move next to a process that works in the same directory', () => {
 
   it('brings nothing back for data that only has the number of what was announced', async t => {
     const root = makeRoot(t)
-    const [, data] = (await apply(root, OUT, DATA)) as [Change, Change & { type: 'move' }]
+    const [, data] = (await apply(root, OUT, DATA)) as [Change, Move]
     rmSync(join(root, STAGING, 'tree/data'), { recursive: true })
     writeTree(root, { [`${STAGING}/tree/other/log`]: 'theirs' })
-    const reused = { ...data, ino: String(lstatSync(join(root, STAGING, 'tree/other')).ino) }
+    const reused = { ...madeEarlier(data), ino: String(lstatSync(join(root, STAGING, 'tree/other')).ino) }
     assert.equal((await undoChange(root, reused)).lost, `${SNAPSHOT}/data`)
     assert.equal(textOf(root, `${STAGING}/tree/other/log`), 'theirs')
   })
 
   it('calls replaced only a kept path that is nowhere else', async t => {
     const root = makeRoot(t)
-    const [out, data] = (await apply(root, OUT, DATA)) as [Change, Change & { type: 'move' }]
+    const [out, data] = (await apply(root, OUT, DATA)) as [Change, Move]
     renameSync(join(root, STAGING, 'tree/data'), join(root, 'elsewhere'))
     writeTree(root, { [`${SNAPSHOT}/data/log`]: 'made anew' })
     const alone = { wasMade: false, setAside: [] }
     const replaced = { ...alone, replaced: `${SNAPSHOT}/data` }
     assert.deepEqual(await undoChange(root, data), replaced)
     const { ino, mtimeNs, birthtimeNs } = lstatSync(join(root, SNAPSHOT, 'data'), { bigint: true })
-    assert.deepEqual(await undoChange(root, { ...data, ino: String(ino) }), replaced)
-    assert.equal(isBack(root, { ...data, ino: String(ino) }), false)
-    const same = { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` }
-    assert.deepEqual(await undoChange(root, { ...data, ...same }), alone)
-    assert.ok(isBack(root, { ...data, ...same }))
+    const same = { ...data, ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` }
+    assert.deepEqual(await undoChange(root, madeEarlier(same)), replaced)
+    assert.equal(isBack(root, madeEarlier(same)), false)
+    assert.deepEqual(await undoChange(root, same), alone)
+    assert.ok(isBack(root, same))
     renameSync(join(root, SNAPSHOT), join(root, 'elsewhere/x'))
     writeTree(root, { 'plugins/x/main': 'of somebody else' })
     assert.deepEqual(await undoChange(root, out), alone)
   })
 
+  for (const [kept, file, number, replaced] of [
+    ['data', 'data/log', 'another', `${SNAPSHOT}/data`],
+    ['data', 'data/log', 'the same', `${SNAPSHOT}/data`],
+    ['.env', '.env', 'another', undefined],
+  ] as const)
+    it(`calls ${replaced ? 'replaced' : 'moved'} a kept ${kept} that the new version has made again with ${number} number`, async t => {
+      const root = makeRoot(t)
+      writeTree(root, { 'plugins/x/.env': 'A=1' })
+      const move: PlannedChange = { type: 'move', from: `${SNAPSHOT}/${kept}`, to: `${STAGING}/tree/${kept}` }
+      const [, moved] = (await apply(root, OUT, move)) as [Change, Move]
+      rmSync(join(root, move.to), { recursive: true })
+      writeTree(root, { [`${STAGING}/tree/${file}`]: 'made again' })
+      const ino = number === 'another' ? '1' : String(lstatSync(join(root, move.to)).ino)
+      const undone = await undoChange(root, { ...madeEarlier(moved), ino })
+      assert.deepEqual([undone.wasMade, undone.replaced], [true, replaced])
+      assert.equal(textOf(root, `${SNAPSHOT}/${file}`), 'made again')
+    })
+
   it('does not take a new directory with an old number for data that came back', async t => {
     const root = makeRoot(t)
     const [, data] = await apply(root, OUT, DATA, IN)
     writeTree(root, { [`${SNAPSHOT}/data/log`]: 'made anew' })
-    const reused = { ...(data as Change & { type: 'move' }), ino: String(lstatSync(join(root, SNAPSHOT, 'data')).ino) }
+    const reused = { ...(data as Move), ino: String(lstatSync(join(root, SNAPSHOT, 'data')).ino) }
     assert.equal(isBack(root, reused), false)
   })
 
@@ -247,7 +283,7 @@ describe('a move on a file system that numbers inodes anew', () => {
     const [, , moved] = await apply(root, OUT, DATA, IN)
     rmSync(join(root, 'plugins/x'), { recursive: true })
     writeTree(root, { 'plugins/x/main': 'of the operator' })
-    await undoChange(root, { ...(moved as Change & { type: 'move' }), ino: '1' })
+    await undoChange(root, { ...(moved as Move), ino: '1' })
     assert.equal(textOf(root, 'plugins/x/main'), 'of the operator')
   })
 })
