@@ -45814,7 +45814,7 @@ async function examine({ layout, keepPaths }, signal) {
     if (activity.kind !== 'busy')
         requireNothingStranded(layout);
     const record = readRecord(layout, activity);
-    const rows = activity.kind === 'interrupted' ? withCommit(record, activity.commit) : record.installed;
+    const rows = record.installed;
     const setting = { layout, keepPaths, signal, room: MAX_PATHS };
     const parts = [];
     for (const row of rows)
@@ -45832,12 +45832,13 @@ async function examine({ layout, keepPaths }, signal) {
 }
 /**
  * Reads the record, of which a dead run's journal has a copy: before its commit, what another process has done to the
- * file since does not count, and after it, the file may be gone. The recovery writes it again.
+ * file since does not count, and after it, the file may be gone. The recovery writes it again, with the commit.
  */
 function readRecord(layout, activity) {
     const { commit, found } = activity.kind === 'interrupted' ? activity : {};
     const isCurrent = commit !== undefined && pathExistsSync(layout.installed);
-    return found === undefined || isCurrent ? readHostRecord(layout) : found;
+    const record = found === undefined || isCurrent ? readHostRecord(layout) : found;
+    return commit === undefined ? record : withInstalled(record, { removed: [], ...commit });
 }
 function findUnrecorded({ root }, rows) {
     const places = rows.map(placeOf);
@@ -45870,14 +45871,6 @@ async function driftOf(setting, row, activity) {
 }
 function waiting(why) {
     return { kind: 'not compared', why, isPassing: true };
-}
-function withCommit({ installed }, { rows, removed = [] } = { rows: [] }) {
-    const named = new Map(installed.map(row => [placeName(placeOf(row)), row]));
-    for (const row of removed)
-        named.delete(placeName(placeOf(row)));
-    for (const row of rows)
-        named.set(placeName(placeOf(row)), row);
-    return [...named.values()];
 }
 function snapshotsOf(layout, place, rows) {
     const folder = snapshotsPath(layout, place);

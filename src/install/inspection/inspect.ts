@@ -5,7 +5,7 @@ import { isBelow } from '../../core/is-below.ts'
 import type { Log } from '../../core/log.ts'
 import { toHostError } from '../files/system-errors.ts'
 import { pathExistsSync } from '../files/trees/tree-walk.ts'
-import { readHostRecord } from '../host/installed/host-record.ts'
+import { readHostRecord, withInstalled } from '../host/installed/host-record.ts'
 import type { HostRecord } from '../host/installed/record-file.ts'
 import { placeOf } from '../host/installed/row-place.ts'
 import type { InstalledRow, SnapshotRow } from '../host/installed/rows.ts'
@@ -14,7 +14,6 @@ import { requireOwnKinds } from '../host/ownership/own-kinds.ts'
 import { type HostAccess, requireSafeHost } from '../host/ownership/ownership.ts'
 import { existingSnapshots } from '../host/snapshots.ts'
 import { requireNothingStranded } from '../host/switchable.ts'
-import type { CommitRecord } from '../transaction/journal/journal-record.ts'
 import { type Activity, readActivity, readTraces } from './activity.ts'
 import { type CheckSetting, checkPart, type PartDrift } from './part-check.ts'
 
@@ -113,7 +112,7 @@ async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSi
   // A live run says so itself, or moves it back.
   if (activity.kind !== 'busy') requireNothingStranded(layout)
   const record = readRecord(layout, activity)
-  const rows = activity.kind === 'interrupted' ? withCommit(record, activity.commit) : record.installed
+  const rows = record.installed
   const setting: CheckSetting = { layout, keepPaths, signal, room: MAX_PATHS }
   const parts: InspectedPart[] = []
   for (const row of rows) parts.push({ ...placeOf(row), row, drift: await driftOf(setting, row, activity) })
@@ -131,12 +130,13 @@ async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSi
 
 /**
  * Reads the record, of which a dead run's journal has a copy: before its commit, what another process has done to the
- * file since does not count, and after it, the file may be gone. The recovery writes it again.
+ * file since does not count, and after it, the file may be gone. The recovery writes it again, with the commit.
  */
 function readRecord(layout: Layout, activity: Activity): HostRecord {
   const { commit, found } = activity.kind === 'interrupted' ? activity : {}
   const isCurrent = commit !== undefined && pathExistsSync(layout.installed)
-  return found === undefined || isCurrent ? readHostRecord(layout) : found
+  const record = found === undefined || isCurrent ? readHostRecord(layout) : found
+  return commit === undefined ? record : withInstalled(record, { removed: [], ...commit })
 }
 
 function findUnrecorded({ root }: Layout, rows: readonly InstalledRow[]): string[] {
@@ -175,16 +175,6 @@ async function driftOf(setting: CheckSetting, row: InstalledRow, activity: Activ
 
 function waiting(why: string): PartDrift {
   return { kind: 'not compared', why, isPassing: true }
-}
-
-function withCommit(
-  { installed }: HostRecord,
-  { rows, removed = [] }: Pick<CommitRecord, 'rows' | 'removed'> = { rows: [] },
-): InstalledRow[] {
-  const named = new Map(installed.map(row => [placeName(placeOf(row)), row]))
-  for (const row of removed) named.delete(placeName(placeOf(row)))
-  for (const row of rows) named.set(placeName(placeOf(row)), row)
-  return [...named.values()]
 }
 
 function snapshotsOf(layout: Layout, place: Place, rows: readonly SnapshotRow[]): RetainedSnapshot[] {
