@@ -6,13 +6,19 @@ import { createServer } from 'node:net'
  */
 export const CLOSED_PORT = 2
 
-/** Below the ports that the system gives out, so that no other test gets one before a program listens on it. */
+/** Below the ports that the system gives out, so that no other server gets one before a program listens on it. */
 const FIRST = 12_000
 const COUNT = 20_000
 
-/** Returns a port of 127.0.0.1 for a program that needs to know it before it starts. */
+/** Different for the processes of a test run. */
+let next = FIRST + (process.pid % COUNT)
+
+/** Returns a port of 127.0.0.1 for a program that needs to know it before it starts; each one once. */
 export async function freePort(): Promise<number> {
-  for (let port = FIRST + (process.pid % COUNT); ; port++) if (await isFree(port)) return port
+  for (;;) {
+    const port = next++
+    if (await isFree(port)) return port
+  }
 }
 
 function isFree(port: number): Promise<boolean> {
