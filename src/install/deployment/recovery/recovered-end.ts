@@ -91,7 +91,8 @@ async function endRestored(request: RollbackRequest, run: DeadRun, known: Deploy
   const ofFiles = known.rollback.problems.filter(problem => isOfFile(problem, changedPlaces(run.records)))
   const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles
   const { healthy, problems } = rollback
-  const continued = { ...known.rollback, healthy, problems: [...damage, ...problems] }
+  // Both name the kept paths that are lost.
+  const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] }
   return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left), unwritten: left.unwritten }
 }
 

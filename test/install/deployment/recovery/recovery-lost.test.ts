@@ -8,6 +8,8 @@ import { applyChanges, type PlannedChange } from '../../../../src/install/transa
 import { writeTree } from '../../temporary-directory.ts'
 import { announced, begun, makeScene, type Scene, SNAPSHOT, STAGING, UPDATE, undone } from './recovery-scene.ts'
 
+const AT = '2026-01-02T03:04:07.000Z'
+
 /** A host whose new version has copied its kept path to another name and removed it; the run that installed it died. */
 async function openScene(t: TestContext): Promise<Scene> {
   const scene = await makeScene(t)
@@ -69,6 +71,23 @@ describe('the recovery of a host whose new version has removed a kept path', () 
     const [aside = ''] = readdirSync(join(snapshots, 'set-aside'))
     assert.ok(existsSync(join(snapshots, 'set-aside', aside, 'tree/main.py')))
     assert.deepEqual(scene.reports().at(-1)?.rollback?.problems, ['greeter/data is lost'])
+  })
+
+  it('names the path once after a cancelled run that had no time for its services', async t => {
+    const scene = await makeScene(t)
+    const [update, kept, ...newer] = UPDATE as [PlannedChange, PlannedChange, ...PlannedChange[]]
+    const lost = 'plugins/greeter/data was removed by another process during the switch, and cannot be put back'
+    const rollback = { restored: true, problems: [lost], verified: null, healthy: null }
+    const end = { outcome: 'rolled_back' as const, changed: false, error: null, rollback, completed_at: AT }
+    scene.writeJournal([
+      ...[...begun(scene.sender), ...announced(UPDATE), ...undone([...newer].reverse())],
+      { record: 'undone', change: kept, was_made: true, lost },
+      ...undone([update]),
+      { record: 'end', end, unfinished: true },
+    ])
+    rmSync(join(scene.layout.root, 'plugins/greeter/data'), { recursive: true })
+    await recoverAgain(scene)
+    assert.deepEqual(scene.reports().at(-1)?.rollback?.problems, [lost])
   })
 
   for (const isUndone of [false, true])
