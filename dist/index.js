@@ -19862,10 +19862,14 @@ function describeChange(change) {
 function describeUndo(change) {
     return change.type === 'move' ? `moved ${change.to} back to ${change.from}` : `removed ${change.path} again`;
 }
-/** Reports that a file of the host is gone, by its path in the place to which the rest of its tree returns. */
-function describeLost(path) {
-    const [, , shelf, id, , ...inner] = path.split('/');
-    return `${[shelf, id, ...inner].join('/')} was removed by another process during the switch, and cannot be put back`;
+/**
+ * Reports that a kept path is gone, by its path in the place to which the rest of its tree returns: one of the changes
+ * moved that tree.
+ */
+function describeLost(path, changes) {
+    const tree = changes.filter(change => change.type === 'move').find(({ to }) => path.startsWith(`${to}/`));
+    const place = tree === undefined ? path : `${tree.from}${path.slice(tree.to.length)}`;
+    return `${place} was removed by another process during the switch, and cannot be put back`;
 }
 /** An empty directory that stays does no harm, so this never fails. */
 async function removeIfEmpty(path) {
@@ -21156,7 +21160,7 @@ async function undoChanges(changeLog, pending) {
         if (failure !== undefined && failure.seq !== newest.seq)
             break;
         try {
-            if (await undoAnnounced(changeLog, newest, latest))
+            if (await undoAnnounced(changeLog, newest, { latest, pending }))
                 wasChanged = true;
             pending.splice(pending.indexOf(newest), 1);
         }
@@ -21171,7 +21175,7 @@ async function undoChanges(changeLog, pending) {
     throw rollbackFailed(pending, failure.error);
 }
 /** Undoes one change and records it. Returns whether the change had been made. */
-async function undoAnnounced({ root, journal, log, onLost }, announced, latest) {
+async function undoAnnounced({ root, journal, log, onLost }, announced, { latest, pending }) {
     const { change } = announced;
     const { wasMade, setAside, ...missing } = await undoChange(root, change);
     const wasCertain = wasCertainlyMade(announced, latest);
@@ -21182,7 +21186,8 @@ async function undoAnnounced({ root, journal, log, onLost }, announced, latest) 
     for (const path of setAside)
         log.warning(`Another process put files where the old version belongs. They are now in ${path}.`);
     const lost = missing.lost ?? (wasCertain || announced.wasMade ? missing.replaced : undefined);
-    const problem = lost && describeLost(lost);
+    const older = pending.map(other => other.change);
+    const problem = lost && describeLost(lost, older);
     if (problem !== undefined) {
         log.warning(`${problem}.`);
         onLost?.(problem);

@@ -32,7 +32,7 @@ export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange
   for (const newest of [...pending].reverse()) {
     if (failure !== undefined && failure.seq !== newest.seq) break
     try {
-      if (await undoAnnounced(changeLog, newest, latest)) wasChanged = true
+      if (await undoAnnounced(changeLog, newest, { latest, pending })) wasChanged = true
       pending.splice(pending.indexOf(newest), 1)
     } catch (error) {
       failure ??= { seq: newest.seq, error }
@@ -47,7 +47,7 @@ export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange
 async function undoAnnounced(
   { root, journal, log, onLost }: ChangeLog,
   announced: AnnouncedChange,
-  latest: number,
+  { latest, pending }: { readonly latest: number; readonly pending: readonly AnnouncedChange[] },
 ): Promise<boolean> {
   const { change } = announced
   const { wasMade, setAside, ...missing } = await undoChange(root, change)
@@ -61,7 +61,8 @@ async function undoAnnounced(
   for (const path of setAside)
     log.warning(`Another process put files where the old version belongs. They are now in ${path}.`)
   const lost = missing.lost ?? (wasCertain || announced.wasMade ? missing.replaced : undefined)
-  const problem = lost && describeLost(lost)
+  const older = pending.map(other => other.change)
+  const problem = lost && describeLost(lost, older)
   if (problem !== undefined) {
     log.warning(`${problem}.`)
     onLost?.(problem)

@@ -158,10 +158,14 @@ export function describeUndo(change: Exclude<Change, { type: 'make_directory' }>
   return change.type === 'move' ? `moved ${change.to} back to ${change.from}` : `removed ${change.path} again`
 }
 
-/** Reports that a file of the host is gone, by its path in the place to which the rest of its tree returns. */
-export function describeLost(path: string): string {
-  const [, , shelf, id, , ...inner] = path.split('/')
-  return `${[shelf, id, ...inner].join('/')} was removed by another process during the switch, and cannot be put back`
+/**
+ * Reports that a kept path is gone, by its path in the place to which the rest of its tree returns: one of the changes
+ * moved that tree.
+ */
+export function describeLost(path: string, changes: readonly Change[]): string {
+  const tree = changes.filter(change => change.type === 'move').find(({ to }) => path.startsWith(`${to}/`))
+  const place = tree === undefined ? path : `${tree.from}${path.slice(tree.to.length)}`
+  return `${place} was removed by another process during the switch, and cannot be put back`
 }
 
 /** An empty directory that stays does no harm, so this never fails. */

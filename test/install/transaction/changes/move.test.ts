@@ -32,9 +32,10 @@ import { temporaryDirectory, writeTree } from '../../temporary-directory.ts'
 
 const STAGING = '.hub-deploy/staging/7f6c7a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
 const SNAPSHOT = '.hub-deploy/snapshots/plugins/x/1-1.0.0'
-const OUT: PlannedChange = { type: 'move', from: 'plugins/x', to: SNAPSHOT }
-const DATA: PlannedChange = { type: 'move', from: `${SNAPSHOT}/data`, to: `${STAGING}/tree/data` }
-const IN: PlannedChange = { type: 'move', from: `${STAGING}/tree`, to: 'plugins/x' }
+const OUT = { type: 'move', from: 'plugins/x', to: SNAPSHOT } as const
+const DATA = { type: 'move', from: `${SNAPSHOT}/data`, to: `${STAGING}/tree/data` } as const
+const IN = { type: 'move', from: `${STAGING}/tree`, to: 'plugins/x' } as const
+const NO_JOURNAL = { append: async () => undefined, close: () => {} }
 
 const MOVES_PER_ROUND = 100
 const ROUNDS = byExtent({ sample: 1, ci: 10 })
@@ -234,6 +235,18 @@ describe('a move next to a process that works in the same directory', () => {
       assert.equal(textOf(root, `${SNAPSHOT}/${file}`), 'made again')
     })
 
+  it('names a lost path by the directory in which its plugin is', async t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { 'lib/modules/x/data/db': 'rows', [`${STAGING}/tree/main`]: 'new' })
+    mkdirSync(join(root, '.hub-deploy/snapshots/plugins/x'), { recursive: true })
+    const changes = await apply(root, { ...OUT, from: 'lib/modules/x' }, DATA)
+    rmSync(join(root, DATA.to), { recursive: true })
+    const pending = changes.map((change, index) => ({ seq: index + 1, change }))
+    const lost: string[] = []
+    await undoChanges({ root, journal: NO_JOURNAL, log: collectLog(), onLost: problem => lost.push(problem) }, pending)
+    assert.equal(lost[0]?.split(' ')[0], 'lib/modules/x/data')
+  })
+
   it('does not take a new directory with an old number for data that came back', async t => {
     const root = makeRoot(t)
     const [, data] = await apply(root, OUT, DATA, IN)
@@ -270,9 +283,8 @@ describe('a move on a file system that numbers inodes anew', () => {
       const before = listTree(root)
       const changes = await apply(root, ...UPDATE.slice(0, made))
       const renumbered = changes.map((change, index) => ({ seq: index + 1, change: { ...change, ino: '1' } as Change }))
-      const journal = { append: async () => undefined, close: () => {} }
       for (let time = 1; time <= 2; time++) {
-        await undoChanges({ root, journal, log: collectLog() }, [...renumbered])
+        await undoChanges({ root, journal: NO_JOURNAL, log: collectLog() }, [...renumbered])
         assert.deepEqual(listTree(root), before)
         assert.equal(isAnyMade(root, renumbered), false)
       }
