@@ -37570,15 +37570,10 @@ const projectRootSchema = pipe(schemas_string().check(_regex(/^[^\p{Cc}\p{Zl}\p{
 }), refine(path => path !== '/', {
     error: "must not be the file system's root: name the directory that contains plugins/ and extensions/",
 }));
-const keepPathsSchema = pipe(schemas_string(), transform(text => text
-    .split(/\r?\n/)
-    .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
-    .filter(line => line !== '')))
-    .check(refine(paths => paths.every(isKeepPath), {
-    error: 'must be relative paths inside the installed directory, one per line, without ".", ".." or backslashes',
-}));
-/** Items, one per line or separated by commas. */
-const itemsSchema = pipe(schemas_string(), transform(text => text
+/** Items, one per line or separated by commas. Refuses a JSON list, whose brackets and quotes would become names. */
+const itemsSchema = pipe(schemas_string().check(_regex(/^(?!\s*\[\s*["'])/, {
+    error: 'must list items one per line or separated by commas, without brackets and quotes around them',
+})), transform(text => text
     .split(/[,\r\n]/)
     .map(item => item.trim())
     .filter(item => item !== '')));
@@ -37588,7 +37583,10 @@ const idsSchema = pipe(itemsSchema, array(idSchema)
 /** A list of hosts without duplicates. */
 const hostIdsSchema = pipe(pipe(itemsSchema, transform(items => [...new Set(items)])), array(hostIdSchema).check(_minLength(1, { error: 'must list hosts, one per line or separated by commas' })));
 /** A list of keep-paths. */
-const keepPathListSchema = pipe(pipe(itemsSchema, transform(items => items.join('\n'))), keepPathsSchema);
+const keepPathsSchema = pipe(itemsSchema, transform(items => items.map(item => item.replace(/(?<=[^/])\/+$/, ''))))
+    .check(refine(paths => paths.every(isKeepPath), {
+    error: 'must be relative paths inside the installed directory, one per line or separated by commas, without ".", ".." or backslashes',
+}));
 function isKeepPath(path) {
     return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
         !/[\\\p{Cc}]/u.test(path) &&
@@ -46097,7 +46095,7 @@ function readStatusInputs(workspace) {
     const read = new InputReader(workspace);
     const root = read.required('project-root', projectRootSchema);
     const allowSharedRoot = read.withDefault('allow-shared-root', booleanSchema, false);
-    const keepPaths = read.withDefault('keep-paths', keepPathListSchema, []);
+    const keepPaths = read.withDefault('keep-paths', keepPathsSchema, []);
     const failOnDrift = read.withDefault('fail-on-drift', booleanSchema, false);
     const isComplete = root !== undefined && allowSharedRoot !== undefined && keepPaths !== undefined;
     return {
@@ -46725,7 +46723,7 @@ function readFiles(read, mode) {
         slug: needsSlug ? read.required('slug', slugSchema) : read.optional('slug', slugSchema),
         plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
         hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
-        keepPaths: read.withDefault('keep-paths', keepPathListSchema, DEFAULT_KEEP_PATHS),
+        keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
     };
 }
 function readArtifact(read, mode, { workspace, files }) {

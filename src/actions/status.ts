@@ -15,7 +15,7 @@ import {
 import type { How } from '../install/inspection/part-check.ts'
 import { readWorkspace } from '../runner/environment.ts'
 import { type GivenInputs, InputReader, inputError } from '../runner/inputs/input-reader.ts'
-import { booleanSchema, keepPathListSchema, projectRootSchema } from '../runner/inputs/input-schemas.ts'
+import { booleanSchema, keepPathsSchema, projectRootSchema } from '../runner/inputs/input-schemas.ts'
 import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
 import {
   buildFailedStatusSummary,
@@ -49,7 +49,7 @@ export function readStatusInputs(workspace: string): StatusInputs {
   const read = new InputReader(workspace)
   const root = read.required('project-root', projectRootSchema)
   const allowSharedRoot = read.withDefault('allow-shared-root', booleanSchema, false)
-  const keepPaths = read.withDefault('keep-paths', keepPathListSchema, [])
+  const keepPaths = read.withDefault('keep-paths', keepPathsSchema, [])
   const failOnDrift = read.withDefault('fail-on-drift', booleanSchema, false)
   const isComplete = root !== undefined && allowSharedRoot !== undefined && keepPaths !== undefined
   return {

@@ -25,7 +25,7 @@ import { readRunnerFacts, readWorkspace } from '../runner/environment.ts'
 import { type Connection, readConnection, wireOptions } from '../runner/inputs/connection.ts'
 import { DEFAULT_KEEP_PATHS, downloadTimeoutSchema, readLimits } from '../runner/inputs/host-inputs.ts'
 import { type GivenInputs, InputReader, inputError } from '../runner/inputs/input-reader.ts'
-import { apiKeySchema, baseUrlSchema, keepPathListSchema } from '../runner/inputs/input-schemas.ts'
+import { apiKeySchema, baseUrlSchema, keepPathsSchema } from '../runner/inputs/input-schemas.ts'
 import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-step.ts'
 import { readState } from '../runner/runner-files.ts'
 import { buildVerifySummary, type CheckedSubject, describeGate } from '../runner/summaries/verify-summary.ts'
@@ -151,7 +151,7 @@ function readFiles(read: InputReader, mode: Mode): Incomplete<GateFiles> {
     slug: needsSlug ? read.required('slug', slugSchema) : read.optional('slug', slugSchema),
     plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
     hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
-    keepPaths: read.withDefault('keep-paths', keepPathListSchema, DEFAULT_KEEP_PATHS),
+    keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
   }
 }
 

@@ -164,6 +164,7 @@ describe('the fleet action', () => {
       ['a negative wait', { 'wait-seconds': '-1' }, 'invalid_input', 'wait-seconds must be'],
       ['an age of nothing', { 'max-age-hours': '0' }, 'invalid_input', 'max-age-hours must be'],
       ['a list of nothing', { 'expect-hosts': ' , ' }, 'invalid_input', 'expect-hosts must list'],
+      ['a list in JSON', { 'expect-hosts': '["app-1"]' }, 'invalid_input', 'expect-hosts must list items one per line'],
       ['a hub without https', { 'hub-url': 'http://hub.example' }, 'insecure_url', 'https'],
     ] as const,
     3,

@@ -79,25 +79,13 @@ export const projectRootSchema = z
     }),
   )
 
-export const keepPathsSchema = z
-  .pipe(
-    z.string(),
-    z.transform(text =>
-      text
-        .split(/\r?\n/)
-        .map(line => line.trim().replace(/(?<=[^/])\/+$/, ''))
-        .filter(line => line !== ''),
-    ),
-  )
-  .check(
-    z.refine(paths => paths.every(isKeepPath), {
-      error: 'must be relative paths inside the installed directory, one per line, without ".", ".." or backslashes',
-    }),
-  )
-
-/** Items, one per line or separated by commas. */
+/** Items, one per line or separated by commas. Refuses a JSON list, whose brackets and quotes would become names. */
 const itemsSchema = z.pipe(
-  z.string(),
+  z.string().check(
+    z.regex(/^(?!\s*\[\s*["'])/, {
+      error: 'must list items one per line or separated by commas, without brackets and quotes around them',
+    }),
+  ),
   z.transform(text =>
     text
       .split(/[,\r\n]/)
@@ -124,13 +112,17 @@ export const hostIdsSchema = z.pipe(
 )
 
 /** A list of keep-paths. */
-export const keepPathListSchema = z.pipe(
-  z.pipe(
+export const keepPathsSchema = z
+  .pipe(
     itemsSchema,
-    z.transform(items => items.join('\n')),
-  ),
-  keepPathsSchema,
-)
+    z.transform(items => items.map(item => item.replace(/(?<=[^/])\/+$/, ''))),
+  )
+  .check(
+    z.refine(paths => paths.every(isKeepPath), {
+      error:
+        'must be relative paths inside the installed directory, one per line or separated by commas, without ".", ".." or backslashes',
+    }),
+  )
 
 function isKeepPath(path: string): boolean {
   return (
