@@ -26884,6 +26884,7 @@ const OWN_INPUTS = {
 
 
 
+
 /**
  * Builds the error for an answer other than 200, with the hub's reason: AuthenticationError `authentication_failed` for
  * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`.
@@ -26910,7 +26911,7 @@ function shownBase({ url }) {
     const { origin, pathname } = new URL(url);
     return (origin + pathname).replace(/\/+$/, '');
 }
-function remedyFor({ status, foreign }, { isSigned, base }, inputs) {
+function remedyFor({ status, foreign }, { isSigned, base, version }, inputs) {
     switch (status) {
         case 400:
             return isSigned && !foreign
@@ -26921,10 +26922,15 @@ function remedyFor({ status, foreign }, { isSigned, base }, inputs) {
         case 403:
             return `Check ${inputs.apiKey}: a key may be bound to one kind and slug, and then a matrix over slugs needs a key for each.`;
         case 404:
-            return `Check ${inputs.subject} and ${base.input}.`;
+            return `Check ${inputs.subject} and ${base.input}.${hintAtBareVersion(version)}`;
         default:
             return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator.";
     }
+}
+/** A tag `v1.2.0` is usually published as the version 1.2.0. */
+function hintAtBareVersion(version = '') {
+    const bare = withoutLeadingV(version);
+    return bare === version ? '' : ` Most versions are published without the v: try ${bare}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/api/client.js
@@ -26972,8 +26978,9 @@ function createMarketplaceClient(wire, subject) {
                 hmacSecret: request.signingSecret,
                 onProgress: request.onProgress,
             });
+            const { version } = request;
             if (!answer.ok)
-                throw refusal(answer, subject, { name: client_nameOf(request.version), base, isSigned: true });
+                throw refusal(answer, subject, { name: client_nameOf(version), base, isSigned: true, version });
             return {
                 artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256, signedFor: inputs },
                 hmac: answer.hmacSha256,

@@ -91,7 +91,8 @@ export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess):
         hmacSecret: request.signingSecret,
         onProgress: request.onProgress,
       })
-      if (!answer.ok) throw refusal(answer, subject, { name: nameOf(request.version), base, isSigned: true })
+      const { version } = request
+      if (!answer.ok) throw refusal(answer, subject, { name: nameOf(version), base, isSigned: true, version })
       return {
         artifact: { fd: request.fd, size: answer.size, sha256: answer.sha256, signedFor: inputs },
         hmac: answer.hmacSha256 as Buffer,

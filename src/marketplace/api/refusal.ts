@@ -1,6 +1,7 @@
 import { ArtifactError, AuthenticationError, type DeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { Kind } from '../../core/identifiers.ts'
+import { withoutLeadingV } from '../../core/trust/versions.ts'
 import { isTransientStatus } from '../../net/retries.ts'
 import type { JsonAnswer } from '../../net/wire.ts'
 import { parseErrorText } from './bodies.ts'
@@ -19,6 +20,8 @@ export interface Wanted {
   readonly name: string
   readonly base: NamedBase
   readonly isSigned: boolean
+  /** Set for the artifact of a version. */
+  readonly version?: string
 }
 
 type Refused = Pick<JsonAnswer, 'status' | 'body' | 'foreign'>
@@ -51,7 +54,7 @@ export function shownBase({ url }: Pick<NamedBase, 'url'>): string {
   return (origin + pathname).replace(/\/+$/, '')
 }
 
-function remedyFor({ status, foreign }: Refused, { isSigned, base }: Wanted, inputs: InputNames): string {
+function remedyFor({ status, foreign }: Refused, { isSigned, base, version }: Wanted, inputs: InputNames): string {
   switch (status) {
     case 400:
       return isSigned && !foreign
@@ -62,8 +65,14 @@ function remedyFor({ status, foreign }: Refused, { isSigned, base }: Wanted, inp
     case 403:
       return `Check ${inputs.apiKey}: a key may be bound to one kind and slug, and then a matrix over slugs needs a key for each.`
     case 404:
-      return `Check ${inputs.subject} and ${base.input}.`
+      return `Check ${inputs.subject} and ${base.input}.${hintAtBareVersion(version)}`
     default:
       return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator."
   }
+}
+
+/** A tag `v1.2.0` is usually published as the version 1.2.0. */
+function hintAtBareVersion(version = ''): string {
+  const bare = withoutLeadingV(version)
+  return bare === version ? '' : ` Most versions are published without the v: try ${bare}.`
 }

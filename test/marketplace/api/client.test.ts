@@ -206,6 +206,14 @@ describe('a refusal', () => {
     assert.match(await said('service'), /from http:[^ ]*\/svc: .* Check slug, kind, version and services-url\.$/)
   })
 
+  it('with 404 to a version with a leading v proposes the one without it', async t => {
+    const { client } = await withHub(t, answering(404, '{}'))
+    const said = async (version: string) =>
+      (await refusalOf(() => client.fetchArtifact(artifactRequest(t, version)))).message
+    assert.match(await said('v1.2'), / hub-url\. Most versions are published without the v: try 1\.2\.$/)
+    for (const version of ['1.2', 'vintage', 'latest']) assert.match(await said(version), / hub-url\.$/)
+  })
+
   it('with 404 does not name an input that nobody has set as one to check', async t => {
     const { server } = await withHub(t, answering(404, '{}'))
     const { message } = await refusalOf(() =>
