@@ -27972,14 +27972,24 @@ function misfits(plan, request, config) {
  * install it again under the slug and leave the other copy as it is. Throws ConfigError `missing_input`.
  */
 function refuseSecondCopy(deployment, { id, defaultPlan }) {
-    if (defaultPlan === undefined)
+    const other = defaultPlan && findOnlyCopy(deployment, id);
+    if (other === undefined)
         return;
-    const { layout, request, shelf } = deployment;
-    const copies = readInstalled(layout).filter(row => isFrom(row, originOf(deployment)) && placeOf(row).shelf === shelf);
+    throw new ConfigError('missing_input', `install-plan names no file, and the default plan would install ${deployment.request.slug} as ${id}, although an earlier plan has installed it here as ${other}: name a plan with that id in install-plan. Nothing was changed.`);
+}
+/** Warns if the operator's own plan does the same: its id may be a mistake. */
+function warnOfSecondCopy(deployment, { id, defaultPlan }) {
+    const other = defaultPlan === undefined ? findOnlyCopy(deployment, id) : undefined;
+    if (other === undefined)
+        return;
+    deployment.tools.log.warning(`This plan installs ${deployment.request.slug} as ${id}, although it is installed here as ${other}, which stays as it is: if the plan's id is a mistake, correct it.`);
+}
+/** Returns the path of the slug's copy under a different id; undefined if there is none, or one under this id too. */
+function findOnlyCopy({ layout, request, shelf }, id) {
+    const origin = originOf({ request });
+    const copies = readInstalled(layout).filter(row => isFrom(row, origin) && placeOf(row).shelf === shelf);
     const [other] = copies;
-    if (other === undefined || copies.some(row => row.id === id))
-        return;
-    throw new ConfigError('missing_input', `install-plan names no file, and the default plan would install ${request.slug} as ${id}, although an earlier plan has installed it here as ${placePath(placeOf(other))}: name a plan with that id in install-plan. Nothing was changed.`);
+    return other === undefined || copies.some(row => row.id === id) ? undefined : placePath(placeOf(other));
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/check.js
@@ -36319,6 +36329,7 @@ function mismatch({ asked, served }, found) {
 async function findTarget(deployment, plan) {
     const { layout, request, record, tools } = deployment;
     refuseSecondCopy(deployment, plan);
+    warnOfSecondCopy(deployment, plan);
     const { place, chosenBy } = choosePlace(deployment, plan);
     const previous = readPreviousInstall(layout, place);
     await record.update({

@@ -26,7 +26,7 @@ import { type ArtifactDeployment, originOf } from './deployment.ts'
 import { noticeOtherVersion, type ServedVersion } from './fetch.ts'
 import { choosePlace } from './place.ts'
 import { bindToFiles, type ReadyArtifactPlan } from './plan.ts'
-import { refuseSecondCopy } from './second-copy.ts'
+import { refuseSecondCopy, warnOfSecondCopy } from './second-copy.ts'
 import { claimedVersion, decideVersion } from './version.ts'
 
 /** The version that an artifact replaces, and the plan for it. */
@@ -63,6 +63,7 @@ export interface ExtractedVersion extends AcceptedVersion {
 export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<Target> {
   const { layout, request, record, tools } = deployment
   refuseSecondCopy(deployment, plan)
+  warnOfSecondCopy(deployment, plan)
   const { place, chosenBy } = choosePlace(deployment, plan)
   const previous = readPreviousInstall(layout, place)
   await record.update({

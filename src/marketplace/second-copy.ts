@@ -6,21 +6,37 @@ import { placePath } from '../install/host/layout.ts'
 import { type ArtifactDeployment, originOf } from './deployment.ts'
 import type { ReadyArtifactPlan } from './plan.ts'
 
+type CopyCheck = Pick<ArtifactDeployment<string>, 'layout' | 'request' | 'shelf'>
+
 /**
  * Refuses a default plan if an earlier plan installed the same slug under a different id. The default plan would
  * install it again under the slug and leave the other copy as it is. Throws ConfigError `missing_input`.
  */
-export function refuseSecondCopy(
-  deployment: Pick<ArtifactDeployment<string>, 'layout' | 'request' | 'shelf'>,
-  { id, defaultPlan }: ReadyArtifactPlan,
-): void {
-  if (defaultPlan === undefined) return
-  const { layout, request, shelf } = deployment
-  const copies = readInstalled(layout).filter(row => isFrom(row, originOf(deployment)) && placeOf(row).shelf === shelf)
-  const [other] = copies
-  if (other === undefined || copies.some(row => row.id === id)) return
+export function refuseSecondCopy(deployment: CopyCheck, { id, defaultPlan }: ReadyArtifactPlan): void {
+  const other = defaultPlan && findOnlyCopy(deployment, id)
+  if (other === undefined) return
   throw new ConfigError(
     'missing_input',
-    `install-plan names no file, and the default plan would install ${request.slug} as ${id}, although an earlier plan has installed it here as ${placePath(placeOf(other))}: name a plan with that id in install-plan. Nothing was changed.`,
+    `install-plan names no file, and the default plan would install ${deployment.request.slug} as ${id}, although an earlier plan has installed it here as ${other}: name a plan with that id in install-plan. Nothing was changed.`,
   )
+}
+
+/** Warns if the operator's own plan does the same: its id may be a mistake. */
+export function warnOfSecondCopy(
+  deployment: CopyCheck & Pick<ArtifactDeployment, 'tools'>,
+  { id, defaultPlan }: ReadyArtifactPlan,
+): void {
+  const other = defaultPlan === undefined ? findOnlyCopy(deployment, id) : undefined
+  if (other === undefined) return
+  deployment.tools.log.warning(
+    `This plan installs ${deployment.request.slug} as ${id}, although it is installed here as ${other}, which stays as it is: if the plan's id is a mistake, correct it.`,
+  )
+}
+
+/** Returns the path of the slug's copy under a different id; undefined if there is none, or one under this id too. */
+function findOnlyCopy({ layout, request, shelf }: CopyCheck, id: string): string | undefined {
+  const origin = originOf({ request })
+  const copies = readInstalled(layout).filter(row => isFrom(row, origin) && placeOf(row).shelf === shelf)
+  const [other] = copies
+  return other === undefined || copies.some(row => row.id === id) ? undefined : placePath(placeOf(other))
 }

@@ -149,6 +149,16 @@ describe('a deployment without a plan is refused', () => {
 })
 
 describe('a plan that is named', () => {
+  it('may install the slug under another id, with a warning the first time', async () => {
+    assert.equal((await stage.deploy(NO_PLAN)).exitCode, 0)
+    stage.writePlan(planFor('hello'))
+    const warnings = async () =>
+      commandsIn((await stage.deploy()).log, 'warning').filter(text => text.includes('installed here as'))
+    const [warning, ...others] = await warnings()
+    assert.match(warning ?? '', /installs greeter as hello, although it is installed here as plugins\/greeter, /)
+    assert.deepEqual([others, await warnings()], [[], []])
+  })
+
   it('must be a file that exists, and is never replaced by the default plan', async () => {
     mkdirSync(join(stage.workspace.path, 'folder'))
     writeFileSync(join(stage.workspace.path, 'empty.yaml'), '')
