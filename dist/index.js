@@ -19424,64 +19424,40 @@ function splitPath(root, path) {
     return { base: (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth)), inside: parts.slice(depth) };
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/changes/renamed-path.js
+;// CONCATENATED MODULE: ./build/install/transaction/changes/set-aside.js
 
 
 
 
 
-/** Bounds the search while the new version creates one file after the other. */
-const MAX_ENTRIES = 1_000_000;
+/** Receives files that another process has put in the way; relative to the project root. */
+const SET_ASIDE = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside');
+/** Moves away what is in the way of a move. Returns where it is now. */
+async function putAside(root, found) {
+    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
+    return [putAsideSync(root, found)];
+}
+/** Does the same with what is at a path relative to the root; returns nothing if nothing is there. */
+async function putStrayAside(root, path) {
+    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
+    return withEnds(root, { from: path, to: path }, ({ from }) => inodeOf(from) === null ? [] : [putAsideSync(root, from)]);
+}
 /**
- * Finds a file or directory that was moved into a staged tree and was renamed there since, by its inode and the time
- * when it was made. Returns its path relative to the root, or undefined. Follows no symlink. The path may be another
- * process's by now: reach it through its open folder. Throws if the tree has too many entries or a folder that cannot be
- * searched, because the tree is deleted once nothing in it is missing elsewhere.
+ * Recreates the folders of a path inside a tree, after another process has removed or replaced them. Returns where the
+ * replacements are now.
  */
-async function findRenamed(root, moved, limit = MAX_ENTRIES) {
-    const made = moved.times?.split(' ')[1] ?? '0';
-    if (made === '0')
-        return undefined;
-    const slice = new TimeSlice();
-    const pending = [treeOf(moved)];
-    let left = limit;
-    for (let folder = pending.pop(); folder !== undefined; folder = pending.pop()) {
-        for (const entry of searching(folder, () => (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, folder), { withFileTypes: true })) ?? []) {
-            if (left-- === 0)
-                throw tooMany(moved, limit);
-            if (slice.isOver())
-                await slice.giveBack();
-            const path = `${folder}/${entry.name}`;
-            if (searching(folder, () => isIt((0,external_node_path_namespaceObject.join)(root, path), moved.ino, made)))
-                return path;
-            if (entry.isDirectory())
-                pending.push(path);
-        }
-    }
-    return undefined;
+async function remakeFolders(root, path) {
+    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
+    const setAside = [];
+    remakeFoldersSync(root, path, found => setAside.push(putAsideSync(root, found)));
+    return setAside;
 }
-/** `.hub-deploy/staging/<deployment>/<tree>`. */
-function treeOf({ to }) {
-    return to.split('/').slice(0, 4).join('/');
-}
-function isIt(path, ino, made) {
-    const stat = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true });
-    return String(stat.ino) === ino && String(stat.birthtimeNs) === made;
-}
-function tooMany(moved, limit) {
-    return new Error(`${moved.from} is missing, and ${treeOf(moved)} has more than ${limit} files, too many to look for it there. ` +
-        'Stop the process that creates them, and run again.');
-}
-/** Undefined if nothing is left there. */
-function searching(folder, read) {
-    try {
-        return read();
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return undefined;
-        throw toHostError(error, `searching ${folder} for what the new version has renamed`);
-    }
+/** A name of at most 255 bytes: 60 UTF-16 units are 180. */
+function putAsideSync(root, { path, at }) {
+    const name = (0,external_node_path_namespaceObject.relative)(root, path).replaceAll('/', '_').slice(-60);
+    const aside = `${SET_ASIDE}/${Date.now()}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}-${name}`;
+    (0,external_node_fs_namespaceObject.renameSync)(at, (0,external_node_path_namespaceObject.join)(root, aside));
+    return aside;
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/changes/move.js
@@ -19493,11 +19469,6 @@ function searching(folder, read) {
 
 
 
-
-
-
-/** Receives files that another process has put in the way; relative to the project root. */
-const SET_ASIDE = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside');
 /** After each attempt, the wait is that many milliseconds: 1 after the first, 2 after the second. */
 const MAX_ATTEMPTS = 20;
 const moveSchema = object({
@@ -19558,13 +19529,104 @@ async function makeMove(root, paths) {
         }
     }
 }
+function isInTheWay(error) {
+    return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '');
+}
+/** Returns the identity of what is at a path, or null if nothing is there. */
+function identityOf({ at }) {
+    try {
+        const { ino, mtimeNs, birthtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
+        return { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` };
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return null;
+        throw error;
+    }
+}
+function justAppeared(path) {
+    return new DeploymentError('step_failed', `${path} has just appeared: another process is writing in this directory. Stop that process and run again.`);
+}
+function justDisappeared(path) {
+    return new DeploymentError('step_failed', `${path} has just disappeared: another process is working in this directory. Stop that process and run again.`);
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/changes/renamed-path.js
+
+
+
+
+
+/** Bounds the search while the new version creates one file after the other. */
+const MAX_ENTRIES = 1_000_000;
+/**
+ * Finds a file or directory that was moved into a staged tree and was renamed there since, by its inode and the time
+ * when it was made. Returns its path relative to the root, or undefined. Follows no symlink. The path may be another
+ * process's by now: reach it through its open folder. Throws if the tree has too many entries or a folder that cannot be
+ * searched, because the tree is deleted once nothing in it is missing elsewhere.
+ */
+async function findRenamed(root, moved, limit = MAX_ENTRIES) {
+    const made = moved.times?.split(' ')[1] ?? '0';
+    if (made === '0')
+        return undefined;
+    const slice = new TimeSlice();
+    const pending = [treeOf(moved)];
+    let left = limit;
+    for (let folder = pending.pop(); folder !== undefined; folder = pending.pop()) {
+        for (const entry of searching(folder, () => (0,external_node_fs_namespaceObject.readdirSync)((0,external_node_path_namespaceObject.join)(root, folder), { withFileTypes: true })) ?? []) {
+            if (left-- === 0)
+                throw tooMany(moved, limit);
+            if (slice.isOver())
+                await slice.giveBack();
+            const path = `${folder}/${entry.name}`;
+            if (searching(folder, () => isIt((0,external_node_path_namespaceObject.join)(root, path), moved.ino, made)))
+                return path;
+            if (entry.isDirectory())
+                pending.push(path);
+        }
+    }
+    return undefined;
+}
+/** `.hub-deploy/staging/<deployment>/<tree>`. */
+function treeOf({ to }) {
+    return to.split('/').slice(0, 4).join('/');
+}
+function isIt(path, ino, made) {
+    const stat = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true });
+    return String(stat.ino) === ino && String(stat.birthtimeNs) === made;
+}
+function tooMany(moved, limit) {
+    return new Error(`${moved.from} is missing, and ${treeOf(moved)} has more than ${limit} files, too many to look for it there. ` +
+        'Stop the process that creates them, and run again.');
+}
+/** Undefined if nothing is left there. */
+function searching(folder, read) {
+    try {
+        return read();
+    }
+    catch (error) {
+        if (isAbsent(error))
+            return undefined;
+        throw toHostError(error, `searching ${folder} for what the new version has renamed`);
+    }
+}
+
+;// CONCATENATED MODULE: ./build/install/transaction/changes/move-back.js
+
+
+
+
+
+
+
+
 /**
  * Moves back exactly the file or tree that was announced; does nothing if it is back already. Sets aside files that
  * another process has put in the way. A kept path that the new version has renamed inside its tree is moved back from
  * there. Throws if it is at neither path, except for a kept path that the old version itself removed: that one is lost,
  * and no older move depends on it.
  */
-async function move_moveBack(root, move) {
+async function move_back_moveBack(root, move) {
     switch (await locate(root, move)) {
         case 'back':
             return { wasMade: false, setAside: [], ...replacedAt(root, move) };
@@ -19681,53 +19743,12 @@ function madeAt(identity) {
 function replacedIn(move) {
     return isKeptMove(move) ? { replaced: move.from } : {};
 }
-async function putStrayAside(root, path) {
-    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
-    return withEnds(root, { from: path, to: path }, ({ from }) => inodeOf(from) === null ? [] : [putAsideSync(root, from)]);
-}
-/** Recreates the folders of a path inside a tree, after another process has removed or replaced them. */
-async function remakeFolders(root, path) {
-    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
-    const setAside = [];
-    remakeFoldersSync(root, path, found => setAside.push(putAsideSync(root, found)));
-    return setAside;
-}
-async function putAside(root, found) {
-    await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
-    return [putAsideSync(root, found)];
-}
-/** A name of at most 255 bytes: 60 UTF-16 units are 180. */
-function putAsideSync(root, { path, at }) {
-    const name = (0,external_node_path_namespaceObject.relative)(root, path).replaceAll('/', '_').slice(-60);
-    const aside = `${SET_ASIDE}/${Date.now()}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}-${name}`;
-    (0,external_node_fs_namespaceObject.renameSync)(at, (0,external_node_path_namespaceObject.join)(root, aside));
-    return aside;
-}
 function isDirectory({ at }) {
     return (0,external_node_fs_namespaceObject.lstatSync)(at).isDirectory();
 }
-function isInTheWay(error) {
-    return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '');
-}
-function identityOf({ at }) {
-    try {
-        const { ino, mtimeNs, birthtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
-        return { ino: String(ino), times: `${mtimeNs} ${birthtimeNs}` };
-    }
-    catch (error) {
-        if (isAbsent(error))
-            return null;
-        throw error;
-    }
-}
-function justAppeared(path) {
-    return new DeploymentError('step_failed', `${path} has just appeared: another process is writing in this directory. Stop that process and run again.`);
-}
-function justDisappeared(path) {
-    return new DeploymentError('step_failed', `${path} has just disappeared: another process is working in this directory. Stop that process and run again.`);
-}
 
 ;// CONCATENATED MODULE: ./build/install/transaction/changes/change.js
+
 
 
 
@@ -19827,7 +19848,7 @@ async function undoChange(root, change) {
             await removeIfEmpty((0,external_node_path_namespaceObject.join)(root, change.path));
             return { wasMade: false, setAside: [] };
         case 'move':
-            return await move_moveBack(root, change);
+            return await move_back_moveBack(root, change);
         case 'create_file':
             return { wasMade: await removeCreated(root, change), setAside: [] };
     }

@@ -7,18 +7,8 @@ import { type Place, placeAt } from '../../host/layout.ts'
 import { isPlacePath, isSettingsMove, partsDirectorySchema, stagedBy } from './change-paths.ts'
 import { createdFileSchema, createFromStaged, identifyFileSync, isCreated, removeCreated } from './created-file.ts'
 import { type HeldEnds, syncFolders } from './held-path.ts'
-import {
-  identify,
-  isMovedBack,
-  justAppeared,
-  type Move,
-  makeMove,
-  moveBack,
-  moveSchema,
-  type PlannedMove,
-  requireFree,
-  type Undone,
-} from './move.ts'
+import { identify, justAppeared, type Move, makeMove, moveSchema, type PlannedMove, requireFree } from './move.ts'
+import { isMovedBack, moveBack, type Undone } from './move-back.ts'
 
 /**
  * The changes that a deployment makes outside its staging folder, as data: announced in the journal, with everything
