@@ -19629,7 +19629,7 @@ function searching(folder, read) {
 async function move_back_moveBack(root, move) {
     switch (await locate(root, move)) {
         case 'back':
-            return { wasMade: false, setAside: [], ...replacedAt(root, move) };
+            return { wasMade: false, setAside: [] };
         case 'moved':
             return await moveTargetBack(root, move);
         case 'exchanged':
@@ -19672,11 +19672,12 @@ async function locate(root, move) {
 function whereIs(move, { from, to }) {
     const { from: source, to: target, ino, times } = move;
     const [before, after] = [inodeOf(from), inodeOf(to)];
-    if (before === ino)
+    const isKept = isKeptMove(move);
+    if (before === ino && !(isKept && isMadeAnew(move, from)))
         return after !== null && stagedBy(target) !== undefined ? 'both' : 'back';
     if (after === null)
         return before === null ? 'gone' : 'replaced';
-    if (isKeptMove(move))
+    if (isKept)
         return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged';
     if (after === ino || isOwnPath(target))
         return 'moved';
@@ -19726,9 +19727,6 @@ function withoutIt({ from, to }, ends) {
     if (isKeptMove({ from, to }) && areTreesThere)
         return { wasMade: true, setAside: [], lost: from };
     throw new Error(`the files that were moved from ${from} to ${to} are at neither path`);
-}
-function replacedAt(root, move) {
-    return withEnds(root, move, ({ from }) => isMadeAnew(move, from)) ? replacedIn(move) : {};
 }
 /** True if what is there has only the number of the file or folder that was moved, which somebody has removed. */
 function isMadeAnew(move, found) {

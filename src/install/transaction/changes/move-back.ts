@@ -27,7 +27,7 @@ export interface Undone {
 export async function moveBack(root: string, move: Move): Promise<Undone> {
   switch (await locate(root, move)) {
     case 'back':
-      return { wasMade: false, setAside: [], ...replacedAt(root, move) }
+      return { wasMade: false, setAside: [] }
     case 'moved':
       return await moveTargetBack(root, move)
     case 'exchanged':
@@ -74,9 +74,11 @@ type Location = 'back' | 'moved' | 'both' | 'replaced' | 'exchanged' | 'gone'
 function whereIs(move: Move, { from, to }: Ends<HeldPath>): Location {
   const { from: source, to: target, ino, times } = move
   const [before, after] = [inodeOf(from), inodeOf(to)]
-  if (before === ino) return after !== null && stagedBy(target) !== undefined ? 'both' : 'back'
+  const isKept = isKeptMove(move)
+  if (before === ino && !(isKept && isMadeAnew(move, from)))
+    return after !== null && stagedBy(target) !== undefined ? 'both' : 'back'
   if (after === null) return before === null ? 'gone' : 'replaced'
-  if (isKeptMove(move)) return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged'
+  if (isKept) return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged'
   if (after === ino || isOwnPath(target)) return 'moved'
   const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder)
   return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone'
@@ -125,10 +127,6 @@ function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
   const areTreesThere = ends.from.folder !== '' && ends.to.folder !== ''
   if (isKeptMove({ from, to }) && areTreesThere) return { wasMade: true, setAside: [], lost: from }
   throw new Error(`the files that were moved from ${from} to ${to} are at neither path`)
-}
-
-function replacedAt(root: string, move: Move): Pick<Undone, 'replaced'> {
-  return withEnds(root, move, ({ from }) => isMadeAnew(move, from)) ? replacedIn(move) : {}
 }
 
 /** True if what is there has only the number of the file or folder that was moved, which somebody has removed. */

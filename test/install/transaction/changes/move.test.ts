@@ -235,6 +235,18 @@ describe('a move next to a process that works in the same directory', () => {
       assert.equal(textOf(root, `${SNAPSHOT}/${file}`), 'made again')
     })
 
+  it('calls replaced a kept path that both versions have made again, the old one with its number', async t => {
+    const root = makeRoot(t)
+    const [, data] = (await apply(root, OUT, DATA)) as [Change, Move]
+    rmSync(join(root, DATA.to), { recursive: true })
+    writeTree(root, { [`${DATA.from}/log`]: 'of the old', [`${DATA.to}/log`]: 'of the new' })
+    const reused = { ...madeEarlier(data), ino: String(lstatSync(join(root, DATA.from)).ino) }
+    const { wasMade, replaced } = await undoChange(root, reused)
+    assert.deepEqual([wasMade, replaced], [true, DATA.from])
+    assert.equal(textOf(root, `${DATA.from}/log`), 'of the new')
+    assert.deepEqual(Object.keys(asideIn(root)), ['log'])
+  })
+
   it('names a lost path by the directory in which its plugin is', async t => {
     const root = temporaryDirectory(t)
     writeTree(root, { 'lib/modules/x/data/db': 'rows', [`${STAGING}/tree/main`]: 'new' })
