@@ -37985,6 +37985,16 @@ function provisionSteps({ steps }) {
     return steps.filter(({ action, status }) => action === 'provision' && RAN.has(status));
 }
 
+;// CONCATENATED MODULE: ./build/runner/summaries/ending.js
+/** The name of the deployed plugin, service or project in a sentence. */
+function ending_nameOf({ slug, id }) {
+    return slug ?? id ?? 'This deployment';
+}
+/** True if a run was refused because the state of the host is uncertain. Its error says what has made it so. */
+function isRefusedHost({ outcome, error, rollback }) {
+    return outcome === 'inconsistent' && error?.code === 'inconsistent' && rollback === null;
+}
+
 ;// CONCATENATED MODULE: ./build/runner/summaries/next-steps.js
 /**
  * Advice about an error, in a sentence or two. The error's message comes first and names the remedy; this adds what the
@@ -38077,6 +38087,7 @@ function listProblems(error) {
 
 
 
+
 const MAX_PROBLEMS = 20;
 const MAX_PROBLEM_CHARS = 500;
 const MAX_ID_CHARS = 130;
@@ -38146,7 +38157,7 @@ function now(report) {
     const { outcome, running_version: version, rollback } = report;
     if (outcome === 'success')
         return `${cell(version ?? 'nothing')} is installed.`;
-    if (outcome === 'inconsistent' && rollback === null && report.error?.code === 'inconsistent')
+    if (isRefusedHost(report))
         return 'not certain until this host is repaired; this run installed nothing.';
     if (outcome === 'inconsistent')
         return withProblems('not certain; perhaps neither version is complete.', report);
@@ -38336,12 +38347,6 @@ function stepsLine(steps) {
     return [`Steps: ${listFirst(names, MAX_STEPS, ' \u2192 ')}`];
 }
 
-;// CONCATENATED MODULE: ./build/runner/summaries/ending.js
-/** The name of the deployed plugin, service or project in a sentence. */
-function ending_nameOf({ slug, id }) {
-    return slug ?? id ?? 'This deployment';
-}
-
 ;// CONCATENATED MODULE: ./build/runner/summaries/deploy/success-sentence.js
 
 
@@ -38467,16 +38472,15 @@ function describeEnding(run) {
             return { mark: '\ud83d\uded1', sentence: describeUncertain(report) };
     }
 }
-/** The error of a run that was refused says what an earlier run has left, or which record is damaged. */
 function describeUncertain(report) {
-    const { host_id: host, error, rollback } = report;
-    if (error?.code === 'inconsistent' && rollback === null)
-        return `${wanted(report)} was refused on ${host}, whose state is uncertain: repair it by hand`;
+    const host = report.host_id;
+    if (isRefusedHost(report))
+        return `${subjectOf(report)} was refused on ${host}, whose state is uncertain: repair it by hand`;
     return `${host} may have neither the old nor the new version of ${ending_nameOf(report)} intact: repair it by hand`;
 }
 function describeFailure(report) {
     const { host_id: host, error } = report;
-    const subject = report.rollback_of === undefined ? wanted(report) : outcome_sentence_rollbackOf(report);
+    const subject = subjectOf(report);
     const verb = error && VERBS[error.code];
     if (actingSteps(report).length > 0)
         return { mark: '\u274c', sentence: `${subject} ${verb ?? 'failed'} on ${host}; no file was changed` };
@@ -38485,7 +38489,10 @@ function describeFailure(report) {
     const otherwise = error === null ? 'was not installed' : 'was refused';
     return { mark: '\u274c', sentence: `${subject} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` };
 }
-function outcome_sentence_rollbackOf({ slug, id }) {
+function subjectOf(report) {
+    const { rollback_of: replaced, slug, id } = report;
+    if (replaced === undefined)
+        return wanted(report);
     const name = slug ?? id;
     return name ? `The rollback of ${name}` : 'This rollback';
 }
@@ -46787,7 +46794,7 @@ function readLocalFile(read) {
     return { path: read.required('artifact-path', schemas_string()), signature: read.required('signature', schemas_string()) };
 }
 async function act(inputs, tools) {
-    const subject = subjectOf(inputs);
+    const subject = verify_subjectOf(inputs);
     tools.setOutputs({ ...buildVerifyOutputs(subject, { facts: {}, error: KILLED }), 'error-code': KILLED.code });
     const result = await verify_check(inputs, tools);
     const { error } = result;
@@ -46824,7 +46831,7 @@ function verify_refusalOf({ problems, request, connection }) {
         return toDeployError(error);
     }
 }
-function subjectOf({ mode, request: { files, artifact } }) {
+function verify_subjectOf({ mode, request: { files, artifact } }) {
     const source = artifact?.source;
     const isFile = source !== undefined && 'path' in source;
     return {

@@ -1,7 +1,7 @@
 import type { ErrorCode } from '../../../core/errors.ts'
 import type { LocalReport } from '../../../install/reports/local-report.ts'
 import { actingSteps } from '../acting-steps.ts'
-import { type Ending, nameOf, type RunFacts } from '../ending.ts'
+import { type Ending, isRefusedHost, nameOf, type RunFacts } from '../ending.ts'
 import { describeSuccess } from './success-sentence.ts'
 
 /** Describes the ending of a deployment or rollback, for the log's last line and the summary's first. */
@@ -21,17 +21,16 @@ export function describeEnding(run: RunFacts): Ending {
   }
 }
 
-/** The error of a run that was refused says what an earlier run has left, or which record is damaged. */
 function describeUncertain(report: LocalReport): string {
-  const { host_id: host, error, rollback } = report
-  if (error?.code === 'inconsistent' && rollback === null)
-    return `${wanted(report)} was refused on ${host}, whose state is uncertain: repair it by hand`
+  const host = report.host_id
+  if (isRefusedHost(report))
+    return `${subjectOf(report)} was refused on ${host}, whose state is uncertain: repair it by hand`
   return `${host} may have neither the old nor the new version of ${nameOf(report)} intact: repair it by hand`
 }
 
 function describeFailure(report: LocalReport): Ending {
   const { host_id: host, error } = report
-  const subject = report.rollback_of === undefined ? wanted(report) : rollbackOf(report)
+  const subject = subjectOf(report)
   const verb = error && VERBS[error.code]
   if (actingSteps(report).length > 0)
     return { mark: '❌', sentence: `${subject} ${verb ?? 'failed'} on ${host}; no file was changed` }
@@ -41,7 +40,9 @@ function describeFailure(report: LocalReport): Ending {
   return { mark: '❌', sentence: `${subject} ${verb ?? otherwise} on ${host}; ${installedNow(report)}` }
 }
 
-function rollbackOf({ slug, id }: LocalReport): string {
+function subjectOf(report: LocalReport): string {
+  const { rollback_of: replaced, slug, id } = report
+  if (replaced === undefined) return wanted(report)
   const name = slug ?? id
   return name ? `The rollback of ${name}` : 'This rollback'
 }

@@ -193,7 +193,7 @@ describe('buildDeploySummary', () => {
     })
   }
 
-  it('does not say of a host that refuses a run that it has no version whole', () => {
+  it('does not say of a host that refuses a run that no version is intact there', () => {
     const error = { code: 'inconsistent' as const, message: 'installed.json is not a record.', step: null }
     const summary = buildDeploySummary({ report: reportOf({ outcome: 'inconsistent', error }), plannedSteps: [] })
     assert.match(
@@ -201,7 +201,12 @@ describe('buildDeploySummary', () => {
       /^### 🛑 greeter 2\.0\.0 was refused on host-1, whose state is uncertain: repair it by hand\n/,
     )
     assert.match(summary, /^\*\*Now:\*\* not certain until this host is repaired; this run installed nothing\.$/m)
-    assert.doesNotMatch(summary, /whole/)
+    assert.doesNotMatch(summary, /neither/)
+    const undone = reportOf({ outcome: 'inconsistent', error, rollback_of: '2.0.0' })
+    assert.match(
+      buildDeploySummary({ report: undone, plannedSteps: [] }),
+      /^### 🛑 The rollback of greeter was refused on/,
+    )
     const rollback = { restored: false, problems: ['it is gone'], verified: null, healthy: null }
     const report = reportOf({ outcome: 'inconsistent', error, rollback })
     assert.match(buildDeploySummary({ report, plannedSteps: [] }), /neither the old nor the new version/)
