@@ -46756,7 +46756,7 @@ function requireHub(read) {
 }
 function verify_remedyFor(given, hasFiles) {
     if (given.length === 0)
-        return '; a check of a plan needs slug and install-plan, one of a file artifact-path and signature';
+        return '; a check of a plan needs slug and install-plan; a check of a file needs artifact-path, signature and signing-secret';
     const secrets = ' (a secret is empty where it is not defined, and in a pull request from a fork)';
     return hasFiles ? `${secrets}; to check only install-plan and host-config, leave out ${listNames(given)}` : secrets;
 }
