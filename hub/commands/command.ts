@@ -25,9 +25,7 @@ export function readGivenFile(option: string, path: string): Buffer {
   try {
     return readFileSync(path)
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    const problem = code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`
-    throw new HubError(400, `The file ${path} of --${option} ${problem}: correct the path.`)
+    throw new HubError(400, `The file ${path} of --${option} ${problemOf(error)}: correct the path.`)
   }
 }
 
@@ -55,4 +53,16 @@ export async function withExistingStore<T>(dataDir: string, work: (store: Store)
 
 function hasStore(dataDir: string): boolean {
   return existsSync(join(dataDir, DATABASE_FILE))
+}
+
+function problemOf(error: unknown): string {
+  const { code } = error as NodeJS.ErrnoException
+  switch (code) {
+    case 'ENOENT':
+      return 'does not exist'
+    case 'EISDIR':
+      return 'is a folder'
+    default:
+      return `cannot be read (${code})`
+  }
 }

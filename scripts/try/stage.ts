@@ -100,13 +100,23 @@ async function openNamed(folder: string): Promise<[LocalStage, Secrets]> {
     const secrets = readSecrets(path)
     return [await openStageIn(folder, secrets.apiKey), secrets]
   }
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
-  if (readdirSync(folder).length > 0)
+  if (contentOf(folder).length > 0)
     throw new UsageError(`The folder ${folder} of --root contains other files: name a new or an empty one.`)
   const stage = await openStageIn(folder)
   const secrets = newSecrets(stage.apiKey)
   writeFileSync(path, JSON.stringify(secrets), { mode: 0o600 })
   return [stage, secrets]
+}
+
+/** Creates the folder if necessary. */
+function contentOf(folder: string): string[] {
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 })
+    return readdirSync(folder)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw new UsageError(`${folder} cannot be the folder of --root (${code}): name a new or an empty one.`)
+  }
 }
 
 async function publishPart({ store }: LocalStage, { signingSecret }: Secrets, part: Part): Promise<Published> {

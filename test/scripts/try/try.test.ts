@@ -262,6 +262,12 @@ describe('npm run try', { concurrency: 2 }, () => {
     const rows = [
       [[source], 1, /^The symlink \S+users leads to \/etc\/passwd: it must [^\n]+\.\n$/],
       [[PLUGIN, '--plan', 'none.yaml'], 1, /^The file \S+none\.yaml of --plan does not exist: correct the path\.\n$/],
+      [[PLUGIN, '--plan', source], 1, /^The file \S+hostile of --plan is a folder: correct the path\.\n$/],
+      [
+        [PLUGIN, '--root', join(source, 'plugin.yaml')],
+        2,
+        /^\S+ cannot be the folder of --root \(EEXIST\): name [^\n]+\.\n$/,
+      ],
       [[PLUGIN, '--root', source], 2, /^The folder \S+hostile of --root contains other files: [^\n]+\.\n$/],
       [[source, '--root', join(source, 'out')], 2, CONTAINED],
       [[source, '--root', join(link, 'out/new')], 2, CONTAINED],
