@@ -34139,9 +34139,8 @@ function parseSignatureHeader(header) {
 function verifyHmacSignature(artifact, computedHmac, header) {
     const expected = parseSignatureHeader(header);
     if (computedHmac.length !== expected.length || !(0,external_node_crypto_namespaceObject.timingSafeEqual)(computedHmac, expected)) {
-        const { apiKey, signingSecret } = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' };
-        throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}, so it was refused. ` +
-            `Compare it with the secret that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher\u2019s, on others that of the key\u2019s owner. If they are the same, the bytes were changed in transit.`);
+        const signedFor = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' };
+        throw new SignatureError('signature_mismatch', `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signedFor.signingSecret}, so it was refused. ${signature_remedyFor(signedFor)}`);
     }
     return artifact;
 }
@@ -34154,6 +34153,11 @@ function verifyPinnedDigest(artifact, pinnedSha256) {
             'Find out where the different bytes come from, and pin their digest only if they are the bytes that you reviewed.');
     }
     return artifact;
+}
+function signature_remedyFor({ apiKey }) {
+    return apiKey === undefined
+        ? 'Check that this secret made the signature, and of this very file. If it did, the bytes were changed afterwards.'
+        : `Compare it with the secret that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher\u2019s, on others that of the key\u2019s owner. If they are the same, the bytes were changed in transit.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/trees/file-list.js
@@ -46376,7 +46380,8 @@ async function copy({ request, tools, fd }, file, total) {
     finally {
         await writer.settle();
     }
-    return { artifact: { fd, size, sha256: sha256.digest('hex') }, hmac: hmac.digest() };
+    const signedFor = { apiKey: undefined, signingSecret: 'signing-secret' };
+    return { artifact: { fd, size, sha256: sha256.digest('hex'), signedFor }, hmac: hmac.digest() };
 }
 /**
  * Reads at most one byte more than the file had at first: an extra byte means that it has grown. Each piece is valid

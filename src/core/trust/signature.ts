@@ -21,7 +21,8 @@ export interface FetchedArtifact {
 
 /** The operator's names for the key that fetches, and for the secret that verifies. */
 export interface SigningInputs {
-  readonly apiKey: string
+  /** Undefined if no key was needed, because the artifact is a file of the operator. */
+  readonly apiKey: string | undefined
   readonly signingSecret: string
 }
 
@@ -64,11 +65,10 @@ export function verifyHmacSignature(
 ): VerifiedArtifact {
   const expected = parseSignatureHeader(header)
   if (computedHmac.length !== expected.length || !timingSafeEqual(computedHmac, expected)) {
-    const { apiKey, signingSecret } = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' }
+    const signedFor = artifact.signedFor ?? { apiKey: 'api-key', signingSecret: 'signing-secret' }
     throw new SignatureError(
       'signature_mismatch',
-      `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signingSecret}, so it was refused. ` +
-        `Compare it with the secret that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If they are the same, the bytes were changed in transit.`,
+      `The artifact (${artifact.size} bytes, sha256 ${artifact.sha256}) is not signed with this ${signedFor.signingSecret}, so it was refused. ${remedyFor(signedFor)}`,
     )
   }
   return artifact as VerifiedArtifact
@@ -89,4 +89,10 @@ export function verifyPinnedDigest<Artifact extends { readonly sha256: string }>
     )
   }
   return artifact
+}
+
+function remedyFor({ apiKey }: SigningInputs): string {
+  return apiKey === undefined
+    ? 'Check that this secret made the signature, and of this very file. If it did, the bytes were changed afterwards.'
+    : `Compare it with the secret that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If they are the same, the bytes were changed in transit.`
 }

@@ -202,6 +202,12 @@ describe('the gate of a file', () => {
   for (const [name, [code, more]] of Object.entries(refused)) {
     it(`fails with ${name}`, async t => assert.equal((await checkFile(t, more)).error?.code, code))
   }
+
+  it('does not advise about a key or a hub, which a file has not', async t => {
+    const { error } = await checkFile(t, { signingSecret: 'another secret' })
+    assert.match(error?.message ?? '', / not signed with this signing-secret, .* of this very file\. /)
+    assert.doesNotMatch(error?.message ?? '', /api-key|hub/)
+  })
 })
 
 describe('what the gate accepts, a deployment installs', () => {
