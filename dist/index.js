@@ -28222,7 +28222,9 @@ function parsePluginYaml(text) {
     const parsed = schema.safeParse(value);
     if (!parsed.success) {
         const path = parsed.error.issues[0]?.path ?? [];
-        throw notAPlugin(`has an unexpected ${cleanForeignText(path.join('.') || 'content')}${expectedAt(path)}`);
+        throw notAPlugin(path.length === 0
+            ? 'does not consist of lines "key: value", such as version: 1.0.0'
+            : `has an unexpected ${cleanForeignText(path.join('.'))}${expectedAt(path)}`);
     }
     return toPluginYaml(parsed.data, versionSourceOf(document));
 }

@@ -53,7 +53,11 @@ export function parsePluginYaml(text: string): PluginYaml {
   const parsed = schema.safeParse(value)
   if (!parsed.success) {
     const path = parsed.error.issues[0]?.path ?? []
-    throw notAPlugin(`has an unexpected ${cleanForeignText(path.join('.') || 'content')}${expectedAt(path)}`)
+    throw notAPlugin(
+      path.length === 0
+        ? 'does not consist of lines "key: value", such as version: 1.0.0'
+        : `has an unexpected ${cleanForeignText(path.join('.'))}${expectedAt(path)}`,
+    )
   }
   return toPluginYaml(parsed.data, versionSourceOf(document))
 }

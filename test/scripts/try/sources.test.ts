@@ -72,6 +72,10 @@ describe('what is in a folder', () => {
       { 'plugin.yaml': 'name: a\nversion: [1\n' },
       /plugin\.yaml:3 is not valid YAML \(.*\): correct it/,
     ],
+    'is empty': [
+      { 'plugin.yaml': '' },
+      /plugin\.yaml does not consist of lines "key: value", such as version: 1\.0\.0,/,
+    ],
     'has a version of another type': [{ 'plugin.yaml': 'version: [1]\n' }, /plugin\.yaml has an unexpected version/],
     'has an environment of another type': [
       { 'plugin.yaml': 'version: 1.0.0\nenvironment: [A]\n' },
