@@ -25,7 +25,8 @@ export interface FolderArchive {
  * Packs a folder as a ZIP. The same files give the same bytes: entries are sorted by name, times are fixed, modes are
  * 0644 or 0755. Symlinks stay symlinks. Leaves out version control, installed dependencies, caches, settings and
  * private keys. Throws HubError 400 for a symlink that is broken or leads out of the folder, for a device, FIFO or
- * socket, for more than 100,000 entries or 2 GiB, if the folder does not exist, and if there is nothing to publish.
+ * socket, for a name with a backslash or not in UTF-8, for more than 100,000 entries or 2 GiB, if the folder does not
+ * exist, and if there is nothing to publish.
  */
 export function zipFolder(folder: string): FolderArchive {
   const root = openFolder(folder)
@@ -50,7 +51,19 @@ interface Packing {
 
 function addFolder(packing: Packing, folder: string): void {
   const names = readdirSync(folder).sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))
-  for (const name of names) addPath(packing, join(folder, name))
+  for (const name of names) {
+    requirePortableName(join(folder, name))
+    addPath(packing, join(folder, name))
+  }
+}
+
+/** The archiver would make a folder of a backslash, and Node.js cannot open a name that is not UTF-8. */
+function requirePortableName(path: string): void {
+  if (!/[\\\ufffd]/.test(basename(path))) return
+  throw new HubError(
+    400,
+    `The name of ${JSON.stringify(path)} has a backslash or is not UTF-8, so it cannot be published: rename it.`,
+  )
 }
 
 function addPath(packing: Packing, path: string): void {

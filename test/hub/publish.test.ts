@@ -191,6 +191,19 @@ describe('an archive of a folder', () => {
     })
   })
 
+  for (const [what, name] of Object.entries({
+    'with a backslash': Buffer.from('a\\b'),
+    'that is not UTF-8': Buffer.of(0x61, 0xff),
+  }))
+    it(`is refused when a name ${what} is in the folder`, t => {
+      const folder = newFolder(t, { 'run.sh': '' })
+      writeFileSync(Buffer.concat([Buffer.from(`${folder}/`), name]), '')
+      assert.throws(() => zipFolder(folder), {
+        status: 400,
+        message: /The name of ".*" has a backslash or is not UTF-8/,
+      })
+    })
+
   it('is refused when a pipe is in the folder', t => {
     const folder = newFolder(t)
     execFileSync('mkfifo', [join(folder, 'pipe')])
