@@ -51,7 +51,7 @@ describe('readDeployInputs', () => {
     assert.ok(Object.keys(defaults).length >= 11)
   })
 
-  it('has the agreed defaults', () => {
+  it('returns the default of every optional input', () => {
     const { request, connection } = readInputs()
     const { bases, plan: _, signingSecret, ...rest } = request
     assert.deepEqual(rest, {
@@ -99,7 +99,7 @@ describe('readDeployInputs', () => {
     'a dangling link': path => symlinkSync('nowhere', path),
   }
   for (const [name, make] of Object.entries(unreadable)) {
-    it(`refuses ${name} as a plan, in words and without waiting`, () => {
+    it(`refuses ${name} as a plan, with a plain sentence and without waiting`, () => {
       const { result } = withInputs({ ...REQUIRED, 'install-plan': 'plan.yaml' }, workspace => {
         make(join(workspace, 'plan.yaml'))
         return readDeployInputs(workspace)
@@ -116,7 +116,7 @@ describe('readDeployInputs', () => {
     assert.deepEqual(readInputs().request.plan, { path: 'install.yaml', text: 'steps: []\n' })
   })
 
-  it('accepts other bases, with a path, and drops the slashes at their end', () => {
+  it('accepts other base URLs, even with a path, and drops their trailing slashes', () => {
     const more = {
       'hub-url': 'https://hub.example/api/',
       'services-url': 'https://s.example/x//',
@@ -215,7 +215,7 @@ describe('readDeployInputs', () => {
     }
   })
 
-  it('cleans what it quotes', () => {
+  it('cleans the text that it quotes', () => {
     const [problem] = readInputs({ slug: 'x\r\n::error::y' }).problems
     assert.doesNotMatch(problem?.message ?? '', /::|[\r\n]/)
   })
@@ -344,7 +344,7 @@ describe('readDeployInputs', () => {
   for (const [name, bytes] of [
     ['is not UTF-8', Buffer.concat([Buffer.from('# '), Buffer.from([0xff, 0xfe]), Buffer.from('\nsteps: []\n')])],
     ['is larger than 256 KiB', Buffer.alloc(256 * 1024 + 1, 0x20)],
-    ['is far larger, with a character across the limit', Buffer.alloc(1024 * 1024, 'ü')],
+    ['is far larger, with a character that crosses the limit', Buffer.alloc(1024 * 1024, 'ü')],
   ] as const) {
     it(`leaves a plan or host config that ${name} to its parser, which refuses it at its first line`, () => {
       const { result } = withInputs({ ...REQUIRED, 'host-config': 'install.yaml' }, workspace => {

@@ -10,7 +10,7 @@ import { reportOf } from '../install/prepared-host.ts'
 const ROOT = '/srv/app'
 
 describe('buildDeployOutputs', () => {
-  it('has every output of action.yml and no others, even when nothing is known', () => {
+  it('returns every output of action.yml and no others, even when nothing is known', () => {
     const { outputs } = parse(readFileSync(join(import.meta.dirname, '..', '..', 'action.yml'), 'utf8'))
     const nothing = reportOf({ id: null, version: null, previous_version: null, artifact_sha256: null })
     for (const report of [reportOf(), nothing]) {
@@ -34,7 +34,7 @@ describe('buildDeployOutputs', () => {
     })
   }
 
-  it('has an empty install-path when the id, the kind or the project root is not known', () => {
+  it('leaves install-path empty when the id, the kind or the project root is not known', () => {
     for (const [report, root] of [
       [reportOf({ id: null }), ROOT],
       [reportOf({ kind: null }), ROOT],

@@ -6,7 +6,7 @@ import { PROJECT_TRANSITIONS } from '../../src/project/states.ts'
 import { ROLLBACK_TRANSITIONS } from '../../src/rollback/states.ts'
 
 describe('FLOWS', () => {
-  it('has the state tables of all flows, so that a run of any one recovers a run of the others', () => {
+  it('contains the state tables of all flows, so that a run of one can recover a run of any other', () => {
     assert.deepEqual(FLOWS, {
       marketplace: MARKETPLACE_TRANSITIONS,
       project: PROJECT_TRANSITIONS,

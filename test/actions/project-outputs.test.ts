@@ -17,7 +17,7 @@ const DEPLOYED = reportOf({
 })
 
 describe('buildProjectOutputs', () => {
-  it('has every output of project/action.yml and no others, even when nothing is known', () => {
+  it('returns every output of project/action.yml and no others, even when nothing is known', () => {
     const { outputs } = parse(readFileSync(join(import.meta.dirname, '..', '..', 'project', 'action.yml'), 'utf8'))
     const nothing = reportOf({ contract: 'project', kind: null, slug: null, id: null, version: null })
     for (const report of [DEPLOYED, nothing]) {
@@ -38,7 +38,7 @@ describe('buildProjectOutputs', () => {
     assert.deepEqual(JSON.parse(outputs['plugins'] ?? ''), [{ id: 'cart', version: '2.0.0' }])
   })
 
-  it('has the code of a refused report next to the outcome success (contract 7)', () => {
+  it('returns the code of a refused report along with the outcome success (contract 7)', () => {
     const error = new DeploymentError('report_refused', 'm')
     const { outcome, 'error-code': code } = buildProjectOutputs({ report: DEPLOYED, error }, ROOT)
     assert.deepEqual([outcome, code], ['success', 'report_refused'])

@@ -26,12 +26,12 @@ function problemsOf(given: Record<string, string>): string[] {
 describe('readRollbackInputs', () => {
   const given: Record<string, [Record<string, string>, string[]]> = {
     'an id': [{ id: 'greeter' }, []],
-    'an id and all of a report': [{ ...HUB, id: 'greeter', slug: 'greeter' }, []],
+    'an id and everything for a report': [{ ...HUB, id: 'greeter', slug: 'greeter' }, []],
     'a project': [{ 'project-id': 'shop' }, []],
     nothing: [{}, [NOTHING]],
     'a malformed project': [{ 'project-id': '../shop' }, ['invalid project-id']],
     'a slug alone': [{ slug: 'greeter' }, ['missing a rollback takes id, not slug']],
-    'all of a report, and no id': [{ ...HUB, slug: 'greeter' }, [NOTHING]],
+    'everything for a report, but no id': [{ ...HUB, slug: 'greeter' }, [NOTHING]],
     'an id, and a report without a slug': [{ ...HUB, id: 'greeter' }, ['invalid slug']],
     'an id, and a report without a hub': [{ id: 'greeter', slug: 'greeter' }, ['invalid hub-url', 'invalid api-key']],
     'a malformed id, and a report without a hub': [
@@ -45,7 +45,7 @@ describe('readRollbackInputs', () => {
     'a project and a report': [{ ...HUB, 'project-id': 'shop', slug: 'shop' }, ['invalid project-id']],
   }
   for (const [name, [inputs, problems]] of Object.entries(given))
-    it(`finds each mistake of ${name} once`, () => {
+    it(`reports each mistake once, given ${name}`, () => {
       assert.deepEqual(problemsOf(inputs), problems)
     })
 })

@@ -89,7 +89,7 @@ describe('readVerifyInputs', () => {
     ],
   }
   for (const [name, [given, sentence]] of Object.entries(halves)) {
-    it(`says in one sentence what is missing of ${name}`, () => {
+    it(`says in one sentence which inputs are missing, given ${name}`, () => {
       const problems = readInputs(given).problems
       assert.deepEqual(
         problems.map(({ kind }) => kind),
@@ -104,7 +104,7 @@ describe('readVerifyInputs', () => {
   }
 
   for (const name of ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256', 'signature']) {
-    it(`checks no plan alone when ${name} asks for more`, () => {
+    it(`does not settle for a check of the plan when ${name} asks for more`, () => {
       const given = { ...HUB, ...FILE, 'services-url': 'https://hub.example', 'artifact-sha256': 'ab'.repeat(32) }
       assert.ok(problemsOf({ ...PLAN, [name]: given[name as keyof typeof given] }).length > 0)
     })
@@ -120,7 +120,7 @@ describe('readVerifyInputs', () => {
     'allow-http': 'true',
   }
   for (const [name, value] of Object.entries(chosen)) {
-    it(`misses the hub when ${name} is not its default, although there is a plan`, () => {
+    it(`requires a hub when ${name} differs from its default, even if there is a plan`, () => {
       const [problem] = readInputs({ ...PLAN, [name]: value }).problems
       assert.match(problem?.message ?? '', /but hub-url, api-key, signing-secret have no value /)
       assert.ok(problem?.message.endsWith(`leave out ${name}`))
@@ -134,7 +134,7 @@ describe('readVerifyInputs', () => {
     })
   }
 
-  it('lists everything that is malformed at once, and takes both secrets out of the environment', () => {
+  it('reports all malformed inputs at once, and removes both secrets from the environment', () => {
     const malformed = {
       'allow-http': '1',
       'artifact-sha256': 'abc',
@@ -165,7 +165,7 @@ describe('readVerifyInputs', () => {
     })
   })
 
-  describe('a workspace that a pull request has written', () => {
+  describe('a workspace with the files of a pull request', () => {
     /** The problems with the plan at this path, where `secret` is a file outside that no message may quote. */
     function problemsWith(path: string, prepare: (workspace: string, secret: string) => void): string[] {
       const given = { ...DEFAULTS, ...PLAN, 'install-plan': path }
@@ -180,7 +180,7 @@ describe('readVerifyInputs', () => {
       }).result
     }
 
-    it('cannot have the gate read another file of the machine', () => {
+    it('cannot make the check read another file on the machine', () => {
       const leads: Record<string, (workspace: string, outside: string) => void> = {
         'link.yaml': (workspace, outside) => symlinkSync(join(outside, 'install.yaml'), join(workspace, 'link.yaml')),
         'folder/install.yaml': (workspace, outside) => symlinkSync(outside, join(workspace, 'folder')),
@@ -193,7 +193,7 @@ describe('readVerifyInputs', () => {
       }
     })
 
-    it('does not decide about a file that the operator names by its own path', () => {
+    it('does not affect a file that the operator names by an absolute path', () => {
       const folder = mkdtempSync(join(tmpdir(), 'host-'))
       writeFileSync(join(folder, 'host.yaml'), 'version: 1\n')
       symlinkSync('host.yaml', join(folder, 'link.yaml'))
@@ -203,7 +203,7 @@ describe('readVerifyInputs', () => {
     })
   })
 
-  it('reads paths that belong to the host one in a line or with commas', () => {
+  it('reads keep-paths one per line or separated by commas', () => {
     const { keepPaths } = readInputs({ ...PLAN, 'keep-paths': 'data, .env\nuploads/a' }).request.files
     assert.deepEqual(keepPaths, ['data', '.env', 'uploads/a'])
     assert.deepEqual(readInputs(PLAN).request.files.keepPaths, ['.env', 'data'])

@@ -5,13 +5,13 @@ import { bytesInWords, countInWords, durationInWords, listFirst, shortDigest } f
 describe('quantities in words', () => {
   const bytes = { 0: '0 bytes', 1: '1 byte', 999: '999 bytes', 1000: '1 kB', 8949000: '8.9 MB', 9960000: '10 MB' }
   for (const [count, words] of Object.entries({ ...bytes, 999499: '999 kB', 999600: '1 MB', 2147483648: '2.1 GB' }))
-    it(`calls ${count} bytes ${words}`, () => assert.equal(bytesInWords(Number(count)), words))
+    it(`writes ${count} bytes as ${words}`, () => assert.equal(bytesInWords(Number(count)), words))
 
   const durations = { 0: '0 ms', 15: '15 ms', 99.6: '0.1 s', 3400: '3.4 s', 9960: '10 s', 59499: '59 s' }
   for (const [ms, words] of Object.entries({ ...durations, 59500: '1 min', 125000: '2 min 5 s', 7.2e6: '120 min' }))
-    it(`calls ${ms} ms ${words}`, () => assert.equal(durationInWords(Number(ms)), words))
+    it(`writes ${ms} ms as ${words}`, () => assert.equal(durationInWords(Number(ms)), words))
 
-  it('divides thousands, and says one of one', () => {
+  it('separates thousands, and uses the singular for one', () => {
     assert.deepEqual([countInWords(1, 'file'), countInWords(3012, 'file')], ['1 file', '3,012 files'])
     assert.deepEqual([countInWords(0, 'step'), countInWords(1_234_567)], ['0 steps', '1,234,567'])
   })

@@ -12,5 +12,5 @@ describe('asSentence', () => {
     '': '.',
   }
   for (const [text, sentence] of Object.entries(cases))
-    it(`makes "${sentence}" of "${text}"`, () => assert.equal(asSentence(text), sentence))
+    it(`returns "${sentence}" for "${text}"`, () => assert.equal(asSentence(text), sentence))
 })

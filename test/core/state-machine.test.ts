@@ -24,7 +24,7 @@ describe('createStateMachine', () => {
     ])
   })
 
-  it('throws on any other transition and stays in its state', () => {
+  it('throws on a transition that its table lacks, and stays in its state', () => {
     const machine = createStateMachine<keyof typeof LIGHTS>(LIGHTS, 'red', () => new Date(0))
     for (const state of ['red', 'off'] as const) assert.throws(() => machine.enter(state))
     assert.equal(machine.current, 'red')

@@ -19,7 +19,7 @@ const isUnsafe = { name: 'ArchiveError', code: 'unsafe_archive' }
 const isTooLarge = { name: 'ArchiveError', code: 'archive_too_large' }
 
 describe('ArchiveListing', () => {
-  it('names the entry and the rule, cleaned', () => {
+  it('cleans the name of the entry that its message quotes', () => {
     const hostile = entry('a/../\u001b[2J::set-output')
     assert.throws(
       () => planListing([hostile], RULES),
@@ -35,7 +35,7 @@ describe('ArchiveListing', () => {
   })
 
   for (const type of ['hard link', 'character device', 'block device', 'fifo', 'socket', 'unknown type'] as const) {
-    it(`refuses a ${type}`, () => {
+    it(`refuses this type of entry: ${type}`, () => {
       assert.throws(() => planListing([entry('x', { type })], RULES), isUnsafe)
     })
   }
@@ -56,7 +56,7 @@ describe('ArchiveListing', () => {
     assert.deepEqual(pathsOf([entry('Top/a'), entry('top/b')]), ['Top/', 'top/', 'Top/a', 'top/b'])
   })
 
-  it('flattens no top-level symlink or file', () => {
+  it('does not flatten a top-level symlink or file', () => {
     assert.equal(planListing([entry('top/a'), symlink('l', 'top')], RULES).flattened, null)
     assert.equal(planListing([entry('a')], RULES).flattened, null)
   })
@@ -67,7 +67,7 @@ describe('ArchiveListing', () => {
     assert.throws(() => planListing(deep(4), { ...RULES, maxEntries: 5 }), isTooLarge)
   })
 
-  it('plans no path twice, and each below a planned directory, for any listing', () => {
+  it('plans no path twice, and each path below a planned directory, for any listing', () => {
     const names = fc
       .array(fc.constantFrom('a', 'b', 'A', 'é', 'e\u0301'), { minLength: 1, maxLength: 4 })
       .map(parts => parts.join('/'))
@@ -125,7 +125,7 @@ describe('planning a listing', () => {
 describe('the limits of a listing', () => {
   const small = { ...RULES, maxExtractedBytes: 100, maxEntries: 3 }
 
-  it('accept exactly themselves', () => {
+  it('accept a listing that exactly reaches them', () => {
     planListing([entry('a', { size: 60 }), entry('b', { size: 40 })], { ...small, maxEntries: 2 })
     planListing([entry('a'), symlink('l', 'x/'.repeat(60))], RULES)
   })
@@ -142,7 +142,7 @@ describe('the limits of a listing', () => {
     })
   }
 
-  it('do not include a single top-level directory, listed or implied', () => {
+  it('do not count a single top-level directory, listed or implied', () => {
     planListing([entry('top/a'), entry('top/b'), entry('top/c')], small)
     assert.throws(
       () => planListing([entry('top/a'), entry('top/b'), entry('top/c')], { ...small, shape: 'as packed' }),
@@ -150,7 +150,7 @@ describe('the limits of a listing', () => {
     )
   })
 
-  it('refuse no amount of zeros below them', () => {
+  it('accept any number of zeros within them', () => {
     const zeros = entry('zeros', { size: LIMITS.maxExtractedBytes, packedSize: LIMITS.maxExtractedBytes / 1032 })
     assert.equal(planListing([zeros], RULES).bytes, LIMITS.maxExtractedBytes)
   })
@@ -173,12 +173,12 @@ describe('the limits of a listing', () => {
     for (let index = 0; ; index++) yield entry(nameAt(index))
   }
 
-  it('stop at the first implied directory too many, not after the last entry', () => {
+  it('stop at the first implied directory beyond them, not after the last entry', () => {
     const deep = endless(index => `${index}/${'d/'.repeat(60)}f`)
     assert.equal(readBefore(isTooLarge, deep, 1000), 16)
   })
 
-  it('stop at the first name too many for the memory that they may take', () => {
+  it('stop at the first name that exceeds the memory for names', () => {
     const folder = `${'n'.repeat(250)}/`.repeat(15)
     const long = endless(index => `${folder}${index}`)
     assert.ok(readBefore(isTooLarge, long, 1000) < 420)

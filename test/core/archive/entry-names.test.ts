@@ -132,7 +132,7 @@ describe('parseEntryName', () => {
     it(`keeps ${name} on Windows`, () => assert.equal(parseEntryName(name, 'win32'), name))
   }
 
-  it('accepts exactly the limits', () => {
+  it('accepts a path at each limit and refuses one beyond it', () => {
     const deep = Array.from({ length: MAX_PATH_LEVELS }, () => 'd').join('/')
     const long = `${Array.from({ length: 16 }, () => 'p'.repeat(MAX_NAME_BYTES)).join('/')}`
     assert.equal(Buffer.byteLength(long), MAX_PATH_BYTES - 1)
@@ -153,7 +153,7 @@ describe('parseEntryName', () => {
     fc.assert(property, { numRuns: 5000 })
   })
 
-  it('accepts the paths that it returns', () => {
+  it('accepts every path that it returns, unchanged', () => {
     const property = fc.property(nastyNames, fc.constantFrom(...PLATFORMS), (name, platform) => {
       const path = accepted(name, platform)
       if (path !== undefined) assert.equal(parseEntryName(path, platform), path)
@@ -190,7 +190,7 @@ describe('decodeEntryText', () => {
 })
 
 describe('comparisonKey', () => {
-  it('begins with the keys of the parents', () => {
+  it('begins with the key of the parent directory', () => {
     const property = fc.property(
       fc.array(fc.string({ unit: 'grapheme' }), { minLength: 2 }),
       fc.constantFrom(...PLATFORMS),

@@ -18,7 +18,7 @@ class CountingTree extends PlannedTree {
 }
 
 describe('a planned tree', () => {
-  it('tells names apart that have the same hash, whatever the key', () => {
+  it('distinguishes names with the same hash, whatever the key', () => {
     const tree = new PlannedTree('linux')
     for (let entry = 0; entry < MANY; entry++) tree.add(`file-${entry}`, { type: 'file', entry })
     assert.equal(tree.count, MANY)
@@ -26,21 +26,21 @@ describe('a planned tree', () => {
       assert.equal(tree.entryOf(tree.find(TOP, `file-${entry}`) ?? TOP), entry)
   })
 
-  it('tells directories apart that contain the same name, whatever the key', () => {
+  it('distinguishes directories that contain the same name, whatever the key', () => {
     const tree = new PlannedTree('linux')
     for (const name of ['name', 'other'])
       for (let entry = 0; entry < MANY; entry++) tree.add(`${entry}/${name}`, { type: 'file', entry })
     assert.equal(tree.count, 3 * MANY)
   })
 
-  it('goes through the directories of a path once, in whatever order its files come', () => {
+  it('searches the directories of a path once, in whatever order its files arrive', () => {
     const tree = new CountingTree('linux')
     const deep = Array.from({ length: DEEP }, (_, level) => `level-${level}`).join('/')
     for (let entry = 0; entry < FILES; entry++) tree.add(`${entry % 2}/${deep}/file-${entry}`, { type: 'file', entry })
     assert.equal(tree.searches, 2 * (DEEP + 1) + FILES)
   })
 
-  it('orders what it contains by path, and gives each node its own', () => {
+  it('orders its nodes by path, and returns the path of each', () => {
     const tree = new PlannedTree('linux')
     const nodes = ['a/name', 'b/name', 'name'].map((path, entry) => tree.add(path, { type: 'file', entry }))
     assert.deepEqual(

@@ -27,7 +27,7 @@ function chain(length: number) {
   )
 }
 
-describe('a symlink of an archive', () => {
+describe('a symlink in an archive', () => {
   const ACCEPTED: readonly [path: string, target: string, file: string | null, reach: string][] = [
     ['l', 'file', 'file', ''],
     ['l', './file', 'file', ''],
@@ -56,31 +56,31 @@ describe('a symlink of an archive', () => {
   }
 
   const REFUSED: readonly [what: string, path: string, target: string][] = [
-    ['an empty target', 'l', ''],
+    ['an empty text', 'l', ''],
     ['an absolute path', 'l', '/file'],
     ['a drive letter', 'l', 'c:file'],
     ['a backslash', 'l', 'dir\\file'],
     ['a control character', 'l', 'file\n'],
     ['the parent of the root', 'l', '..'],
-    ['leaving and coming back', 'l', '../x/file'],
-    ['leaving in the middle', 'dir/l', '../../dir/file'],
-    ['leaving behind a symlink, where its text alone would not', 'dir/sub/l', '../../dirlink/../../../file'],
-    ['a way up from nothing', 'l', 'nothing/../file'],
-    ['a way up from nothing, behind a symlink', 'l', 'dangling/../file'],
+    ['a way out of the root and back', 'l', '../x/file'],
+    ['a way out of the root in the middle', 'dir/l', '../../dir/file'],
+    ['a way out behind a symlink, although the text alone stays inside', 'dir/sub/l', '../../dirlink/../../../file'],
+    ['a way up from a missing name', 'l', 'nothing/../file'],
+    ['a way up from a missing name, behind a symlink', 'l', 'dangling/../file'],
     ['a detour through a file', 'l', 'file/../file'],
     ['a detour through a file, behind a symlink', 'l', 'link/../file'],
     ['a file as a directory', 'l', 'file/'],
     ['itself', 'l', 'l'],
-    ['what is below itself', 'l', 'l/more'],
+    ['a path below itself', 'l', 'l/more'],
     ['more than 64 components', 'l', `${'./'.repeat(64)}file`],
     ['more than 4,096 bytes', 'l', `dir/../${'x'.repeat(4096)}`],
   ]
   for (const [what, path, target] of REFUSED) {
-    it(`may not lead to ${what}`, () =>
+    it(`may not have this target: ${what}`, () =>
       assert.throws(() => resolve(path, target), { name: 'ArchiveError', code: 'unsafe_archive' }))
   }
 
-  it('may not lead in a circle with others', () => {
+  it('may not form a circle with others', () => {
     const circle = [
       listedEntry('file'),
       listedSymlink('a', 'b'),
@@ -90,7 +90,7 @@ describe('a symlink of an archive', () => {
     assert.throws(() => planListing(circle, RULES), { code: 'unsafe_archive' })
   })
 
-  it('may dangle to no name that the platform reserves', () => {
+  it('may not dangle at a name that the platform reserves', () => {
     const entries = [listedEntry('file'), listedSymlink('l', 'nul')]
     assert.equal(planListing(entries, RULES).symlinks.length, 1)
     assert.throws(() => planListing(entries, { ...RULES, platform: 'win32' }), { code: 'unsafe_archive' })
@@ -105,7 +105,7 @@ describe('a symlink of an archive', () => {
     })
   }
 
-  it('passes through each of many symlinks once, however many lead through it', () => {
+  it('is resolved once, however many other symlinks lead through it', () => {
     const trunk = chain(30)
     const leaves = Array.from({ length: 5000 }, (_, index) => listedSymlink(`leaf${index}`, 'l0'))
     const { symlinks } = planListing([listedEntry('file'), ...trunk, ...leaves], RULES)

@@ -116,7 +116,7 @@ describe('TarReader', () => {
     it(`reads ${name}`, () => assert.deepEqual({ ...only(items), ...expected }, only(items)))
   }
 
-  it('forgets an announcement after its member', () => {
+  it('applies a PAX header to one member only', () => {
     const entries = list(buildTar([pax({ path: 'long', size: '0' }), file('a'), file('b', 'abc')]))
     assert.deepEqual(
       entries.map(({ name, size }) => [name, size]),
@@ -132,7 +132,7 @@ describe('TarReader', () => {
     assert.deepEqual(entries.map(isRoot), [true, true, false, false])
   })
 
-  it('gives the data of each member', () => {
+  it('yields the data of each member', () => {
     const contents = ['abc', '', 'x'.repeat(600), 'y'.repeat(1024)]
     const tar = buildTar([pax({ path: LONG }), ...contents.map((content, at) => file(`f${at}`, content))])
     assert.deepEqual(
@@ -141,13 +141,13 @@ describe('TarReader', () => {
     )
   })
 
-  it('gives a member before its data is complete', () => {
+  it('yields a member before its data is complete', () => {
     const [part, ...more] = new TarReader(LIMITS).read(buildTar([file('a', 'x'.repeat(2000))]).subarray(0, 1000))
     assert.deepEqual([part?.entry.name, part?.data.length, part?.isFirst, part?.isLast], ['a', 488, true, false])
     assert.deepEqual(more, [])
   })
 
-  it('reads the same members from any pieces', () => {
+  it('reads the same members in pieces of any size', () => {
     const whole = read(SAMPLE)
     assert.equal(whole.length, 5)
     fc.assert(
@@ -156,7 +156,7 @@ describe('TarReader', () => {
     )
   })
 
-  it('refuses a member too many as soon as it arrives', () => {
+  it('refuses the first member beyond the limit as soon as it arrives', () => {
     const reader = new TarReader({ ...LIMITS, maxEntries: 2 })
     const three = buildTar([file('a'), file('b'), file('c')])
     assert.equal([...reader.read(three.subarray(0, 1024))].length, 2)
@@ -169,7 +169,7 @@ describe('TarReader', () => {
     }
   })
 
-  it('reads or refuses with one of its codes, whichever bytes change', () => {
+  it('reads an archive or refuses it with one of its codes, whichever bytes change', () => {
     const change = fc.tuple(fc.nat(SAMPLE.length - 1), fc.nat(255))
     fc.assert(
       fc.property(fc.array(change, { minLength: 1, maxLength: 4 }), changes => {

@@ -53,8 +53,8 @@ const accepted: { name: string; bytes: Buffer; contents: (number | null)[] }[] =
 ]
 
 const refused: { name: string; bytes: Buffer; code: string }[] = [
-  { name: 'nothing', bytes: Buffer.alloc(0), code: 'invalid_archive' },
-  { name: 'something else', bytes: Buffer.from('PK\u0003\u0004 and more'), code: 'invalid_archive' },
+  { name: 'an empty file', bytes: Buffer.alloc(0), code: 'invalid_archive' },
+  { name: 'another format', bytes: Buffer.from('PK\u0003\u0004 and more'), code: 'invalid_archive' },
   { name: 'only a skippable frame', bytes: skippable('502a4d18', 'abc'), code: 'invalid_archive' },
   { name: 'bytes after a frame', bytes: Buffer.concat([GOOD, Buffer.from('evil')]), code: 'invalid_archive' },
   { name: 'one byte after a frame', bytes: Buffer.concat([GOOD, Buffer.alloc(1)]), code: 'invalid_archive' },
@@ -113,15 +113,19 @@ describe('parseZstdFrames', () => {
     it(`refuses ${name}`, () => assert.throws(() => parseZstdFrames(bytes), refusedWith(code)))
   }
 
-  for (const [name, whole] of Object.entries({ GOOD, WITH_CHECKSUM, WITHOUT_SIZE })) {
-    it(`refuses ${name} when it is incomplete`, () => {
+  for (const [name, whole] of Object.entries({
+    frame: GOOD,
+    'frame with a checksum': WITH_CHECKSUM,
+    'frame without its size': WITHOUT_SIZE,
+  })) {
+    it(`refuses an incomplete ${name}`, () => {
       for (let length = 0; length < whole.length; length++) {
         assert.throws(() => parseZstdFrames(whole.subarray(0, length)), refusedWith('invalid_archive'))
       }
     })
   }
 
-  it('finds where each of any frames begins and ends', () => {
+  it('finds the start and the end of every frame', () => {
     const flags = fc.record({ checksum: fc.nat(1), size: fc.nat(1), level: fc.integer({ min: 1, max: 9 }) })
     const data = fc.uint8Array({ maxLength: 4000 })
     fc.assert(

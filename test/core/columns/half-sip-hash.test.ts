@@ -17,7 +17,7 @@ const KEY = [0x03020100, 0x07060504] as const
 
 describe('halfSipHash', () => {
   for (const [bytes, hash] of VECTORS) {
-    it(`is the hash of ${bytes} bytes that others compute`, () => {
+    it(`matches the published hash of ${bytes} bytes`, () => {
       const input = Buffer.from(Array.from({ length: bytes }, (_, at) => at))
       assert.equal(halfSipHash(KEY, input.readUInt32LE(0), input.toString('utf16le', 4)), hash)
     })

@@ -26,7 +26,7 @@ describe('a hash index', () => {
     assertFindsAll(number => Math.imul(number, 0x9e3779b1) >>> 0)
   })
 
-  it('finds numbers whose hashes are neighbours, or the last ones', () => {
+  it('finds numbers whose hashes are adjacent, up to the largest hash', () => {
     assertFindsAll(number => 2 ** 32 - 1 - number)
   })
 
@@ -34,7 +34,7 @@ describe('a hash index', () => {
     assertFindsAll(number => Math.imul(number % 2500, 0x9e3779b1) >>> 0)
   })
 
-  it('asks only about numbers under the hash', () => {
+  it('compares only the numbers under the same hash', () => {
     const index = new HashIndex()
     index.add(1, 10)
     index.add(1 + 1024, 20)

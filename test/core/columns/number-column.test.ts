@@ -9,7 +9,7 @@ const NUMBERS = {
 
 describe('a column of numbers', () => {
   for (const kind of ['int32', 'float64'] as const) {
-    it(`has the ${kind} that were added or set`, () => {
+    it(`returns the ${kind} numbers that were added or set`, () => {
       const column = new NumberColumn(kind)
       const expected = Array.from({ length: 10_000 }, (_, at) => NUMBERS[kind][at % 5] as number)
       for (const number of expected) column.add(number)

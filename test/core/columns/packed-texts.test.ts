@@ -11,7 +11,7 @@ const TEXTS: Record<string, readonly string[]> = {
 
 describe('packed texts', () => {
   for (const [name, texts] of Object.entries(TEXTS)) {
-    it(`are what was added: ${name}`, () => {
+    it(`return the texts that were added: ${name}`, () => {
       const packed = new PackedTexts()
       for (const text of texts) packed.add(text)
       assert.equal(packed.length, texts.length)

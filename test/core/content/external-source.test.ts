@@ -36,7 +36,7 @@ describe('the source of a part', () => {
     assert.deepEqual(read(named), { ...all, version: '2.0.0', kind: 'service', subdirectory: 'a/b' })
   })
 
-  it('may be written with every key, null where it has no value', () => {
+  it('may have every key, with null for no value', () => {
     const nulls = {
       marketplace_slug: null,
       marketplace_version: 'latest',
@@ -47,7 +47,7 @@ describe('the source of a part', () => {
     assert.equal(read(null, { sha256: SHA256 }), null)
   })
 
-  it('has one way to write a commit and a URL', () => {
+  it('has its commit and its URL normalized', () => {
     assert.partialDeepStrictEqual(
       read(git({ ref: COMMIT.toUpperCase(), url: 'HTTPS://Git.Example.org:443/a/../team/pay.git' })),
       {
@@ -58,7 +58,7 @@ describe('the source of a part', () => {
   })
 
   for (const ref of [COMMIT, 'b2'.repeat(32)])
-    it(`is pinned by ${ref.length} digits`, () => assert.ok(read(git({ ref }))))
+    it(`is pinned by a commit of ${ref.length} digits`, () => assert.ok(read(git({ ref }))))
 
   for (const ref of ['main', 'v1.0.0', 'release/2', COMMIT.slice(1), `${COMMIT}0`, 'HEAD', 'refs/heads/main']) {
     it(`is not pinned by ${ref}, unless the manifest has the digest of its tree`, () => {
@@ -69,15 +69,15 @@ describe('the source of a part', () => {
 
   const refused: Record<string, unknown> = {
     'a text': URL,
-    nothing: {},
+    'an empty object': {},
     'a hub and a repository': { marketplace_slug: 'pay', ...git() },
     'a repository without ref': { url: URL },
     'a hub and a ref': { marketplace_slug: 'pay', ref: COMMIT },
     'a repository and a version': git({ marketplace_version: '1.0.0' }),
     'a repository and a kind': git({ marketplace_kind: 'service' }),
     'a url that is too long once it is escaped': git({ url: `https://git.example.org/${'\u00e9'.repeat(400)}` }),
-    'a slug that climbs': { marketplace_slug: '../pay' },
-    'a kind that is none': { marketplace_slug: 'pay', marketplace_kind: 'project' },
+    'a slug that leaves its directory': { marketplace_slug: '../pay' },
+    'an unknown kind': { marketplace_slug: 'pay', marketplace_kind: 'project' },
     ...Object.fromEntries(
       [
         ...[
@@ -138,10 +138,10 @@ describe('the source of a part', () => {
     ),
   }
   for (const [what, source] of Object.entries(refused)) {
-    it(`is not ${what}`, () => assert.equal(read(source, { sha256: SHA256 }), 'invalid_manifest'))
+    it(`may not be ${what}`, () => assert.equal(read(source, { sha256: SHA256 }), 'invalid_manifest'))
   }
 
-  it('is asked again only where it may supply another tree', () => {
+  it('is fixed unless it may supply another tree later', () => {
     const sources = [
       git(),
       git({ ref: 'main' }),

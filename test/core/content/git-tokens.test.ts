@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { parseGitTokens } from '../../../src/core/content/git-tokens.ts'
 
-describe('tokens for git servers', () => {
-  it('are known by host, or host and port, as a URL has it', () => {
+describe('parseGitTokens', () => {
+  it('finds each token by its host, or host and port, as a URL names it', () => {
     const { tokens, problems } = parseGitTokens(
       '# mine\nGit.Example.org=a=b\n\n  git.example.org:8443 = c\r\nx.org:443=d\n[::1]=e',
     )
@@ -29,7 +29,7 @@ describe('tokens for git servers', () => {
     '*.org=secret',
     'x.org:99999=secret',
   ]) {
-    it(`are not ${JSON.stringify(line)}, of which no message shows the secret`, () => {
+    it(`refuses ${JSON.stringify(line)} and never shows the secret`, () => {
       const { tokens, problems } = parseGitTokens(`a.org=1\n${line}`)
       assert.equal(tokens.size, 1)
       assert.equal(problems.length, 1)
@@ -38,5 +38,6 @@ describe('tokens for git servers', () => {
     })
   }
 
-  it('name a host once', () => assert.equal(parseGitTokens('x.org=a\nX.org:443=b').problems.length, 1))
+  it('refuses a host that is named twice', () =>
+    assert.equal(parseGitTokens('x.org=a\nX.org:443=b').problems.length, 1))
 })

@@ -23,7 +23,7 @@ function refusalOf(act: () => unknown): DeployError {
 }
 
 describe('parseManifest', () => {
-  it('gives what a project says about itself', () => {
+  it('reads a project with its plugins and extensions', () => {
     const environment = { required: ['KEY'], optional: ['REGION'] }
     assert.deepEqual(parse({ plugins: [{ ...CART, environment }], plugins_dirname: 'addons' }), {
       projectId: 'shop',
@@ -73,7 +73,7 @@ describe('parseManifest', () => {
   }
   for (const [name, more] of Object.entries(accepted)) it(`accepts ${name}`, () => assert.ok(parse(more)))
 
-  it('folds the digits of a sha256', () => {
+  it('converts the digits of a sha256 to lower case', () => {
     assert.equal(parse({ content_sha256: SHA256.toUpperCase() }).contentSha256, SHA256)
   })
 
@@ -93,13 +93,13 @@ describe('parseManifest', () => {
     'an empty name': { project_name: '' },
     'a name of two lines': { project_name: 'a\nb' },
     'a long name': { project_name: 'x'.repeat(257) },
-    'a version that is none': { version: '../1' },
+    'a malformed version': { version: '../1' },
     'a version that is not semantic': { version: '1.4' },
-    'a time that is none': { built_at: 'yesterday' },
-    'no plugins': { plugins: [] },
+    'a malformed time': { built_at: 'yesterday' },
+    'an empty list of plugins': { plugins: [] },
     'too many plugins': { plugins: Array.from({ length: 1001 }, (_, index) => ({ ...CART, id: `p${index}` })) },
-    'two plugins of one id': { plugins: [CART, { ...CART, version: '3.0.0' }] },
-    'two extensions of one id': { extensions: [{ id: 'search' }, { id: 'search' }] },
+    'two plugins with one id': { plugins: [CART, { ...CART, version: '3.0.0' }] },
+    'two extensions with one id': { extensions: [{ id: 'search' }, { id: 'search' }] },
     'an id that leaves its directory': { plugins: [{ ...CART, id: '../cart' }] },
     'an id in capitals': { plugins: [{ ...CART, id: 'Cart' }] },
     'a plugin without version': { plugins: [{ ...CART, version: undefined }] },
@@ -107,8 +107,8 @@ describe('parseManifest', () => {
     'an embedded plugin whose sha256 is null': { plugins: [{ ...CART, sha256: null }] },
     'a short sha256': { plugins: [{ ...CART, sha256: SHA256.slice(1) }] },
     'a variable of two lines': { plugins: [{ ...CART, environment: { required: ['A\nB'] } }] },
-    'a content digest that is none': { content_sha256: 'x'.repeat(64) },
-    'extensions that are no list': { extensions: {} },
+    'a malformed content digest': { content_sha256: 'x'.repeat(64) },
+    'extensions that are not a list': { extensions: {} },
     ...Object.fromEntries(
       [
         '',
@@ -135,11 +135,11 @@ describe('parseManifest', () => {
   }
 
   const texts: Record<string, string> = {
-    'no JSON': '{',
-    nothing: '',
+    'a text that is not JSON': '{',
+    'an empty text': '',
     'a list': '[]',
     null: 'null',
-    'something too large': JSON.stringify(manifestWith({ more: 'x'.repeat(MAX_MANIFEST_BYTES) })),
+    'a text that is too large': JSON.stringify(manifestWith({ more: 'x'.repeat(MAX_MANIFEST_BYTES) })),
   }
   for (const [name, text] of Object.entries(texts)) {
     it(`refuses ${name}`, () => assert.equal(refusalOf(() => parseManifest(text)).code, 'invalid_manifest'))
@@ -178,7 +178,7 @@ describe('verifyManifest', () => {
     ['shop2', '1.4.0', 'invalid_manifest'],
   ]
   for (const [projectId, version, code] of cases) {
-    it(`${code === undefined ? 'accepts' : `refuses as ${code}`} ${version} of ${projectId}`, () => {
+    it(`${code === undefined ? 'accepts' : `refuses, as ${code},`} ${version} of ${projectId}`, () => {
       const verify = () => verifyManifest(parse(), { projectId, version })
       if (code === undefined) verify()
       else assert.equal(refusalOf(verify).code, code)

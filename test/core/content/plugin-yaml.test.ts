@@ -5,7 +5,7 @@ import { ArtifactError } from '../../../src/core/errors.ts'
 import { PLUGIN_YAML_LIMITS } from '../../../src/core/limits.ts'
 
 describe('parsePluginYaml', () => {
-  it('reads what we need and ignores the rest', () => {
+  it('reads the keys that it knows and ignores the rest', () => {
     const text = `name: greeter
 version: "1.4.0"
 execution_mode: Trusted
@@ -24,7 +24,7 @@ unknown: {deep: [1, 2]}
     })
   })
 
-  it('has nothing but empty lists for an empty mapping', () => {
+  it('returns only empty lists for an empty map', () => {
     const { environment, injectsEnv, ...rest } = parsePluginYaml('{}')
     assert.deepEqual([environment, injectsEnv], [{ required: [], optional: [] }, false])
     assert.ok(Object.values(rest).every(value => value === undefined))
@@ -73,7 +73,7 @@ unknown: {deep: [1, 2]}
     'a plain text': 'hello',
     'broken YAML': 'name: [1\n',
     'a list as version': 'version: [1]\n',
-    'a truth value as version': 'version: true\n',
+    'a boolean as version': 'version: true\n',
     'a number as execution_mode': 'execution_mode: 1\n',
     'an empty entry_point': 'entry_point: ""\n',
     'a list as environment': 'environment: [A]\n',
@@ -90,23 +90,23 @@ unknown: {deep: [1, 2]}
 
   const bomb = Array.from({ length: 60 }, (_, n) => `a${n + 1}: &a${n + 1} [*a${n},*a${n}]\n`).join('')
   const ambiguous = {
-    'a key written twice, of which one reader takes the first': 'execution_mode: safe\nexecution_mode: trusted\n',
-    'a key written twice in a map below': 'environment: {required: [A], required: []}\n',
-    'a key written twice in another style': 'name: a\n"name": b\n',
+    'a repeated key, of which some readers take the first value': 'execution_mode: safe\nexecution_mode: trusted\n',
+    'a repeated key in a nested map': 'environment: {required: [A], required: []}\n',
+    'a repeated key in another style': 'name: a\n"name": b\n',
     'a merge key': 'base: &b {execution_mode: trusted}\n<<: *b\n',
     'a merge key with a list': 'base: &b {execution_mode: trusted}\n<<: [*b]\n',
-    'a merge key in a map below': 'environment:\n  <<: {required: [A]}\n',
+    'a merge key in a nested map': 'environment:\n  <<: {required: [A]}\n',
     'a merge key by its tag': '!!merge x: {execution_mode: trusted}\n',
     'a merge key by the tag of its directive':
       '%TAG !m! tag:yaml.org,2002:\n---\n!m!merge x: {execution_mode: trusted}\n',
     'a merge key of YAML 1.1': '%YAML 1.1\n---\n<<: {execution_mode: trusted}\n',
     'an alias as a key': 'a: &k execution_mode\n*k : trusted\n',
     'a list as a key': '? [a]\n: 1\n',
-    'NEL, where a line ends for YAML 1.1': '# hi\u0085execution_mode: trusted\n',
-    'U+2028, where a line ends for YAML 1.1': '# hi\u2028execution_mode: trusted\n',
-    'U+2029, where a line ends for YAML 1.1': 'name: a\u2029execution_mode: trusted\n',
-    'a carriage return, where a line ends for other readers': '# hi\rexecution_mode: trusted\n',
-    'a byte order mark inside, which only some readers skip': '# hi\n\ufeffexecution_mode: trusted\n',
+    'NEL, which ends a line in YAML 1.1': '# hi\u0085execution_mode: trusted\n',
+    'U+2028, which ends a line in YAML 1.1': '# hi\u2028execution_mode: trusted\n',
+    'U+2029, which ends a line in YAML 1.1': 'name: a\u2029execution_mode: trusted\n',
+    'a carriage return, which ends a line for other readers': '# hi\rexecution_mode: trusted\n',
+    'a byte order mark inside the text, which only some readers skip': '# hi\n\ufeffexecution_mode: trusted\n',
     NUL: 'name: a\n\0',
     'bytes that were not UTF-8': 'name: \ufffd\n',
     'more bytes than its limit': `name: a\n#${'x'.repeat(PLUGIN_YAML_LIMITS.bytes)}`,
@@ -124,7 +124,7 @@ unknown: {deep: [1, 2]}
     })
   }
 
-  it('accepts what all readers read alike', () => {
+  it('accepts a text that all readers read alike', () => {
     const text = '\ufeffname: "a\\u0085b"\r\n"<<": 1\r\nports: {8080: web, x: é}\r\nbig: |\r\n  text\r\n'
     assert.equal(parsePluginYaml(text).name, 'a\u0085b')
   })

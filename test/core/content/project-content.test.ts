@@ -82,7 +82,7 @@ function refuses(code: string, act: () => unknown): void {
 }
 
 describe('verifyContent', () => {
-  it('accepts the files that the digest is of, the root manifest.json left out', () => {
+  it('accepts the files that the digest covers, which leaves out the root manifest.json', () => {
     assert.ok(verifyContent(manifestOf(FILES_DIGEST), treeOf(FILES)))
     assert.ok(verifyContent(manifestOf(FILES_DIGEST), treeOf({ ...FILES, 'manifest.json': 'another' })))
   })
@@ -90,7 +90,7 @@ describe('verifyContent', () => {
   const changes: Record<string, Texts> = {
     'a changed file': { ...FILES, 'plugins/cart/src/main.py': 'print(1)' },
     'an added file': { ...FILES, 'plugins/cart/evil.py': '' },
-    'an added file of the root': { ...FILES, evil: '' },
+    'an added file in the root': { ...FILES, evil: '' },
     'a removed file': without(FILES, 'plugins/cart/src/main.py'),
     'a renamed file': { ...without(FILES, 'extensions/search/run'), 'extensions/search/run2': '#!/bin/sh' },
     'another plan': { ...FILES, 'deployment/install.yaml': 'steps: [1]' },
@@ -102,13 +102,13 @@ describe('verifyContent', () => {
     })
   }
 
-  it('counts a symlink to a file with the bytes of its target, and one to a directory not at all', () => {
+  it('counts a symlink to a file with the bytes of its target, and ignores one to a directory', () => {
     const links = { 'plugins/cart/run': 'src/main.py', 'plugins/cart/lib': './src' }
     assert.ok(verify(FILES, links, { 'plugins/cart/run': 'print()' }))
     refuses('content_mismatch', () => verify(FILES, links))
   })
 
-  it('counts a symlink through others with the bytes at its end, and one to nothing not at all', () => {
+  it('counts a symlink through others with the bytes of the last target, and ignores a dangling one', () => {
     const links = {
       'plugins/cart/lib': 'src',
       'plugins/cart/run': 'lib/main.py',
@@ -118,7 +118,7 @@ describe('verifyContent', () => {
     assert.ok(verify(FILES, links, { 'plugins/cart/run': 'print()', 'plugins/cart/now': 'print()' }))
   })
 
-  it('gives the digest of its definition for any files', () => {
+  it('computes the digest that the contract defines, for any files', () => {
     const name = fc.string({
       unit: fc.constantFrom('a', 'b', 'A', '.', '-', 'ä', '\uff21', '\u{1f600}'),
       minLength: 1,
@@ -135,15 +135,15 @@ describe('verifyContent', () => {
   })
 
   const missing: Record<string, Texts> = {
-    'a plugin': without(without(FILES, 'plugins/cart/plugin.yaml'), 'plugins/cart/src/main.py'),
-    'an extension': without(FILES, 'extensions/search/run'),
-    'a plugin that is a file': {
+    'a plugin has no directory': without(without(FILES, 'plugins/cart/plugin.yaml'), 'plugins/cart/src/main.py'),
+    'an extension has no directory': without(FILES, 'extensions/search/run'),
+    'a plugin is a file': {
       ...without(without(FILES, 'plugins/cart/plugin.yaml'), 'plugins/cart/src/main.py'),
       'plugins/cart': 'x',
     },
   }
   for (const [name, files] of Object.entries(missing)) {
-    it(`refuses a manifest with ${name} that has no directory`, () => refuses('invalid_manifest', () => verify(files)))
+    it(`refuses a manifest if ${name}`, () => refuses('invalid_manifest', () => verify(files)))
   }
 
   it('refuses a plugin that is a symlink to a directory', () => {
@@ -154,13 +154,13 @@ describe('verifyContent', () => {
   const leaving: Record<string, Texts> = {
     'into another plugin or extension': { 'plugins/cart/x': '../../extensions/search' },
     'into the root': { 'plugins/cart/x': '../../deployment' },
-    'and comes back by its old name': { 'plugins/cart/src/x': '../../../plugins/cart/src' },
+    'and back in by its old name': { 'plugins/cart/src/x': '../../../plugins/cart/src' },
     'out of an extension': { 'extensions/search/x': '..' },
     'through a symlink that another symlink hides': {
       'plugins/cart/src/up': '..',
       'plugins/cart/x': 'src/up/../search',
     },
-    'to where nothing is': { 'plugins/cart/x': '../other' },
+    'to a missing path': { 'plugins/cart/x': '../other' },
   }
   for (const [name, links] of Object.entries(leaving)) {
     it(`refuses a symlink that leads out of its directory, ${name}`, () => {
@@ -176,7 +176,7 @@ describe('verifyContent', () => {
     assert.ok(verify(FILES, links))
   })
 
-  it('only warns where the own sha256 of a plugin or extension is another', () => {
+  it('only warns if the own sha256 of a plugin or extension does not match', () => {
     const cart = { 'plugin.yaml': 'name: cart', 'src/main.py': 'print()' }
     const plugins = [{ id: 'cart', version: '2.0.0', sha256: digestBySpec(cart) }]
     assert.deepEqual(verify(FILES, {}, {}, { plugins, extensions: [{ id: 'search' }] }).warnings, [])
@@ -193,12 +193,12 @@ describe('verifyContent', () => {
     assert.deepEqual(verify(FILES, links, { 'plugins/cart/run': 'print()' }, more).warnings, [])
   })
 
-  it('names the directories that the manifest does not', () => {
+  it('lists the directories that the manifest does not name', () => {
     const more = { 'plugins/other/x': '', 'extensions/old/y/z': '', 'plugins/README': '', 'docs/a/b': '' }
     assert.deepEqual(verify({ ...FILES, ...more }).unnamed.toSorted(), ['extensions/old', 'plugins/other'])
   })
 
-  it('looks for plugins where plugins_dirname says', () => {
+  it('looks for plugins in the directory that plugins_dirname names', () => {
     const files = {
       'addons/cart/plugin.yaml': '',
       'extensions/search/run': '',

@@ -14,7 +14,7 @@ describe('composeYaml', () => {
     'a map': 'a: 1\nb: {c: [d, "e"]}\n',
     'a comment and an end': '# first\n---\na: |\n  b\n\n  c\n...\n',
     anchors: 'a: &x [1]\nb: *x\n',
-    nothing: '',
+    'an empty text': '',
     'line ends of Windows': 'a: 1\r\nb:\r\n  - c\r\n',
   })) {
     it(`composes the same document as the library from ${name}`, () => {
@@ -41,12 +41,12 @@ describe('composeYaml', () => {
     assert.equal(codes.at(-1), 'RESOURCE_EXHAUSTION')
   })
 
-  it('stops at mistake 101 of the parser, of which the composer knows nothing', () => {
+  it('stops at mistake 101 of the parser, which the composer does not see', () => {
     assert.equal(codesOf(']'.repeat(1000)).length, MAX_YAML_COMPLAINTS + 1)
     assert.equal(codesOf('...\n'.repeat(1000)).length, 1)
   })
 
-  it('stops at a level too many, in lists, maps, keys and lines', () => {
+  it('stops at the first level beyond the limit, in lists, maps, keys and lines', () => {
     const levels = MAX_YAML_LEVELS + 1
     for (const text of ['['.repeat(levels), '{a: '.repeat(levels), '- '.repeat(levels), '? '.repeat(levels)])
       assert.deepEqual(codesOf(text), ['RESOURCE_EXHAUSTION'])
@@ -61,7 +61,7 @@ describe('composeYaml', () => {
   })
 
   for (const [name, shape] of Object.entries(COSTLY_SHAPES)) {
-    it(`limits what it makes of ${name}`, () => {
+    it(`limits the number of complaints about ${name}`, () => {
       const { complaints } = compose(shape(PLUGIN_YAML_LIMITS.bytes))
       assert.ok(complaints.length <= MAX_YAML_COMPLAINTS + 1)
     })

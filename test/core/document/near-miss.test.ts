@@ -13,7 +13,7 @@ const cases: { name: string; word: string; expected: string | undefined }[] = [
   { name: 'another separator', word: 'health-check', expected: 'healthcheck' },
   { name: 'two different letters', word: 'xxstart', expected: undefined },
   { name: 'another word', word: 'run', expected: undefined },
-  { name: 'no word', word: '', expected: undefined },
+  { name: 'an empty word', word: '', expected: undefined },
 ]
 
 describe('nearMiss', () => {
@@ -23,7 +23,7 @@ describe('nearMiss', () => {
     })
   }
 
-  it('asks about the word that it finds', () => {
+  it('suggests the word that it finds, if any', () => {
     assert.equal(didYouMean('restrat', WORDS), '; did you mean "restart"?')
     assert.equal(didYouMean('run', WORDS), '')
   })

@@ -7,19 +7,19 @@ import { parsePlan } from '../../../src/core/plan/plan.ts'
 /** Files that a path may name by mistake or on purpose; no message may repeat S3CRET. */
 const others = {
   'a password file whose lines are keys': 'root:$6$S3CRET:19000:0:99999:7:::\ndaemon:*:S3CRET:0:7:::\n',
-  'one with a line twice': 'root:S3CRET::\nroot:S3CRET::\n',
+  'a file with a repeated line': 'root:S3CRET::\nroot:S3CRET::\n',
   'a private key': '-----BEGIN PRIVATE KEY-----\nS3CRET==\n-----END PRIVATE KEY-----\n',
-  'one line of text': 'machine hub login me password S3CRET\n',
+  'a line of text': 'machine hub login me password S3CRET\n',
   'a list': '- S3CRET\n',
-  'one with an alias': '- *S3CRET\n',
-  'one with a tag': 'a: !S3CRET b\n',
-  'one with a tag of the core': 'a: !!S3CRET%zz b\n',
-  'one with a directive': '%S3CRET ALL=(ALL) ALL\nroot ALL\n',
-  'one with a version directive': '%YAML 1.S3CRET\n---\na: 1\n',
-  'one with a bad block header': 'a: |S3CRET\n  b\n',
-  'one with an escape': 'a: "\\uS3CRET"\n',
-  'one with a stray bracket': 'a: [S3CRET]S3CRET]\n',
-  'one with quotes inside': 'TOKEN="S3CRET" x: "S3CRET" y\n',
+  'a file with an alias': '- *S3CRET\n',
+  'a file with a tag': 'a: !S3CRET b\n',
+  'a file with a tag of the core schema': 'a: !!S3CRET%zz b\n',
+  'a file with a directive': '%S3CRET ALL=(ALL) ALL\nroot ALL\n',
+  'a file with a version directive': '%YAML 1.S3CRET\n---\na: 1\n',
+  'a file with a bad block header': 'a: |S3CRET\n  b\n',
+  'a file with an escape': 'a: "\\uS3CRET"\n',
+  'a file with a stray bracket': 'a: [S3CRET]S3CRET]\n',
+  'a file with quotes inside': 'TOKEN="S3CRET" x: "S3CRET" y\n',
   'another YAML document': 'hub.example:\n  token: S3CRET\nS3CRET: 1\n',
 }
 
@@ -41,7 +41,7 @@ function problemsOf(parse: () => unknown): readonly SourceProblem[] {
 for (const [parser, parse] of Object.entries(parsers)) {
   describe(`${parser}, given another file`, () => {
     for (const [name, text] of Object.entries(others)) {
-      it(`refuses ${name} and quotes nothing of it`, () => {
+      it(`refuses ${name} and quotes nothing from it`, () => {
         const problems = problemsOf(() => parse(text))
         assert.notEqual(problems.length, 0)
         for (const { message } of problems) assert.doesNotMatch(message, /S3CRET/)

@@ -62,7 +62,7 @@ describe('parseYamlSource', () => {
     })
   }
 
-  it('gives no value to a text with an alias bomb, and expands nothing', () => {
+  it('returns no value for an alias bomb, and expands nothing', () => {
     const levels = Array.from({ length: 9 }, (_, i) => `l${i + 1}: &l${i + 1} [${`*l${i}, `.repeat(9)}]`)
     const source = parse(['l0: &l0 [x]', ...levels].join('\n'), 'f.yaml')
     assert.equal(source.value, undefined)
@@ -85,7 +85,7 @@ describe('parseYamlSource', () => {
   })
 
   for (const [name, text, line] of [
-    ['a tail of NUL', `a: 1\nb: 2\n${'\0'.repeat(100)}`, 3],
+    ['NUL characters at the end', `a: 1\nb: 2\n${'\0'.repeat(100)}`, 3],
     ['NUL after a comment, which hides the rest', 'a: 1 # \0\nb: 2', 1],
     ['NUL in quotes', 'a: "\0"', 1],
     ['a carriage return in a comment, which hides what follows', '# first\n# x\rb: 2\n', 2],

@@ -24,7 +24,7 @@ describe('buildDefaultPlan', () => {
       /nothing else, because host\.yaml has neither a supervisor nor plugins\.greeter\./,
     ],
     ['supervisor: none', 'supervisor: none', [], /nothing else, because host\.yaml has neither/],
-    ['a check of another id', CHECK.replace('greeter', 'other'), [], /nothing else, because host\.yaml has neither/],
+    ['a check for another id', CHECK.replace('greeter', 'other'), [], /nothing else, because host\.yaml has neither/],
     ['a check', CHECK, ['healthy'], /then checks its health, because host\.yaml has plugins\.greeter\.healthcheck/],
     ['a check and supervisor: none', `supervisor: none\n${CHECK}`, ['healthy'], /then checks its health/],
     ['systemd', 'supervisor: systemd', ['up', 'healthy'], /restarts .* host\.yaml has supervisor: systemd\.$/],
@@ -37,7 +37,7 @@ describe('buildDefaultPlan', () => {
     ],
   ]
   for (const [name, config, steps, reason] of cases) {
-    it(`does on a host with ${name} what that host can do`, () => {
+    it(`plans exactly the steps that a host with ${name} can run`, () => {
       const { plan, hostConfig, reason: found } = defaultFor(config)
       const { bound, skipped } = readyPlan(plan, hostConfig, () => bindPlanToArtifact(plan, PLUGIN))
       assert.deepEqual(
@@ -53,7 +53,7 @@ describe('buildDefaultPlan', () => {
     })
   }
 
-  it('restarts the unit of the project for what has no unit of its own', () => {
+  it('restarts the unit of the project for a part that has no unit of its own', () => {
     const supervisor = 'supervisor: systemd\nsystemd: {project_unit: app.service}'
     const { text, reason } = defaultFor(supervisor)
     assert.match(text, /action: restart, depends_on: .*\n.*action: healthcheck, timeout: 60s/)
@@ -81,18 +81,18 @@ describe('buildDefaultPlan', () => {
     'a',
     `a${'.-_'.repeat(42)}z`,
   ]) {
-    it(`is for the slug ${slug}, whatever that means to YAML`, () => {
+    it(`keeps the slug ${slug} as it is, whatever it means in YAML`, () => {
       const { plan } = defaultFor('supervisor: docker', { kind: 'plugin', slug })
       assert.deepEqual([plan.projectId, bindPlanToArtifact(plan, { kind: 'plugin', slug }).id], [slug, slug])
     })
   }
 
-  it('is the plan that docs/plan.md shows', () => {
+  it('returns the plan that docs/plan.md shows', () => {
     const shown = blocksOf('docs/plan.md').map(({ text }) => text)
     assert.ok(shown.includes(defaultFor('supervisor: systemd').text))
   })
 
-  it('has no indented line, which a log would spoil', () => {
+  it('indents no line, because a log would spoil it', () => {
     assert.doesNotMatch(defaultFor('supervisor: docker').text, /^\s/m)
   })
 

@@ -17,7 +17,7 @@ const CASES = {
   'a value with an apostrophe': ['A=\n', { A: "it's" }, `A="it's"\n`],
   'a value with a semicolon or a space inside': ['A=\nB=\n', { A: 'a;b', B: 'a b' }, "A='a;b'\nB='a b'\n"],
   'a key followed by a space, which a shell would run': ['A = 1\n', { A: 'x' }, 'A=x\n'],
-  'keys that every object has': ['constructor=1\ntoString=\n', {}, 'constructor=1\ntoString=\n'],
+  'keys that are built-in properties of every object': ['constructor=1\ntoString=\n', {}, 'constructor=1\ntoString=\n'],
   'a value with spaces around it': ['A=\n', { A: ' x ' }, "A=' x '\n"],
 } as const
 
@@ -32,7 +32,7 @@ describe('seedSettings', () => {
     it(`fills in ${name}`, () => assert.equal(seedSettings(template, NONE, new Map(Object.entries(given))).text, text))
   }
 
-  it('appends required and optional keys that the template lacks, where they are set', () => {
+  it('appends the required and optional keys that are set and that the template lacks', () => {
     const seeded = seedSettings(
       'A=1\n',
       { required: ['B'], optional: ['C', 'D'] },

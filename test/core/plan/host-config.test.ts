@@ -75,7 +75,7 @@ describe('parseHostConfig', () => {
     assert.equal(parseHostConfig('version: 1\nsupervisor: none', 'host.yaml').supervisor, 'none')
   })
 
-  it('does not mistake a property of every object for an entry', () => {
+  it('does not mistake a built-in property of every object for an entry', () => {
     assert.equal(parseHostConfig('version: 1', 'host.yaml').plugins.get('constructor'), undefined)
   })
 
@@ -97,7 +97,7 @@ describe('parseHostConfig', () => {
     { name: 'an unknown supervisor', line: 'supervisor: cron', column: 13 },
     { name: 'a unit that is an option', line: 'systemd: {unit: "--now"}', column: 17 },
     { name: 'a unit with a space', line: 'systemd: {unit: "a b"}', column: 17 },
-    { name: 'a unit with another place holder', line: 'systemd: {unit: "{slug}.service"}', column: 17 },
+    { name: 'a unit with another placeholder', line: 'systemd: {unit: "{slug}.service"}', column: 17 },
     { name: 'a unit that is a path', line: 'systemd: {unit: "../x"}', column: 17 },
     { name: 'an unknown scope', line: 'systemd: {scope: all}', column: 18 },
     { name: 'a container that is an option', line: 'docker: {container: -f}', column: 21 },
@@ -105,8 +105,8 @@ describe('parseHostConfig', () => {
     { name: 'a context that is an option', line: 'kubernetes: {context: --all}', column: 23 },
     { name: 'an unknown key of an entry', line: 'plugins: {p: {unti: x}}', column: 15 },
     { name: 'an id in capitals', line: 'plugins: {P: {}}', column: 11 },
-    { name: 'an id that every object has', line: 'plugins: {__proto__: {}}', column: 11 },
-    { name: 'a health check of nothing', line: 'plugins: {p: {healthcheck: {}}}', column: 28 },
+    { name: 'an id that is a built-in property of every object', line: 'plugins: {__proto__: {}}', column: 11 },
+    { name: 'an empty health check', line: 'plugins: {p: {healthcheck: {}}}', column: 28 },
     {
       name: 'a health check of two kinds',
       line: 'plugins: {p: {healthcheck: {tcp: "h:1", http: "http://h"}}}',
@@ -123,12 +123,12 @@ describe('parseHostConfig', () => {
     { name: 'a status of 99', line: 'plugins: {p: {healthcheck: {http: "http://h", status: 99}}}', column: 55 },
     { name: 'port 65536', line: 'plugins: {p: {healthcheck: {tcp: "h:65536"}}}', column: 34 },
     { name: 'an interval of 0', line: 'plugins: {p: {healthcheck: {tcp: "h:1", interval: 0}}}', column: 51 },
-    { name: 'a command line in one text', line: 'provision: {p: {command: make-db --fast}}', column: 26 },
+    { name: 'a command line in one string', line: 'provision: {p: {command: make-db --fast}}', column: 26 },
     { name: 'an empty command', line: 'provision: {p: {command: []}}', column: 26 },
     { name: 'a command without a program', line: 'provision: {p: {command: [""]}}', column: 27 },
     { name: 'an argument that is a number', line: 'provision: {p: {command: [a, 1]}}', column: 30 },
     { name: 'an argument with a NUL', line: 'provision: {p: {command: [a, "\\0"]}}', column: 30 },
-    { name: 'no command', line: 'provision: {p: {}}', column: 16 },
+    { name: 'a missing command', line: 'provision: {p: {}}', column: 16 },
     { name: 'an environment name with =', line: 'provision: {p: {command: [a], env: {"A=B": x}}}', column: 37 },
     {
       name: 'an environment value that is a number',

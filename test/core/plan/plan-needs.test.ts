@@ -34,7 +34,7 @@ const cases: { name: string; config: string | undefined; lacking: string[]; skip
     skipped: ['notify'],
   },
   {
-    name: 'an empty one',
+    name: 'an empty host config',
     config: '',
     lacking: ['provision', 'start', 'stop', 'restart', 'healthcheck'],
     skipped: ['notify'],
@@ -65,7 +65,7 @@ const cases: { name: string; config: string | undefined; lacking: string[]; skip
     skipped: [],
   },
   {
-    name: 'commands for others',
+    name: 'commands for another id and another event',
     config: 'supervisor: systemd\nprovision: {q: {command: [a]}}\nnotify: {failed: {command: [b]}}',
     lacking: ['provision'],
     skipped: ['notify'],
@@ -81,7 +81,7 @@ describe('checkPlanNeeds', () => {
   })
 
   for (const { name, config, lacking, skipped } of cases) {
-    it(`answers for ${name}`, () => {
+    it(`finds the steps that cannot run and those to skip, given ${name}`, () => {
       const hostConfig = config === undefined ? undefined : parseHostConfig(`version: 1\n${config}`, 'host.yaml')
       const needs = checkPlanNeeds(plan, hostConfig)
       const linesOfLacking = plan.steps.filter(({ id }) => lacking.includes(id)).map(({ line }) => line)
@@ -106,7 +106,7 @@ describe('checkPlanNeeds', () => {
   ]
   for (const supervisor of ['', 'supervisor: none\n', 'supervisor: docker\n']) {
     for (const [timeout, stableFor, isRefused] of times) {
-      it(`${isRefused ? 'refuses' : 'accepts'} a timeout of ${timeout} with a stable_for of ${stableFor} (${supervisor.trim()})`, () => {
+      it(`${isRefused ? 'refuses' : 'accepts'} a timeout of ${timeout} with a stable_for of ${stableFor} (${supervisor.trim() || 'no supervisor'})`, () => {
         const one = parsePlan(
           `${head}  - {id: ok, action: healthcheck, plugin: p, timeout: ${timeout}}\n`,
           'install.yaml',

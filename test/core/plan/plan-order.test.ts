@@ -25,10 +25,14 @@ function idsOf(steps: readonly DependentStep[]): string {
 }
 
 const orders: { name: string; steps: DependentStep[]; expected: string }[] = [
-  { name: 'no steps', steps: [], expected: '' },
-  { name: 'steps without dependencies as written', steps: [step('c'), step('a'), step('b')], expected: 'c a b' },
+  { name: 'no steps for an empty plan', steps: [], expected: '' },
   {
-    name: 'a dependency first, just before what needs it',
+    name: 'steps without dependencies in the order of the plan',
+    steps: [step('c'), step('a'), step('b')],
+    expected: 'c a b',
+  },
+  {
+    name: 'a dependency just before the step that needs it',
     steps: [step('x'), step('b', 'a'), step('y'), step('a')],
     expected: 'x a b y',
   },
@@ -38,7 +42,7 @@ const orders: { name: string; steps: DependentStep[]; expected: string }[] = [
     expected: 'b a d',
   },
   {
-    name: 'a diamond once',
+    name: 'each step of a diamond once',
     steps: [step('d', 'b', 'c'), step('b', 'a'), step('c', 'a'), step('a')],
     expected: 'a b c d',
   },
@@ -46,10 +50,10 @@ const orders: { name: string; steps: DependentStep[]; expected: string }[] = [
 
 describe('orderSteps', () => {
   for (const { name, steps, expected } of orders) {
-    it(`gives ${name}`, () => assert.equal(idsOf(orderSteps({ steps })), expected))
+    it(`returns ${name}`, () => assert.equal(idsOf(orderSteps({ steps })), expected))
   }
 
-  it('puts every dependency before what needs it, and loses nothing', () => {
+  it('puts every dependency before the steps that need it, and loses no step', () => {
     fc.assert(
       fc.property(acyclicSteps, steps => {
         const order = orderSteps({ steps })
@@ -79,24 +83,28 @@ describe('orderSteps', () => {
 })
 
 const cycles: { name: string; steps: DependentStep[]; expected: string[] }[] = [
-  { name: 'none', steps: [step('a'), step('b', 'a')], expected: [] },
-  { name: 'two steps', steps: [step('a', 'b'), step('b', 'a')], expected: ['a b a'] },
+  { name: 'no cycle in a plan without one', steps: [step('a'), step('b', 'a')], expected: [] },
+  { name: 'a cycle of two steps', steps: [step('a', 'b'), step('b', 'a')], expected: ['a b a'] },
   {
-    name: 'three steps, the way there left out',
+    name: 'a cycle of three steps, without the steps that lead to it',
     steps: [step('x', 'a'), step('a', 'b'), step('b', 'c'), step('c', 'a')],
     expected: ['a b c a'],
   },
   {
-    name: 'two apart',
+    name: 'two separate cycles',
     steps: [step('a', 'b'), step('b', 'a'), step('c', 'd'), step('d', 'c')],
     expected: ['a b a', 'c d c'],
   },
   {
-    name: 'two that share a step',
+    name: 'two cycles that share a step',
     steps: [step('a', 'b', 'c'), step('b', 'a'), step('c', 'a')],
     expected: ['a b a', 'a c a'],
   },
-  { name: 'no own and no unknown dependency', steps: [step('a', 'a', 'zz')], expected: [] },
+  {
+    name: 'no cycle in a step that depends on itself or on an unknown step',
+    steps: [step('a', 'a', 'zz')],
+    expected: [],
+  },
 ]
 
 describe('findCycles', () => {
@@ -113,11 +121,11 @@ describe('findCycles', () => {
     assert.deepEqual([cycle?.step.id, cycle?.entry], ['b', 1])
   })
 
-  it('finds nothing where dependencies lead to smaller numbers only', () => {
+  it('finds no cycle where steps depend only on steps with smaller numbers', () => {
     fc.assert(fc.property(acyclicSteps, steps => assert.deepEqual(findCycles(steps), [])))
   })
 
-  it('finds the one cycle that an edge back to a dependent makes', () => {
+  it('finds the one cycle in a ring of steps', () => {
     fc.assert(
       fc.property(fc.integer({ min: 2, max: 50 }), count => {
         const ring = Array.from({ length: count }, (_, i) => step(`s${i}`, `s${(i + 1) % count}`))
@@ -129,7 +137,7 @@ describe('findCycles', () => {
     )
   })
 
-  it('does not write out every way round of a dense plan', () => {
+  it('does not list every cycle of a dense plan', () => {
     const names = Array.from({ length: 300 }, (_, i) => `s${i}`)
     assert.ok(findCycles(names.map(name => step(name, ...names))).length <= 20)
   })

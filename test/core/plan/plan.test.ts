@@ -114,11 +114,11 @@ describe('parsePlan', () => {
   const refusedSteps: { name: string; step: string; column: number }[] = [
     { name: 'an unknown action', step: '{id: a, action: run, command: [x]}', column: 21 },
     { name: 'an action in capitals', step: '{id: a, action: Start}', column: 21 },
-    { name: 'no action', step: '{id: a}', column: 5 },
+    { name: 'a step without an action', step: '{id: a}', column: 5 },
     { name: 'an action that is a list', step: '{id: a, action: [start]}', column: 21 },
     { name: 'a step that is a word', step: 'prepare', column: 5 },
-    { name: 'a step that is nothing', step: '~', column: 5 },
-    { name: 'no id', step: '{action: prepare}', column: 5 },
+    { name: 'a step that is null', step: '~', column: 5 },
+    { name: 'a step without an id', step: '{action: prepare}', column: 5 },
     { name: 'an id in capitals', step: '{id: A, action: prepare}', column: 10 },
     { name: 'an id with a dot', step: '{id: a.b, action: prepare}', column: 10 },
     { name: 'an id that is a number', step: '{id: 1, action: prepare}', column: 10 },
@@ -129,10 +129,10 @@ describe('parsePlan', () => {
     { name: 'snapshot that is a word', step: '{id: a, action: prepare, snapshot: yes}', column: 40 },
     { name: 'install_plugin without plugin', step: '{id: a, action: install_plugin}', column: 5 },
     { name: 'a plugin that is a path', step: '{id: a, action: install_plugin, plugin: ../x}', column: 45 },
-    { name: 'a plugin that is nothing', step: '{id: a, action: start, plugin: ~}', column: 36 },
+    { name: 'a plugin that is null', step: '{id: a, action: start, plugin: ~}', column: 36 },
     { name: 'a timeout of 0', step: '{id: a, action: healthcheck, timeout: 0}', column: 43 },
     { name: 'a timeout over 10 minutes', step: '{id: a, action: healthcheck, timeout: 601s}', column: 43 },
-    { name: 'a timeout in no unit', step: '{id: a, action: healthcheck, timeout: soon}', column: 43 },
+    { name: 'a timeout without a unit', step: '{id: a, action: healthcheck, timeout: soon}', column: 43 },
     { name: '21 retries', step: '{id: a, action: healthcheck, retries: 21}', column: 43 },
     { name: 'half a retry', step: '{id: a, action: healthcheck, retries: 0.5}', column: 43 },
     { name: 'a notify event with a space', step: '{id: a, action: notify, event: a b}', column: 36 },
@@ -147,7 +147,7 @@ describe('parsePlan', () => {
       step: `{id: a, action: notify, event: e, message: ${'x'.repeat(501)}}`,
       column: 48,
     },
-    { name: 'its own dependency', step: '{id: a, action: prepare, depends_on: [a]}', column: 43 },
+    { name: 'a step that depends on itself', step: '{id: a, action: prepare, depends_on: [a]}', column: 43 },
     { name: 'an unknown dependency', step: '{id: a, action: prepare, depends_on: [b]}', column: 43 },
   ]
   for (const { name, step, column } of refusedSteps) {
@@ -162,21 +162,21 @@ describe('parsePlan', () => {
 
   const refusedTemplates = {
     'an absolute path': '/etc/passwd',
-    'a path from the top': 'x/.env',
+    'a path outside plugins and extensions': 'x/.env',
     'the directory itself': 'plugins/p',
     'the directory with a slash': 'plugins/p/',
-    'a parent': 'plugins/p/../../.env',
+    'a parent in the middle': 'plugins/p/../../.env',
     'a parent at the end': 'plugins/p/..',
-    'a dot': 'plugins/p/./x',
-    'an empty part': 'plugins/p//x',
+    'a dot in the middle': 'plugins/p/./x',
+    'an empty component': 'plugins/p//x',
     'a backslash': 'plugins/p/..\\x',
     'a line end': '"plugins/p/x\\n"',
     'an id in capitals': 'plugins/P/x',
-    'a parent for an id': 'plugins/../x',
-    'too long a path': `plugins/p/${'x'.repeat(4096)}`,
+    'a parent in place of an id': 'plugins/../x',
+    'a path that is too long': `plugins/p/${'x'.repeat(4096)}`,
   }
   for (const [name, from] of Object.entries(refusedTemplates)) {
-    it(`refuses a template at ${name}`, () => {
+    it(`refuses this path of a template: ${name}`, () => {
       assert.equal(problemsOf(planWith(`{id: a, action: write_env, plugin: p, from: ${from}}`)).length, 1)
     })
   }
@@ -188,18 +188,18 @@ describe('parsePlan', () => {
   }
 
   const refusedPlans: { name: string; text: string; at: [number, number] }[] = [
-    { name: 'nothing', text: '', at: [1, 1] },
-    { name: 'a comment', text: '# nothing', at: [1, 1] },
+    { name: 'an empty text', text: '', at: [1, 1] },
+    { name: 'a text with only a comment', text: '# nothing', at: [1, 1] },
     { name: 'a list', text: '- a', at: [1, 1] },
     { name: 'another format', text: FULL.replace('"1"', '"2"'), at: [1, 17] },
     { name: 'a version that YAML reads as a number', text: FULL.replace('1.4.0', '1.10'), at: [3, 10] },
     { name: 'a version with a space', text: FULL.replace('1.4.0', '1.4 beta'), at: [3, 10] },
     { name: 'a project_id with a slash', text: FULL.replace('my-plugin', '../x'), at: [2, 13] },
-    { name: 'an unknown key', text: `${FULL}env: {}\n`, at: [10, 1] },
-    { name: 'no steps', text: 'format_version: 1\nproject_id: p\nversion: a\nsteps: []', at: [4, 8] },
+    { name: 'an unknown key of the plan', text: `${FULL}env: {}\n`, at: [10, 1] },
+    { name: 'an empty list of steps', text: 'format_version: 1\nproject_id: p\nversion: a\nsteps: []', at: [4, 8] },
     { name: 'steps that are a map', text: 'format_version: 1\nproject_id: p\nversion: a\nsteps: {}', at: [4, 8] },
     { name: 'a missing key', text: 'format_version: 1\nversion: a\nsteps: [{id: a, action: prepare}]', at: [1, 1] },
-    { name: 'an id taken twice', text: planWith('{id: a, action: prepare}', '{id: a, action: extract}'), at: [6, 10] },
+    { name: 'an id used twice', text: planWith('{id: a, action: prepare}', '{id: a, action: extract}'), at: [6, 10] },
     { name: 'an unknown tag', text: FULL.replace('1.4.0', '!!js/function 1.4.0'), at: [3, 10] },
   ]
   for (const { name, text, at } of refusedPlans) {
@@ -237,7 +237,7 @@ describe('parsePlan', () => {
     )
   })
 
-  it('says how many problems there are, and the first', () => {
+  it('states the number of problems and the first of them', () => {
     assert.throws(() => parsePlan(planWith('{id: a, action: x}', '{id: b, action: y}'), 'my.yaml'), {
       message: /2 problems.*my\.yaml, line 5, column 21/,
     })
@@ -258,7 +258,7 @@ describe('parsePlan', () => {
     for (const action of ['restart', 'prepare', 'write_env']) assert.ok(problem?.message.includes(action), action)
   })
 
-  it('cleans what it quotes', () => {
+  it('cleans the text that it quotes', () => {
     const text = planWith('{id: "x\\n::error::", action: "a\\r##[group]", "k\\n::y": 1}')
     for (const { message } of problemsOf(text)) assert.doesNotMatch(message, /[\r\n]|::|##\[/)
   })

@@ -119,38 +119,38 @@ describe('bindPlanToProject', () => {
       lines: [6],
     },
     {
-      name: 'refuses to install a plugin and an extension of one id',
+      name: 'refuses to install a plugin and an extension with the same id',
       steps: ['{id: a, action: install_plugin, plugin: twin}', '{id: b, action: install_extension, extension: twin}'],
       lines: [6],
     },
     { name: 'refuses an id that ends in .env', steps: ['{id: a, action: install_plugin, plugin: x.env}'], lines: [5] },
     {
-      name: 'refuses steps about what the manifest lacks',
+      name: 'refuses steps for a part that the manifest lacks',
       steps: [CART, '{id: a, action: stop, plugin: other}', '{id: b, action: provision, plugin: other}'],
       lines: [6, 7],
     },
     {
-      name: 'refuses to restart what no step installs',
+      name: 'refuses to restart a part that no step installs',
       steps: [CART, '{id: a, action: restart, plugin: pay}'],
       lines: [6],
     },
     {
-      name: 'refuses a template of what no step installs',
+      name: 'refuses a template of a part that no step installs',
       steps: [CART, '{id: a, action: write_env, plugin: cart, from: plugins/pay/x}'],
       lines: [6],
     },
     {
-      name: 'refuses a template of an id that only begins alike',
+      name: 'refuses a template of an id with the same beginning',
       steps: [CART, '{id: a, action: write_env, plugin: cart, from: plugins/cart2/x}'],
       lines: [6],
     },
     {
-      name: 'refuses a template in the other directory than its settings',
+      name: 'refuses a template of an extension for the settings of a plugin',
       steps: [CART, SEARCH, '{id: a, action: write_env, plugin: cart, from: extensions/search/x}'],
       lines: [7],
     },
     {
-      name: 'refuses write_env before the files it is about',
+      name: 'refuses write_env before the files of its plugin',
       steps: ['{id: a, action: write_env, plugin: cart, from: plugins/cart/x}', CART],
       lines: [5],
     },
@@ -160,12 +160,12 @@ describe('bindPlanToProject', () => {
       lines: [6],
     },
     {
-      name: 'refuses steps without plugin before all is installed',
+      name: 'refuses steps without plugin before all parts are installed',
       steps: [CART, '{id: a, action: start}', '{id: b, action: restart}', '{id: c, action: healthcheck}', SEARCH],
       lines: [6, 7, 8],
     },
     {
-      name: 'refuses what runs too early by its dependencies',
+      name: 'refuses a step that runs too early because of dependencies',
       steps: [
         '{id: cart, action: install_plugin, plugin: cart, depends_on: [ok]}',
         '{id: ok, action: healthcheck, plugin: cart}',
@@ -203,13 +203,13 @@ describe('verifySources', () => {
     assert.throws(() => verifySources(sourced, manifest()), PlanError)
   })
 
-  it('accepts one that it repeats, in whatever words', () => {
+  it('accepts a source that the manifest repeats in other words', () => {
     const plugins = [{ id: 'pay', version: '2.0.0', source: { marketplace_slug: 'pay', marketplace_version: '2.0.0' } }]
     verifySources(sourced, manifest({ plugins }))
     verifySources(plan(PAY).steps, manifest({ plugins }))
   })
 
-  it('is nothing to a rollback, which installs what was fetched before', () => {
+  it('does not concern a rollback, which installs a tree that was fetched before', () => {
     assert.equal(bindPlanToProject({ ...plan(PAY), steps: sourced }, manifest()).parts.length, 1)
   })
 })

@@ -10,7 +10,7 @@ describe('parseSettings', () => {
     assert.deepEqual(Object.fromEntries(settings), { A: '1', B: ' two = 2 ', C: '', D: '#x' })
   })
 
-  it('keeps names that every object has apart from those', () => {
+  it('distinguishes settings from built-in properties of every object', () => {
     assert.deepEqual(
       [...parseSettings('constructor=1\n__proto__=2').settings],
       [

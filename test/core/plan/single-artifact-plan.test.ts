@@ -47,11 +47,11 @@ describe('bindPlanToArtifact', () => {
     assert.equal(bound.id, 'e1')
   })
 
-  for (const step of [
-    '{id: files, action: install_plugin, plugin: p1, snapshot: true}',
-    `${FILES}\n  - {id: z, action: extract, snapshot: true}`,
-  ]) {
-    it(`keeps a snapshot when a step asks for it: ${step.slice(-40)}`, () => {
+  for (const [which, step] of [
+    ['the install step', '{id: files, action: install_plugin, plugin: p1, snapshot: true}'],
+    ['another step', `${FILES}\n  - {id: z, action: extract, snapshot: true}`],
+  ] as const) {
+    it(`keeps a snapshot when ${which} asks for it`, () => {
       assert.equal(bindPlanToArtifact(plan(step), PLUGIN).snapshot, true)
     })
   }
@@ -109,7 +109,7 @@ describe('bindPlanToArtifact', () => {
       lines: [6],
     },
     {
-      name: 'refuses the template of an extension of the same id',
+      name: 'refuses the template of an extension with the same id',
       steps: [FILES, '{id: b, action: write_env, plugin: p1, from: extensions/p1/x}'],
       lines: [6],
     },

@@ -68,9 +68,9 @@ describe('verifySealedSignature', () => {
   const mismatches: Record<string, [Buffer, Buffer]> = {
     'a changed first half': [message, flipped(signature, 0)],
     'a changed second half': [message, flipped(signature, 32)],
-    'zeros as signature': [message, Buffer.alloc(64)],
-    'a byte less': [message.subarray(0, -1), signature],
-    'a byte more': [Buffer.concat([message, Buffer.alloc(1)]), signature],
+    'zeros as the signature': [message, Buffer.alloc(64)],
+    'a signature with a byte less': [message.subarray(0, -1), signature],
+    'a signature with a byte more': [Buffer.concat([message, Buffer.alloc(1)]), signature],
   }
   for (const [name, [bytes, given]] of Object.entries(mismatches)) {
     it(`refuses ${name}`, async () => {
@@ -85,7 +85,7 @@ describe('verifySealedSignature', () => {
     await assert.rejects(attempt, refusedWith('signature_mismatch'))
   })
 
-  it('refuses a second signature that anyone can derive from a good one', async () => {
+  it('refuses a second signature that anyone can derive from a valid one', async () => {
     const derived = (BigInt(`0x${reversedHex(signature.subarray(32))}`) + GROUP_ORDER).toString(16).padStart(64, '0')
     const malleated = Buffer.concat([signature.subarray(0, 32), Buffer.from(derived, 'hex').reverse()])
     const attempt = verifySealedSignature(sealed(message, malleated), signer, check)
@@ -96,12 +96,12 @@ describe('verifySealedSignature', () => {
 describe('parseSealedSignature', () => {
   const good = base64(ED25519_VECTORS[0]?.signature ?? '')
   const refused: { name: string; text: string | undefined; code: string }[] = [
-    { name: 'none', text: undefined, code: 'missing_signature' },
-    { name: 'an empty one', text: '', code: 'missing_signature' },
+    { name: 'a missing signature', text: undefined, code: 'missing_signature' },
+    { name: 'an empty signature', text: '', code: 'missing_signature' },
     { name: '63 bytes', text: Buffer.alloc(63, 1).toString('base64'), code: 'invalid_signature_format' },
     { name: '65 bytes', text: Buffer.alloc(65, 1).toString('base64'), code: 'invalid_signature_format' },
     { name: 'hex', text: Buffer.from(good, 'base64').toString('hex'), code: 'invalid_signature_format' },
-    { name: 'no padding', text: good.replace(/=+$/, ''), code: 'invalid_signature_format' },
+    { name: 'missing padding', text: good.replace(/=+$/, ''), code: 'invalid_signature_format' },
     { name: 'the URL alphabet', text: `${'_'.repeat(86)}==`, code: 'invalid_signature_format' },
     { name: 'stray bits in the last character', text: good.replace(/.==$/, 'x=='), code: 'invalid_signature_format' },
     { name: 'white space around', text: `${good}\n`, code: 'invalid_signature_format' },

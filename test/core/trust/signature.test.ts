@@ -104,7 +104,7 @@ describe('verifyHmacSignature', () => {
     }
   })
 
-  it('refuses an artifact without a signature, even with an empty digest', () => {
+  it('refuses an artifact whose signature is missing, even if its digest is empty', () => {
     assert.throws(
       () => verifyHmacSignature(artifactOf(Buffer.of()), Buffer.alloc(0), undefined),
       refusedWith('missing_signature'),
@@ -126,17 +126,17 @@ describe('parseSignatureHeader', () => {
   }
 
   const malformed = {
-    'no algorithm': HEX,
+    'a digest without an algorithm': HEX,
     'an empty algorithm': `:${HEX}`,
     'another algorithm': `hmac_sha512:${HEX}`,
     'an algorithm in capitals': `HMAC_SHA256:${HEX}`,
     'a dash for the underscore': `hmac-sha256:${HEX}`,
     'an equals sign for the colon': `hmac_sha256=${HEX}`,
     'a space after the colon': `hmac_sha256: ${HEX}`,
-    'no digest': 'hmac_sha256:',
-    'a digit too few': `hmac_sha256:${HEX.slice(1)}`,
-    'a digit too many': `hmac_sha256:${HEX}0`,
-    'a character that is no hex digit': `hmac_sha256:${HEX.slice(1)}g`,
+    'an algorithm without a digest': 'hmac_sha256:',
+    'a digest with a digit too few': `hmac_sha256:${HEX.slice(1)}`,
+    'a digest with a digit too many': `hmac_sha256:${HEX}0`,
+    'a character that is not a hex digit': `hmac_sha256:${HEX.slice(1)}g`,
     base64: `hmac_sha256:${Buffer.from(HEX, 'hex').toString('base64')}`,
     'two signatures': `hmac_sha256:${HEX}, hmac_sha256:${HEX}`,
     'a second line': `hmac_sha256:${HEX}\nhmac_sha256:${HEX}`,
@@ -157,7 +157,7 @@ describe('parseSignatureHeader', () => {
     )
   })
 
-  it('refuses any other text with a code', () => {
+  it('refuses any other text with one of its codes', () => {
     fc.assert(
       fc.property(
         fc.oneof(
@@ -181,7 +181,7 @@ describe('verifyPinnedDigest', () => {
     assert.equal(verifyPinnedDigest(verified, artifact.sha256), verified)
   })
 
-  it('refuses any other one', () => {
+  it('refuses any other artifact', () => {
     assert.throws(() => verifyPinnedDigest(verified, HEX), refusedWith('digest_mismatch'))
   })
 })

@@ -55,23 +55,23 @@ const accepted: { name: string; text: string; raw: string[] }[] = [
   { name: 'hex in upper case', text: hex.toUpperCase(), raw: [hex] },
   { name: 'a PEM block', text: pemOf(RAW), raw: [hex] },
   {
-    name: 'what Node exports',
+    name: 'a PEM block that Node exports',
     text: pem(ed25519.publicKey.export({ format: 'der', type: 'spki' })),
     raw: [rawHex(ed25519.publicKey)],
   },
-  { name: 'a line each, between empty ones', text: `\n${base64}\n\n  ${both[1]}\n`, raw: both },
-  { name: 'CRLF and spaces around', text: ` ${base64} \r\n${both[1]}\r\n`, raw: both },
+  { name: 'one key per line, between empty lines', text: `\n${base64}\n\n  ${both[1]}\n`, raw: both },
+  { name: 'keys with CRLF and spaces around them', text: ` ${base64} \r\n${both[1]}\r\n`, raw: both },
   { name: 'several PEM blocks', text: pemOf(RAW) + pemOf(OTHER), raw: both },
-  { name: 'PEM and a line', text: `${pemOf(RAW)}${both[1]}`, raw: both },
+  { name: 'a PEM block and a line', text: `${pemOf(RAW)}${both[1]}`, raw: both },
   { name: 'a PEM block with CRLF', text: pemOf(RAW).replaceAll('\n', '\r\n'), raw: [hex] },
 ]
 
 const refused: { name: string; text: string }[] = [
-  { name: 'nothing', text: '' },
+  { name: 'an empty text', text: '' },
   { name: 'empty lines', text: '\n \n' },
   { name: 'base64 without its padding', text: base64.slice(0, -1) },
   { name: 'base64 with stray bits in its last character', text: base64.replace(/.=$/, 'p=') },
-  { name: 'base64 of the URL alphabet', text: Buffer.alloc(32, 0xfb).toString('base64url') },
+  { name: 'base64 in the URL alphabet', text: Buffer.alloc(32, 0xfb).toString('base64url') },
   { name: 'base64 of 31 bytes', text: RAW.subarray(1).toString('base64') },
   { name: 'base64 of 33 bytes', text: Buffer.concat([RAW, Buffer.alloc(1)]).toString('base64') },
   { name: 'hex of 31 bytes', text: hex.slice(2) },
@@ -108,7 +108,7 @@ describe('parseSignerKeys', () => {
   }
 
   for (const label of ['PRIVATE KEY', 'ENCRYPTED PRIVATE KEY', 'OPENSSH PRIVATE KEY', 'EC PRIVATE KEY']) {
-    it(`says that "${label}" is a private key and quotes nothing of it`, () => {
+    it(`says that "${label}" is a private key and quotes nothing from it`, () => {
       const text = `${base64}\n${pem(OTHER, label)}`
       assert.throws(
         () => parseSignerKeys(text),
@@ -120,7 +120,7 @@ describe('parseSignerKeys', () => {
     })
   }
 
-  it('gives keys that verify, each with its text in base64', () => {
+  it('returns keys that verify, each with its text in base64', () => {
     for (const { publicKey, message, signature } of ED25519_VECTORS) {
       const [key] = parseSignerKeys(publicKey)
       assert.ok(key !== undefined && verify(null, Buffer.from(message, 'hex'), key.key, Buffer.from(signature, 'hex')))
@@ -134,7 +134,7 @@ describe('parseSignerKeys', () => {
     }
   }
 
-  it('names the line and quotes nothing of it', () => {
+  it('names the line and quotes nothing from it', () => {
     const secret = ed25519.privateKey.export({ format: 'pem', type: 'pkcs8' }).toString().split('\n')[1] as string
     assert.throws(
       () => parseSignerKeys(`${base64}\n\n${secret}`),
@@ -168,7 +168,7 @@ describe('findPinnedKey', () => {
     'a pinned key as PEM': pemOf(RAW),
     'a pinned key with stray bits': base64.replace(/.=$/, 'p='),
     'a pinned key and white space': `${base64}\n`,
-    nothing: '',
+    'no key': '',
   }
   for (const [name, offered] of Object.entries(offers)) {
     it(`trusts no hub that offers ${name}`, () => {

@@ -31,7 +31,7 @@ const VECTORS = [
 
 describe('treeDigest', () => {
   for (const { name, files, digest } of VECTORS) {
-    it(`gives the known digest of ${name}`, () => {
+    it(`computes the known digest of ${name}`, () => {
       const digested = Object.entries(files).map(([path, text]) => ({ path, sha256: hash('sha256', text) }))
       assert.equal(treeDigest(digested), digest)
       assert.equal(treeDigest(digested.toReversed()), digest)
@@ -50,7 +50,7 @@ describe('comparePaths', () => {
     })
   }
 
-  it('orders as lists of parts that are lists of code points', () => {
+  it('compares component by component, and each component by code points', () => {
     const part = fc.string({
       unit: fc.constantFrom('a', 'b', '.', '-', '\ud7ff', '\ue000', '\uff21', '\u{10000}', '\u{1f600}', '\u{1f601}'),
       maxLength: 3,

@@ -33,16 +33,16 @@ describe('refuseDowngrade', () => {
   }
 })
 
-describe('refuseDowngrade over something that we did not install', () => {
-  it('refuses what is certainly older only', () => {
+describe('refuseDowngrade over a version that this action did not install', () => {
+  it('refuses only a version that is certainly older', () => {
     refuseDowngrade('1.0.0', { version: 'development', isOurs: false })
     const newer = { version: '1.0.1', isOurs: false }
     assert.throws(() => refuseDowngrade('1.0.0', newer), refusedWith('downgrade_refused'))
   })
 })
 
-describe('the refusal of bytes that were replaced', () => {
-  it('calls no upgrade a downgrade, and says what runs since when', () => {
+describe('replacedBytes', () => {
+  it('does not call an upgrade a downgrade, and names the installed version and its date', () => {
     const served = { version: '1.4.0', sha256: THESE }
     const { code, message } = replacedBytes(served, { version: '1.3.0', installed_at: '2026-11-20T10:00:00.000Z' })
     assert.equal(code, 'downgrade_refused')
@@ -52,7 +52,7 @@ describe('the refusal of bytes that were replaced', () => {
     )
   })
 
-  it('leaves out what nobody knows', () => {
+  it('leaves out a version or a date that is unknown', () => {
     const { message } = replacedBytes({ version: null, sha256: THESE }, { version: null })
     assert.match(
       message,
@@ -88,7 +88,7 @@ describe('refuseReusedVersion', () => {
     )
   })
 
-  it('refuses pinned bytes that nobody asks to deploy again, and unpinned ones that somebody does', () => {
+  it('refuses pinned bytes without redeploy, and redeploy without pinned bytes', () => {
     for (const accepted of [
       { artifactSha256: OTHER, redeploy: false },
       { artifactSha256: undefined, redeploy: true },
@@ -100,7 +100,7 @@ describe('refuseReusedVersion', () => {
     }
   })
 
-  it('accepts the same bytes, a new version, bytes pinned together with redeploy, and a version that we did not install', () => {
+  it('accepts the same bytes, a new version, pinned bytes with redeploy, and a version that this action did not install', () => {
     refuseReusedVersion({ version: '2.0.0', sha256: THESE }, known, UNPINNED)
     refuseReusedVersion({ version: '2.0.1', sha256: OTHER }, known, UNPINNED)
     refuseReusedVersion({ version: '2.0.0', sha256: OTHER }, known, { artifactSha256: OTHER, redeploy: true })
