@@ -239,12 +239,12 @@ const headers: HostileZip[] = [
   damaged('descriptor-missing', { both: { flags: 0x0008 } }),
   damaged('descriptor-of-other-sizes', { both: { flags: 0x0008 }, behind: descriptorOf({ size: 1 }) }),
   damaged('descriptor-with-another-crc', { both: { flags: 0x0008 }, behind: descriptorOf({ crc: 1 }) }),
-  damaged('descriptor-with-more-behind-it', { descriptor: true, behind: Buffer.alloc(8) }),
+  damaged('descriptor-with-more-after-it', { descriptor: true, behind: Buffer.alloc(8) }),
   damaged('descriptor-not-announced', { behind: descriptorOf({}) }),
   damaged('entry-hidden-behind-a-descriptor', { descriptor: true, behind: HIDDEN }),
   damaged('entry-hidden-in-stored-data-behind-a-descriptor', { ...STREAMED, data: Buffer.concat([Buffer.from('some data'), descriptorOf({}), HIDDEN]) }),
   damaged('descriptor-in-stored-data-of-saturated-size', { ...STREAMED, data: descriptorOf({}), local: { size: 0xffffffff, packedSize: 0xffffffff } }),
-  damaged('descriptor-in-stored-data-across-two-looks', { ...STREAMED, data: Buffer.concat([Buffer.alloc(MIB - 2), descriptorOf({})]) }),
+  damaged('descriptor-in-stored-data-across-two-reads', { ...STREAMED, data: Buffer.concat([Buffer.alloc(MIB - 2), descriptorOf({})]) }),
   damaged('descriptor-without-its-signature-after-stored-data', { stored: true, both: { flags: 8 }, local: { crc: 0, size: 0, packedSize: 0 }, behind: storedDescriptor() }),
 ]
 

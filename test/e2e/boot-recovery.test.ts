@@ -150,8 +150,8 @@ async function withMachines(t: TestContext, test: () => Promise<void>): Promise<
   }
 }
 
-describe('a machine whose power failed in the health check of a deployment', { skip: whyRightsAreLeftToCi() }, () => {
-  it('serves the old version after it boots, and nothing else, and the recovery has checked it', async t => {
+describe('a machine that lost power during the health check of a deployment', { skip: whyRightsAreLeftToCi() }, () => {
+  it('serves only the old version after it boots, which the recovery has checked', async t => {
     await withMachines(t, async () => {
       await cutPowerInHealthCheck()
       const states = await bootAgain()
@@ -170,7 +170,7 @@ describe('a machine whose power failed in the health check of a deployment', { s
     })
   })
 
-  it('does not wait for ever in a unit of the type oneshot, whose end the service waits for', async t => {
+  it('does not wait forever in a oneshot unit that the service waits for', async t => {
     await withMachines(t, async () => {
       await cutPowerInHealthCheck()
       const states = await bootAgain(recoverUnit().replace('Type=notify', 'Type=oneshot'))

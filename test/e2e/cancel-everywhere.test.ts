@@ -51,7 +51,7 @@ function describeSeconds(): string {
 describe('a run that is cancelled while it', { concurrency: 2 }, () => {
   after(() => process.stdout.write(`${describeSeconds()}\n`))
   for (const { contract, moment } of IS_FULL ? ROWS : sample()) {
-    it(`${moment.name} ends by itself and says what is true, and post completes it (${contract})`, async t => {
+    it(`${moment.name} ends by itself and reports the truth, and post completes it (${contract})`, async t => {
       const scene = await openCancelScene(t, contract)
       try {
         await cancelAndComplete(t, scene, moment)

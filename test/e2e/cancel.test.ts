@@ -129,7 +129,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
   const CANCELLING_CHILDREN = {
     'ends a child that keeps running': `${NOTE_PID}; kill -INT $PPID; exec sleep 3600`,
     'ends a child that ignores SIGTERM': `trap '' TERM; ${NOTE_PID}; kill -INT $PPID; while :; do sleep 1; done`,
-    'ends what a child has started': `(trap '' TERM; ${NOTE_PID}; exec sleep 3600) &
+    'ends the processes that a child has started': `(trap '' TERM; ${NOTE_PID}; exec sleep 3600) &
       ${AWAIT_PID}; kill -INT $PPID; exec sleep 3600`,
   }
   for (const [what, script] of sampled(Object.entries(CANCELLING_CHILDREN), 1)) {
@@ -161,7 +161,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     assertNothingStrays(host.root)
   })
 
-  it('sets the outputs of its success before it reports, should the runner kill it while the hub does not answer', {
+  it('sets the outputs of its success before it reports, in case the runner kills it while the hub does not answer', {
     skip: ONLY_IN_CI,
   }, async t => {
     const host = fleet.newHost('hanging-success')
@@ -206,7 +206,7 @@ describe('an update whose child', { concurrency: 2 }, () => {
 
   const HARMLESS_CHILDREN = {
     'reads from its standard input': 'cat',
-    'says more than a pipe holds': 'head -c 1000000 /dev/zero',
+    'writes more than a pipe holds': 'head -c 1000000 /dev/zero',
   }
   for (const [what, script] of sampled(Object.entries(HARMLESS_CHILDREN), 1)) {
     it(`${what} succeeds`, async t => {

@@ -84,7 +84,7 @@ describe('after a cancel', { concurrency: 2 }, () => {
         assert.deepEqual([exitCode, calls(), commandsIn(log, 'error')], [0, before, []])
       })
 
-      it('runs the check of the main step, whatever the host config says by now', async t => {
+      it('runs the check of the main step, whatever the host config says by then', async t => {
         await arrange(t, 'echo fine')
         const other = scene.standIns.add('other', 'echo fine')
         scene.configure(`healthcheck: {command: [${other}]}`)

@@ -24,7 +24,7 @@ const UNHEALTHY_PLAN = `${PLUGIN_PLAN}
 const OLD = '.hub-deploy/snapshots/plugins/greeter/2-1.1.0'
 /** Shell: the damage of another process to the record `$0`; `$1` is an earlier version's record. */
 const DAMAGES = {
-  'is no record any more': `echo '{' > "$0"`,
+  'is no longer a record': `echo '{' > "$0"`,
   'is an earlier one': `cp "$1" "$0"`,
   'lists the old version as one to remove': `sed -i '1s|{|{"discard":["${OLD}"],|' "$0"`,
   'was removed': `rm "$0"`,
@@ -60,7 +60,7 @@ describe('a deployment while another process changes the record of what is insta
     })
   }
 
-  it('has compared the old version with the record that it found', async t => {
+  it('compares the old version with the record that it found', async t => {
     const host = await openHost(t)
     const result = await host.update({ damage: 'is an earlier one', moment: 'late', end: 'rolled_back' })
     assert.deepEqual(readLocalReport(result).rollback, { restored: true, problems: [], verified: true, healthy: null })
@@ -68,7 +68,7 @@ describe('a deployment while another process changes the record of what is insta
 })
 
 describe('a rollback whose last check changes the record of what is installed', () => {
-  it('writes it again, right before it removes the journal', async t => {
+  it('writes the record again, right before it removes the journal', async t => {
     const host = await openHost(t)
     const before = readFileSync(host.record, 'utf8')
     const { log, outputs } = await host.updateUnhealthy(DAMAGES['was removed'])
@@ -77,7 +77,7 @@ describe('a rollback whose last check changes the record of what is installed', 
     assert.match(log, /Another process removed \S+installed\.json during a deployment/)
   })
 
-  it('says if that is not possible, and leaves it to the next run', async t => {
+  it('says so if it cannot write the record, and leaves that to the next run', async t => {
     const host = await openHost(t)
     const before = readFileSync(host.record, 'utf8')
     const aside = join(host.root, '.hub-deploy/snapshots/set-aside')

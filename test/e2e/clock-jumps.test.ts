@@ -40,7 +40,7 @@ for (const hours of sampled([1, -1], 1)) {
   }, () => {
     const env = { NODE_OPTIONS: `--import=${PRELOAD}`, JUMP_MS: String(hours * 3_600_000) }
 
-    it('deploys, and checks health for as long as it should', async t => {
+    it('deploys, and checks health for the full time', async t => {
       const stage = await stageWithPlugin(t)
       stage.writePlan(
         `${PLUGIN_PLAN}  - {id: ok, depends_on: [files], action: healthcheck, plugin: greeter, timeout: 60}\n`,
@@ -65,7 +65,7 @@ for (const hours of sampled([1, -1], 1)) {
     })
 
     for (const [when, isDrift] of Object.entries({ before: true, during: false }))
-      it(`keeps apart that a file of the old version was changed ${when} it`, async t => {
+      it(`knows that a file of the old version was changed ${when} it`, async t => {
         const stage = await stageWithPlugin(t)
         assert.equal((await stage.deploy()).exitCode, 0)
         await stage.publish('2.0.0', pluginFiles('2.0.0'))
@@ -81,7 +81,7 @@ for (const hours of sampled([1, -1], 1)) {
         )
       })
 
-    it('ends as locked after lock-timeout-seconds', { skip: whyLeftToCi() }, async t => {
+    it('fails with locked after lock-timeout-seconds', { skip: whyLeftToCi() }, async t => {
       const stage = await stageWithPlugin(t)
       assert.equal((await stage.deploy()).exitCode, 0)
       const path = join(stage.root, '.hub-deploy/lock')

@@ -91,7 +91,7 @@ describe('the compiled code that a deployment keeps', () => {
     assert.ok(await usesWhatIsKept('1.2.0'))
   })
 
-  it('is replaced once it is torn or damaged, and hinders no deployment', async () => {
+  it('is replaced if it is torn or damaged, and hinders no deployment', async () => {
     assertSucceeds(await deploy())
     const whole = readFileSync(compiled())
     const damages: Record<string, Buffer> = {
@@ -126,12 +126,12 @@ describe('the compiled code that a deployment keeps', () => {
     }
   })
 
-  it('is what runs where the folder is ours alone, so it must be ours', async () => {
+  it('runs if only we can write to its folder, as planted code shows', async () => {
     await beginWithPlanted()
     assert.match((await update('1.1.0')).log, new RegExp(PLANTED))
   })
 
-  it('is not looked for in the project root, to which a service of the same user may be confined', async () => {
+  it('is not read from the project root, where a service of the same user may write', async () => {
     await beginWithPlanted()
     for (const name of ['', '.hub-deploy', '.cache/hub-deploy', 'hub-deploy']) {
       mkdirSync(join(stage.root, name), { recursive: true, mode: 0o700 })
@@ -152,7 +152,7 @@ describe('the compiled code that a deployment keeps', () => {
     'in a file that every user can write': () => chmodSync(compiled(), 0o666),
   }
   for (const [name, open] of Object.entries(caches)) {
-    it(`never runs what was planted ${name}`, async () => {
+    it(`never runs if it was planted ${name}`, async () => {
       await beginWithPlanted()
       open()
       assert.doesNotMatch((await deploy()).log, new RegExp(PLANTED))

@@ -18,7 +18,7 @@ function whyNoNamespaces(): string | false {
   return left === false && spawnSync(program, [...args, 'true']).status !== 0 ? 'needs pid namespaces' : left
 }
 
-describe('a run that fetches, on a host that containers use', { skip: whyNoNamespaces() }, () => {
+describe('a run that is fetching, on a host that containers share', { skip: whyNoNamespaces() }, () => {
   let stage: Stage
   before(async () => {
     stage = await openInstalled(pluginFiles('1.0.0'))
@@ -29,7 +29,7 @@ describe('a run that fetches, on a host that containers use', { skip: whyNoNames
   const begun = () => readdirSync(join(stage.root, '.hub-deploy')).filter(name => name.startsWith('begun-'))
   const outcomes = () => [...readReports(stage.root).values()].map(({ outcome }) => outcome)
 
-  it('is left alone by another one while it lives in a container', async t => {
+  it('is left alone by another run while it lives in a container', async t => {
     const hub = await openSlowHub(t, stage.hub.url)
     const slow = stage.deploy({ version: '2.0.0', 'hub-url': hub.url }, { through: CONTAINER })
     await hub.asked

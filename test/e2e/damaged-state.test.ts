@@ -22,7 +22,7 @@ describe('a host whose update was killed and whose records are then damaged', ()
   after(() => hosts.close())
 
   for (const { by, cases, atOnce } of SWEEPS) {
-    it(`loses nothing, touches nothing of others, and says what to do: runs as ${by}`, async t => {
+    it(`loses nothing, touches no foreign file, and says what to do, with runs as ${by}`, async t => {
       const seeds = SEED === undefined ? Array.from({ length: cases }, (_, index) => `${by}-${index}`) : [SEED]
       const [outcomes, failures]: [string[], string[]] = [[], []]
       const check = async (): Promise<void> => {

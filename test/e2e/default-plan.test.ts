@@ -41,7 +41,7 @@ function statusesOf(result: ActionResult): string[] {
 const ONLY_IN_CI = whyLeftToCi()
 
 describe('a deployment without a plan', () => {
-  it('prints one that does the same as a file, restarts and checks what the host config knows', async () => {
+  it('prints the plan, which works from a file too, and restarts and checks the service of the host config', async () => {
     stage.writeHostConfig(SYSTEMD)
     const first = await deployed()
     assert.deepEqual(statusesOf(first), [
@@ -67,7 +67,7 @@ describe('a deployment without a plan', () => {
     assert.equal(stage.standIns.changes().length, 1)
   })
 
-  it('shows an update in a dry run, retains what it replaces, and checks only health without a supervisor', {
+  it('shows an update in a dry run, retains the version that it replaces, and only checks health without a supervisor', {
     skip: ONLY_IN_CI,
   }, async () => {
     await deployed({ 'host-config': '' })
@@ -85,7 +85,7 @@ describe('a deployment without a plan', () => {
     assert.deepEqual([planIn(check), check.outputs['changed']], [planIn(update), 'false'])
   })
 
-  it('rolls back when what it installed cannot be restarted', { skip: ONLY_IN_CI }, async () => {
+  it('rolls back when the new version cannot be restarted', { skip: ONLY_IN_CI }, async () => {
     await deployed({ 'host-config': '' })
     await stage.publish('2.0.0', versionFiles('2.0.0'))
     stage.writeHostConfig(SYSTEMD)
@@ -96,14 +96,14 @@ describe('a deployment without a plan', () => {
     assert.deepEqual(listHost(join(stage.root, 'plugins')), before)
   })
 
-  it('installs a service, and only that, where no host config says more', { skip: ONLY_IN_CI }, async () => {
+  it('installs a service, and does no more without a host config', { skip: ONLY_IN_CI }, async () => {
     await stage.publish('1.0.0', { 'run.sh': '' }, { kind: 'service', slug: 'clock' })
     const result = await deployed({ kind: 'service', slug: 'clock', 'host-config': '' })
     assert.deepEqual(statusesOf(result), ['prepare prepare done', 'files install_extension done'])
     assert.match(result.log, /does nothing else, because host-config names no file/)
   })
 
-  it('is recovered without one when it was killed after the switch', async () => {
+  it('is recovered without a plan when it was killed after the switch', async () => {
     stage.writeHostConfig('version: 1\nplugins: {greeter: {healthcheck: {command: ["false"]}}}\n')
     const kill = onceInLog('::group::healthchecking', pid => process.kill(pid, 'SIGKILL'))
     const killed = await stage.deployHere(NO_PLAN, kill)
@@ -116,7 +116,7 @@ describe('a deployment without a plan', () => {
 })
 
 describe('a deployment without a plan is refused', () => {
-  it('with settings, which would go nowhere', async () => {
+  it('with settings, which it would ignore', async () => {
     const settings = { settings: 'GREETER_TOKEN=secret of the greeter' }
     const { log } = await assertRefuses(
       stage,
@@ -135,7 +135,7 @@ describe('a deployment without a plan is refused', () => {
     assert.match(slow.log, /::error title=invalid_plan::.*can never pass/)
   })
 
-  it('where an earlier plan has installed the slug under another id', async () => {
+  it('if an earlier plan has installed the slug under another id', async () => {
     stage.writePlan(planFor('hello'))
     assert.equal((await stage.deploy()).exitCode, 0)
     const { log } = await assertRefuses(stage, { code: 'missing_input', during: 'pending' }, NO_PLAN)
@@ -148,7 +148,7 @@ describe('a deployment without a plan is refused', () => {
   })
 })
 
-describe('a plan that is named', () => {
+describe('an install-plan that is named', () => {
   it('may install the slug under another id, with a warning the first time', async () => {
     assert.equal((await stage.deploy(NO_PLAN)).exitCode, 0)
     stage.writePlan(planFor('hello'))

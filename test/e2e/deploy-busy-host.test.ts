@@ -42,7 +42,7 @@ describe('an old version that is still running', () => {
     assert.match(log, /set-aside/)
   })
 
-  it('does not fail verification over files that it changed itself before the deployment', async () => {
+  it('does not fail verification because of files that it changed itself before the deployment', async () => {
     writeFiles(stage.root, { 'plugins/greeter/src/main.py': 'rewritten by the plugin itself' })
     const result = await deployWhile('exit 1')
     assert.equal(result.outputs['outcome'], 'rolled_back')
@@ -50,7 +50,7 @@ describe('an old version that is still running', () => {
   })
 })
 
-describe('a kept path that ends up in the target of the renames that must fail', () => {
+describe('a kept path that ends up in the target of renames that must fail', () => {
   const paths = () => [join(stage.root, 'plugins/greeter/data'), join(stage.root, '.hub-deploy/rename-probe')] as const
   const move = () => `rm -rf ${paths()[1]} && mv -T ${paths().join(' ')}`
   beforeEach(() => {
@@ -65,7 +65,7 @@ describe('a kept path that ends up in the target of the renames that must fail',
     assert.equal(readFileSync(join(data, 'state'), 'utf8'), 'of the host')
   }
 
-  it('makes the run inconsistent, which says where it is, and so does the next one, until it is back', async () => {
+  it('makes this run and the next ones inconsistent, which name its place, until it is back', async () => {
     const first = await deployWhile(move())
     for (const { outputs, log } of [first, await deployWhile(''), await deployWhile('', { 'dry-run': 'true' })]) {
       assert.deepEqual([outputs['outcome'], outputs['error-code']], ['inconsistent', 'inconsistent'], log)
@@ -91,7 +91,7 @@ describe('a run that is refused after another one was killed', () => {
     'a plan for something else': { slug: 'clock' },
     'a malformed input': { 'keep-snapshots': 'many' },
   })) {
-    it(`recovers the host before it fails over ${name}`, async () => {
+    it(`recovers the host before it fails because of ${name}`, async () => {
       const killed = await deployWhile('kill -9 $PPID; sleep 1')
       assert.equal(killed.signal, 'SIGKILL')
       const { outputs, exitCode } = await stage.deploy(inputs)
@@ -101,7 +101,7 @@ describe('a run that is refused after another one was killed', () => {
   }
 })
 
-it('never takes a settings file for a plugin', async () => {
+it('never mistakes a settings file for a plugin', async () => {
   writeFiles(stage.root, { 'plugins/other.env': 'SECRET=1' })
   stage.writePlan(PLUGIN_PLAN.replace('plugin: greeter', 'plugin: other.env'))
   const { outputs } = await stage.deploy()

@@ -72,7 +72,7 @@ async function assertFails(code: string, inputs: Record<string, string> = {}): P
   return result
 }
 
-describe('a check of what is installed', () => {
+describe('a check of the installed version', () => {
   it('runs the health checks of the plan and no other step, and asks no hub', async () => {
     const away = 'http://127.0.0.1:1'
     const { exitCode, outputs, log, summary } = await check({ 'hub-url': away })
@@ -86,7 +86,7 @@ describe('a check of what is installed', () => {
     )
   })
 
-  it('does not call healthy what this host cannot check', async () => {
+  it('does not call a service healthy that this host cannot check', async () => {
     stage.writeHostConfig('version: 1\nsupervisor: none\n')
     stage.writePlan(planWith())
     const { exitCode, outputs, summary, log } = await check()
@@ -110,11 +110,11 @@ describe('a check of what is installed', () => {
     assert.match(log, /should have version 1\.0\.0 .*plugins\/greeter is greeter 2\.0\.0/)
   })
 
-  it('fails when the version has other bytes than the pinned ones', { skip: ONLY_IN_CI }, async () => {
+  it('fails when the version has bytes other than the pinned ones', { skip: ONLY_IN_CI }, async () => {
     await assertFails('not_installed', { 'artifact-sha256': 'ab'.repeat(32) })
   })
 
-  it('fails when another slug has installed these bytes, and when nothing is installed', {
+  it('fails when another slug has installed these bytes, and when no version is installed', {
     skip: ONLY_IN_CI,
   }, async () => {
     const root = join(stage.folder, 'empty')
@@ -135,7 +135,7 @@ describe('a check of what is installed', () => {
     assert.match(log, /missing or changed/)
   })
 
-  describe('of a host on which a deployment was cut off', { skip: ONLY_IN_CI }, () => {
+  describe('of a host with an interrupted deployment', { skip: ONLY_IN_CI }, () => {
     const journal = () => join(stage.root, '.hub-deploy/journal.jsonl')
     beforeEach(async () => {
       await stage.publish('2.0.0', versionFiles('2.0.0'), { replace: true })
@@ -152,11 +152,11 @@ describe('a check of what is installed', () => {
       assert.equal(outputs['running-version'], '')
     }
 
-    it('says nothing', async () => {
+    it('fails with locked while the host waits for its recovery', async () => {
       await assertFails('locked')
     })
 
-    it('calls it inconsistent where the recovery has failed', async () => {
+    it('calls the host inconsistent if the recovery has failed', async () => {
       const snapshots = join(stage.root, '.hub-deploy/snapshots/plugins/greeter')
       const name =
         readdirSync(snapshots)
@@ -169,7 +169,7 @@ describe('a check of what is installed', () => {
       renameSync(join(stage.root, 'elsewhere'), join(snapshots, name))
     })
 
-    it('calls it inconsistent, as a deployment does, where the recovery was given up', async () => {
+    it('calls the host inconsistent, as a deployment does, if the recovery was given up', async () => {
       const known = readFileSync(journal())
       const opened = openJournal(journal(), text => text)
       for (let run = 1; run <= 5; run++)
@@ -179,7 +179,7 @@ describe('a check of what is installed', () => {
       writeFileSync(journal(), known)
     })
 
-    it('calls it inconsistent, as a deployment does, where the journal is damaged', async () => {
+    it('calls the host inconsistent, as a deployment does, if the journal is damaged', async () => {
       const known = readFileSync(journal())
       writeFileSync(journal(), '')
       await assertInconsistent()
@@ -187,7 +187,7 @@ describe('a check of what is installed', () => {
     })
   })
 
-  it('calls nothing unhealthy that another run has replaced meanwhile', { skip: ONLY_IN_CI }, async t => {
+  it('does not call a version unhealthy that another run has replaced meanwhile', { skip: ONLY_IN_CI }, async t => {
     const file = join(stage.root, '.hub-deploy/installed.json')
     const own = readFileSync(file, 'utf8')
     t.after(() => writeFileSync(file, own))
@@ -198,7 +198,7 @@ describe('a check of what is installed', () => {
     assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'failed', 'not_installed'], log)
   })
 
-  it('must say which version and bytes, and cannot be combined with what does something else', async () => {
+  it('requires a version and its bytes, and refuses the inputs of a deployment', async () => {
     for (const inputs of [
       { version: 'latest' },
       { 'artifact-sha256': '' },

@@ -70,7 +70,7 @@ describe('a dry run', () => {
     assert.doesNotMatch(log, /same\.py|data/)
   })
 
-  it('sees what has changed on the host since the last deployment', async () => {
+  it('lists the files that have changed on the host since the last deployment', async () => {
     assert.equal((await stage.deploy()).exitCode, 0)
     writeFiles(join(stage.root, 'plugins/greeter'), { 'src/old.py': 'by hand' })
     const { log, summary } = await dryRun()
@@ -98,7 +98,7 @@ describe('a dry run', () => {
     assert.match((await dryRun()).summary, /would change no file\n/)
   })
 
-  it('counts the settings that the host framework injects, also where nothing else would change', async () => {
+  it('counts the settings that the host framework injects, even if nothing else would change', async () => {
     const injecting = 'name: greeter\nversion: "1.1.0"\nenvconfiguration: {inject: true}\n'
     await stage.publish('1.1.0', pluginFiles('1.1.0', { 'plugin.yaml': injecting, 'etc/env': 'A=1\n' }))
     stage.writePlan(`${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/etc/env}\n`)
@@ -115,7 +115,7 @@ describe('a dry run', () => {
     assert.match((await dryRun()).summary, /would change no file\n/)
   })
 
-  it('lists what the artifact ships below a keep-path, unless the host has its own', async () => {
+  it('lists the files that the artifact ships below a keep-path, unless the host has its own', async () => {
     await stage.publish('1.1.0', pluginFiles('1.1.0', { 'data/defaults': 'shipped' }))
     const { log } = await dryRun()
     assert.match(log, /^added +plugins\/greeter\/data\/defaults \(7 bytes\)$/m)
@@ -124,7 +124,7 @@ describe('a dry run', () => {
     assert.doesNotMatch((await dryRun()).log, /greeter\/data/)
   })
 
-  it('announces that it replaces what this action has not installed', async () => {
+  it('announces that it would replace a directory that this action has not installed', async () => {
     writeFiles(join(stage.root, 'plugins/greeter'), { 'by-hand.py': 'mine' })
     const notice =
       /plugins\/greeter was not installed by this action: a deployment replaces it and keeps it as a snapshot/
@@ -144,8 +144,8 @@ describe('a dry run', () => {
   const failing: Record<string, [Record<string, string>, string]> = {
     'an input is malformed': [{ 'keep-snapshots': 'x' }, 'invalid_input'],
     'an input is missing': [{ slug: '' }, 'missing_input'],
-    'the signature does not hold': [{ 'signing-secret': 'secret of somebody' }, 'signature_mismatch'],
-    'the version is not there': [{ version: '9.9.9' }, 'not_found'],
+    'the signature does not match': [{ 'signing-secret': 'secret of somebody' }, 'signature_mismatch'],
+    'the version does not exist': [{ version: '9.9.9' }, 'not_found'],
     'the archive is too large': [{ 'max-entries': '1' }, 'archive_too_large'],
   }
   for (const [name, [inputs, code]] of sampled(Object.entries(failing), 2)) {

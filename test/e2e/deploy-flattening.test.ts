@@ -21,7 +21,7 @@ async function installedFrom(): Promise<Record<string, string>> {
   return listTree(join(stage.root, 'plugins/greeter'))
 }
 
-describe("a code host's archive of a repository", () => {
+describe('an archive of a repository, as a code host makes it,', () => {
   it('loses its single top-level directory and keeps programs and symlinks', async () => {
     const repository = join(stage.workspace.path, 'greeter')
     mkdirSync(repository)
@@ -63,7 +63,7 @@ describe('an archive', () => {
     assert.deepEqual(Object.keys(await installedFrom()).sort(), ['plugin.yaml', 'top', 'top/inner'])
   })
 
-  it('with two top-level directories is not flattened, and so is no plugin', async () => {
+  it('with two top-level directories is not flattened, and is therefore not a plugin', async () => {
     await stage.publishBytes('1.0.0', buildZip([{ ...manifest, name: 'top/plugin.yaml' }, file('other/file', 'x')]))
     assert.equal((await stage.deploy()).outputs['error-code'], 'not_a_plugin')
   })

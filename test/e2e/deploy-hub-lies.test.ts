@@ -154,7 +154,7 @@ describe('a hub that lies about its bytes', () => {
     await assertRefuses(stage, refusal, { ...from(hub.url), 'max-artifact-bytes': '1000000' })
   })
 
-  it('is not trusted about anything that the signature does not cover', async t => {
+  it('is not believed about anything that the signature does not cover', async t => {
     const headers = { 'x-plugin': 'greeter@9.9.9', 'x-repo': 'dev/greeter@::error::x' }
     const hub = await serveUntrustedHub(t, { artifact: serveArtifact(bytes, headers) })
     await assertRefuses(stage, { code: 'version_mismatch', during: 'extracting' }, from(hub.url))
@@ -163,7 +163,7 @@ describe('a hub that lies about its bytes', () => {
     assert.equal(readLocalReport(result).repo, null)
   })
 
-  it('names the version of a service, with a notice when that is not the one requested', {
+  it('names the version of a service, and causes a notice when that is not the requested one', {
     skip: ONLY_IN_CI,
   }, async t => {
     stage.writePlan(SERVICE_PLAN)
@@ -174,7 +174,7 @@ describe('a hub that lies about its bytes', () => {
     assert.match(commandsIn(result.log, 'notice').join('\n'), /2\.0\.0.*2\.0\.1/)
   })
 
-  it('gets a notice when it served another version than it lists', async t => {
+  it('causes a notice when it served a version other than the one that it lists', async t => {
     const artifact: Answer = (response, request) => {
       const isLatest = request.url?.endsWith('version=latest')
       const answer = isLatest ? serveArtifact(pluginZip('1.9.0')) : answerJson(404, { error: 'yanked' })
@@ -186,7 +186,7 @@ describe('a hub that lies about its bytes', () => {
     assert.match(commandsIn(result.log, 'notice').join('\n'), /lists 2\.0\.0.*served 1\.9\.0/)
   })
 
-  it('gets no notice about a version that it lists but never served', { skip: ONLY_IN_CI }, async t => {
+  it('causes no notice about a version that it lists but never served', { skip: ONLY_IN_CI }, async t => {
     const hub = await serveUntrustedHub(t, { artifact: answerJson(404, { error: 'yanked' }) })
     const result = await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, from(hub.url))
     assert.deepEqual([result.outputs['version'], readLocalReport(result).version_source], ['', null])
@@ -232,7 +232,7 @@ describe('the error text of a hub', () => {
     })
   }
 
-  it('gets no secret into the log, the summary or a report', async t => {
+  it('never carries a secret into the log, the summary or a report', async t => {
     const answer: Answer = (response, request) =>
       answerJson(403, { error: `unknown key ${request.headers['x-api-key']}` })(response, request)
     const hub = await serveUntrustedHub(t, { artifact: answer, report: answer })
@@ -244,7 +244,7 @@ describe('the error text of a hub', () => {
     assert.doesNotMatch(JSON.stringify(hub.reports), new RegExp(stage.apiKey))
   })
 
-  it('gets no secret into the journal, or into what a recovery with another key writes', {
+  it('never carries a secret into the journal, or into the output of a recovery with another key', {
     skip: ONLY_IN_CI,
   }, async t => {
     let pid = 0
@@ -270,7 +270,7 @@ describe('the error text of a hub', () => {
     )
   })
 
-  it('that it gets from another origin by a redirect is neither quoted to the hub nor in the log', async t => {
+  it('that comes from another origin by a redirect is quoted neither to the hub nor in the log', async t => {
     const internal = await serve(t, (_, response) => answerJson(403, { error: 'the inventory of rack 7' })(response, _))
     const artifact = redirectTo(`${internal.url}/admin`)
     for (const answers of [{ artifact }, { artifact, detail: artifact }]) {

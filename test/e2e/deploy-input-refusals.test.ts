@@ -23,7 +23,7 @@ before(async () => {
 after(() => stage.close())
 
 describe('an unusable input', () => {
-  it('is listed together with all others that are missing', async () => {
+  it('is listed together with all other missing inputs', async () => {
     const required = ['hub-url', 'slug', 'api-key', 'signing-secret']
     const empty = Object.fromEntries(required.map(name => [name, '']))
     const refusal = { code: 'missing_input', during: 'pending', reported: false } as const
@@ -32,7 +32,7 @@ describe('an unusable input', () => {
       assert.match(commandsIn(log, 'error')[0] ?? '', new RegExp(name))
   })
 
-  it('leaves no report when the project root is what is missing', async () => {
+  it('leaves no report when the missing input is the project root', async () => {
     const result = await stage.deploy({ 'project-root': '' })
     assert.deepEqual(
       [result.exitCode, result.outputs['error-code'], result.outputs['report-path'], result.outputs['outcome']],
@@ -66,7 +66,7 @@ describe('an unusable input', () => {
     version: 'v1/../2',
   }
 
-  it('is listed together with all others that are malformed', async () => {
+  it('is listed together with all other malformed inputs', async () => {
     const refusal = { code: 'invalid_input', during: 'pending', reported: false } as const
     const { log } = await assertRefuses(stage, refusal, malformed)
     for (const name of Object.keys(malformed)) assert.match(commandsIn(log, 'error')[0] ?? '', new RegExp(name))
@@ -100,12 +100,12 @@ describe('an unusable input', () => {
     assert.equal(acceptedReports(stage).at(-1)?.version, 'unknown')
   })
 
-  it('is an api-key of two words, which is never shown', async () => {
+  it('may be an api-key of two words, which is never shown', async () => {
     const refusal = { code: 'invalid_input', during: 'pending', reported: false } as const
     await assertRefuses(stage, refusal, { 'api-key': 'secret key\nof two lines' })
   })
 
-  it('is a project root that is not absolute', async () => {
+  it('may be a project root that is not absolute', async () => {
     const result = await stage.deploy({ 'project-root': 'srv/app' })
     assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'invalid_input'])
   })
@@ -144,7 +144,7 @@ describe('an invalid plan', () => {
     stage.writePlan(PLUGIN_PLAN)
   })
 
-  it('is annotated in the host config when the mistake is there', async () => {
+  it('is annotated in the host config if the mistake is there', async () => {
     writeFileSync(join(stage.workspace.path, 'host.yaml'), 'version: 1\nsupervisor: magic\n')
     const refusal = { code: 'invalid_host_config', during: 'pending' } as const
     const { log } = await assertRefuses(stage, refusal, { 'host-config': 'host.yaml' })

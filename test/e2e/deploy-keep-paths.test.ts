@@ -33,7 +33,7 @@ function textOf(path: string): string | undefined {
 }
 
 describe('keep-paths', () => {
-  it('default to .env and data, which move with their modes; the rest leaves with the old version', async () => {
+  it('default to .env and data, which move with their modes, while the rest goes with the old version', async () => {
     const { ino } = statSync(join(place, 'data/db/rows'))
     await update({})
     assert.deepEqual(['.env', 'data/db/rows', 'etc/local.conf', 'stray'].map(textOf), [
@@ -58,13 +58,13 @@ describe('keep-paths', () => {
     ])
   })
 
-  it('win over what the artifact ships under the same name, with a notice', async () => {
+  it('win over files of the same name in the artifact, with a notice', async () => {
     const { log } = await update({ 'data/db/rows': 'shipped', 'data/other': 'shipped' })
     assert.deepEqual(['data/db/rows', 'data/other'].map(textOf), ['mine', undefined])
     assert.match(commandsIn(log, 'notice').join(), /data/)
   })
 
-  it('are installed as shipped where the host has none', { skip: ONLY_IN_CI }, async () => {
+  it('are installed from the artifact if the host has none', { skip: ONLY_IN_CI }, async () => {
     await update({ 'seed/rows': 'shipped' }, { 'keep-paths': 'seed' })
     assert.equal(textOf('seed/rows'), 'shipped')
   })

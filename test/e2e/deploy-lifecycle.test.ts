@@ -81,7 +81,7 @@ describe('a first deployment', () => {
     )
   })
 
-  it('leaves its private folder and nothing of the run', { skip: ONLY_IN_CI }, async () => {
+  it('leaves its private folder, and in it nothing that only the run needed', { skip: ONLY_IN_CI }, async () => {
     await beginInstalled()
     assert.equal(statSync(join(stage.root, '.hub-deploy')).mode & 0o777, 0o700)
     assert.deepEqual(
@@ -155,7 +155,7 @@ describe('an update', () => {
   })
 })
 
-describe('the same version again', () => {
+describe('a second deployment of the same version', () => {
   it('changes nothing and is still reported', async () => {
     await beginInstalled()
     const before = listHost(stage.root)
@@ -171,7 +171,7 @@ describe('the same version again', () => {
     assert.equal(acceptedReports(stage).length, 2)
   })
 
-  it('repairs what was changed or removed on the host', { skip: ONLY_IN_CI }, async () => {
+  it('repairs files that were changed or removed on the host', { skip: ONLY_IN_CI }, async () => {
     await beginInstalled()
     const installed = listTree(join(stage.root, 'plugins'))
     appendFileSync(join(stage.root, 'plugins/greeter/src/main.py'), '# tampered\n')
@@ -204,7 +204,7 @@ describe('the choice of a version', () => {
     assert.deepEqual([outputs['version'], outputs['previous-version'], runningVersion()], ['1.0.0', '2.0.0', '1.0.0'])
   })
 
-  it('does not install bytes again that it has replaced, although the hub calls them newer', {
+  it('does not install bytes again that it has replaced, even if the hub calls them newer', {
     skip: ONLY_IN_CI,
   }, async t => {
     await deployed({ version: '1.0.0' })
@@ -240,7 +240,7 @@ describe('versions that are dates', () => {
     assert.equal((await deployed())['version'], '2024.10.01')
   })
 
-  it('are not replaced by a latest of which nobody can say whether it is newer', { skip: ONLY_IN_CI }, async () => {
+  it('are not replaced by a latest version that cannot be compared with them', { skip: ONLY_IN_CI }, async () => {
     await stage.publish('2024.05.01', pluginFiles('2024.05.01'))
     await deployed({ version: '2024.05.01' })
     await stage.publish('nightly-7', pluginFiles('nightly-7'))
@@ -271,7 +271,7 @@ describe('a latest version that the hub holds back for review', () => {
     holdVersion(stage.store, held)
   })
 
-  it('is not installed: the host gets what the hub serves, and a notice names both', async () => {
+  it('is not installed: the host gets the version that the hub serves, and a notice names both', async () => {
     const result = await stage.deploy()
     assert.equal(result.exitCode, 0, result.log)
     assert.deepEqual([result.outputs['version'], runningVersion()], ['1.0.0', '1.0.0'])
@@ -281,7 +281,7 @@ describe('a latest version that the hub holds back for review', () => {
     assert.equal((await deployed())['version'], '2.0.0')
   })
 
-  it('is refused where it is the only one, and where it is named', async () => {
+  it('is refused if it is the only version, and if it is requested by name', async () => {
     yankVersion(stage.store, { ...held, version: '1.0.0' })
     for (const version of ['latest', '2.0.0'])
       await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, { version })
@@ -308,7 +308,7 @@ describe('a private plugin', () => {
 describe('a version with different bytes than before', () => {
   const files = pluginFiles('1.0.0', { 'src/more.py': '' })
 
-  it('is accepted when exactly these bytes are pinned and to be deployed again, not with a pin alone', async () => {
+  it('is accepted when exactly these bytes are pinned with redeploy, and not with the pin alone', async () => {
     await beginInstalled()
     await stage.publish('1.0.0', files, { replace: true })
     await assertRefuses(stage, { code: 'version_reused', during: 'verifying_signature' })
@@ -331,7 +331,7 @@ describe('a version with different bytes than before', () => {
 })
 
 describe('a service', () => {
-  it('is installed as an extension without a plugin.yaml, in the version that the header names', async () => {
+  it('is installed as an extension without a plugin.yaml, with the version that the header names', async () => {
     await stage.publish('3.1.0', { 'clock.py': 'tick' }, { kind: 'service', slug: 'clock' })
     stage.writePlan(SERVICE_PLAN)
     const result = await stage.deploy({ kind: 'service', slug: 'clock', 'plugin-secret-key': 'secret of the host' })

@@ -77,7 +77,7 @@ describe('an update of a host with a mount', { skip: whyNoMounting() }, () => {
     await assertRefused(t, host, 'unsafe_host', path)
   })
 
-  it('elsewhere, to which a kept path is a symlink, succeeds and keeps what is in it', async t => {
+  it('elsewhere, to which a kept path is a symlink, succeeds and keeps its contents', async t => {
     const host = fleet.newHost('symlinked-volume')
     const volume = mountMemory(t, 'size=1m')
     writeFileSync(join(volume, 'precious'), 'of the host')
@@ -87,7 +87,7 @@ describe('an update of a host with a mount', { skip: whyNoMounting() }, () => {
     assert.equal(readFileSync(join(host.root, 'plugins/greeter/data/precious'), 'utf8'), 'of the host')
   })
 
-  it('that appears while the artifact is on its way is refused at the switch', async t => {
+  it('that appears during the download is refused at the switch', async t => {
     const host = fleet.newHost('late')
     const mounted = join(host.root, 'plugins/greeter/uploads')
     mkdirSync(mounted)
@@ -101,7 +101,7 @@ describe('an update of a host with a mount', { skip: whyNoMounting() }, () => {
     assert.ok(existsSync(join(mounted, 'precious')))
   })
 
-  it('in a snapshot never loses what is in it when the snapshot is discarded', async t => {
+  it('in a snapshot never loses its contents when the snapshot is discarded', async t => {
     const host = fleet.newHost('in-snapshot')
     const mounted = join(host.root, '.hub-deploy/snapshots/plugins/greeter/1-0.9.0/uploads')
     mountOver(t, mounted, 'size=1m')

@@ -28,7 +28,7 @@ before(async () => {
 
 after(() => stage.close())
 
-describe('a hub that does not serve', () => {
+describe('a hub that does not serve the artifact', () => {
   const reporting = () => ({ 'deployments-url': stage.hub.url })
 
   it('is not asked at all over plain http', async () => {
@@ -49,17 +49,17 @@ describe('a hub that does not serve', () => {
     assert.equal(hub.requestsFor('artifact').length, 4)
   })
 
-  it('has no such plugin', async () => {
+  it('may have no such plugin', async () => {
     stage.writePlan(PLUGIN_PLAN.replace('project_id: greeter', 'project_id: nobody'))
     await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, { slug: 'nobody', 'allow-takeover': 'true' })
     stage.writePlan(PLUGIN_PLAN)
   })
 
-  it('has no such version', async () => {
+  it('may have no such version', async () => {
     await assertRefuses(stage, { code: 'not_found', during: 'fetching' }, { version: '9.9.9' })
   })
 
-  it('has no published version', async () => {
+  it('may have no published version', async () => {
     await stage.publish('1.0.0', pluginFiles('1.0.0'), { slug: 'empty' })
     yankVersion(stage.store, { kind: 'plugin', slug: 'empty', version: '1.0.0' })
     stage.writePlan(PLUGIN_PLAN.replace('project_id: greeter', 'project_id: empty'))
@@ -71,12 +71,12 @@ describe('a hub that does not serve', () => {
     stage.writePlan(PLUGIN_PLAN)
   })
 
-  it('answers something other than a detail record', { skip: ONLY_IN_CI }, async t => {
+  it('may answer with something other than a detail record', { skip: ONLY_IN_CI }, async t => {
     const hub = await serveUntrustedHub(t, { detail: answerJson(200, ['2.0.0']) })
     await assertRefuses(stage, { code: 'bad_response', during: 'fetching' }, { ...reporting(), 'hub-url': hub.url })
   })
 
-  it('does not know the key', async () => {
+  it('may not know the key', async () => {
     const refusal = { code: 'authentication_failed', during: 'fetching', reported: false } as const
     const { log } = await assertRefuses(stage, refusal, { 'api-key': 'secret-nobody-issued' })
     assert.doesNotMatch(log.replace(/^::add-mask::.*$/gm, ''), /secret-nobody-issued/)
@@ -84,7 +84,7 @@ describe('a hub that does not serve', () => {
     assert.equal(listOwn(stage, 'outbox').length, 1)
   })
 
-  it('has issued the key for another plugin', { skip: ONLY_IN_CI }, async () => {
+  it('may have issued the key for another plugin', { skip: ONLY_IN_CI }, async () => {
     const { key } = createKey(stage.store, { name: 'bound', kind: 'plugin', slug: 'clock' })
     const refusal = { code: 'authentication_failed', during: 'fetching', reported: false } as const
     const { log } = await assertRefuses(stage, refusal, { 'api-key': key })
@@ -93,7 +93,7 @@ describe('a hub that does not serve', () => {
   })
 })
 
-describe('an artifact that is not what was signed', () => {
+describe('an artifact that does not match its signature', () => {
   for (const [name, [bytes, header, code]] of sampled(Object.entries(WRONGLY_SIGNED), 2)) {
     it(`is refused: ${name}`, async t => {
       const hub = await serveUntrustedHub(t, { artifact: serveArtifact(bytes, { 'x-signature': header }) })
@@ -165,7 +165,7 @@ describe('a version that is not the intended one', () => {
     'by its plugin.yaml': ['extracting', {}],
   }
   for (const [name, [during, headers]] of Object.entries(older)) {
-    it(`is refused when what arrives is older than the installed one ${name}, whatever the hub lists`, async t => {
+    it(`is refused when it is older than the installed one ${name}, whatever the hub lists`, async t => {
       const hub = await serveUntrustedHub(t, { artifact: serveArtifact(pluginZip('0.9.0'), headers) })
       const refusal = { code: 'downgrade_refused', during } as const
       await assertRefuses(stage, refusal, { 'hub-url': hub.url, 'deployments-url': stage.hub.url })
@@ -178,8 +178,8 @@ describe('a version that is not the intended one', () => {
   })
 })
 
-describe('a host that cannot take it', () => {
-  it('is locked by another deployment, whose run the error names', async t => {
+describe('a host that cannot take the new version', () => {
+  it('may be locked by another deployment, whose run the error names', async t => {
     const path = join(stage.root, '.hub-deploy/lock')
     const runUrl = 'https://code-host.example/runs/7'
     const lock = await acquireLock({ path, timeoutMs: 0, runUrl, log: () => {} })
@@ -195,7 +195,7 @@ describe('a host that cannot take it', () => {
     lock.release()
   })
 
-  it('has a kept path whose parent is no longer a directory', async () => {
+  it('may have a kept path whose parent is no longer a directory', async () => {
     writeFileSync(join(stage.root, 'plugins/greeter/kept'), 'the host has a file here')
     mkdirSync(join(stage.root, 'plugins/greeter/settings'))
     writeFileSync(join(stage.root, 'plugins/greeter/settings/local'), 'mine')
@@ -215,7 +215,7 @@ describe('a host that cannot take it', () => {
     },
   }
   for (const [name, { block, code }] of Object.entries(blocked)) {
-    it(`is not usable: ${name}`, async () => {
+    it(`may be unusable: ${name}`, async () => {
       const root = join(stage.workspace.path, 'other-host')
       mkdirSync(root)
       block(root)
@@ -229,9 +229,9 @@ describe('a host that cannot take it', () => {
     })
   }
 
-  const unusable = { 'a file': 'install.yaml', 'below a folder that is not there': 'no/such/folder' }
+  const unusable = { 'a file': 'install.yaml', 'below a missing folder': 'no/such/folder' }
   for (const [name, path] of sampled(Object.entries(unusable), 1)) {
-    it(`is not writable: the project root is ${name}`, async () => {
+    it(`may not be writable: the project root is ${name}`, async () => {
       const result = await stage.deploy({ 'project-root': join(stage.workspace.path, path) })
       assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'host_not_writable'])
       assert.equal(result.outputs['report-path'], '')

@@ -88,7 +88,7 @@ describe('the local report', () => {
     assert.ok(report.artifact_size > 0)
   })
 
-  it('is followed by one line in the audit, which later runs only append to', async () => {
+  it('is followed by one line in the audit log, to which later runs only append', async () => {
     const audit = () => readFileSync(join(stage.root, '.hub-deploy/audit.jsonl'), 'utf8')
     await stage.deploy()
     const first = audit()
@@ -110,7 +110,7 @@ describe('the local report', () => {
 })
 
 describe('the report to the hub', () => {
-  it('appears in the fleet view, under the name of the machine by default', async () => {
+  it('appears on the fleet page, under the name of the machine by default', async () => {
     await stage.deploy({ 'host-id': '' })
     const answer = await fetch(`${stage.hub.url}/deployments/plugin/greeter/hosts`, {
       headers: { 'x-api-key': stage.apiKey },
@@ -140,7 +140,7 @@ describe('the report to the hub', () => {
     assert.equal(hub.requestsFor('report')[0]?.headers['x-api-key'], stage.apiKey)
   })
 
-  it('carries the key, as does the request for the artifact; the request for the details does not', async t => {
+  it('carries the key, as does the request for the artifact, but not the request for the details', async t => {
     const hub = await serveUntrustedHub(t)
     await stage.deploy({ 'hub-url': hub.url })
     assert.equal(hub.requestsFor('detail')[0]?.headers['x-api-key'], undefined)
@@ -202,7 +202,7 @@ describe('a report in the outbox', () => {
     assert.equal(listOwn(stage, 'outbox').length, 1)
   })
 
-  it('of a run whose key was refused waits for the next key that the hub takes', async () => {
+  it('of a run whose key was refused waits for a key that the hub accepts', async () => {
     const { key } = createKey(stage.store, { name: 'other', kind: 'plugin', slug: 'clock' })
     const refused = [await stage.deploy({ 'api-key': key }), await stage.deploy({ 'api-key': key })]
     for (const { outputs } of refused) assert.equal(outputs['error-code'], 'authentication_failed')
@@ -217,7 +217,7 @@ describe('a report in the outbox', () => {
     assert.deepEqual(listOwn(stage, 'outbox'), [])
   })
 
-  it('that is garbage does no harm', async () => {
+  it('that is damaged does no harm', async () => {
     await stage.deploy()
     writeFileSync(join(stage.root, '.hub-deploy/outbox/2026-garbage.json'), '{"schema": 1')
     const result = await stage.deploy()

@@ -92,7 +92,7 @@ describe('a step that fails after the switch', () => {
     assert.deepEqual([row?.version, row?.status], ['2.0.0', 'rolled_back'])
   })
 
-  it('verifies the old version where nobody had changed it', async () => {
+  it('verifies the old version if nobody had changed it', async () => {
     await installOld()
     rmSync(join(stage.root, 'plugins/greeter/notes.txt'))
     const result = await stage.deploy()

@@ -32,7 +32,7 @@ function installed(path: string): string {
 }
 
 describe('a plugin that its host wants signed', () => {
-  it('gets the signature that the host itself computes', async () => {
+  it('gets the signature that the host framework computes', async () => {
     const description = 'name: greeter\nversion: "1.0.0"\nexecution_mode: Trusted\n'
     await deploy('1.0.0', { 'plugin.yaml': description, 'src/main.py': 'pass\n', 'src/x.md': 'x', 'other.py': 'y' })
     const signed = `${description}src/main.py\0pass\n\0src/x.md\0x\0`
@@ -44,7 +44,7 @@ describe('a plugin that its host wants signed', () => {
     })
   })
 
-  it('causes a warning that names the input when nothing signs it', async () => {
+  it('causes a warning that names the input when it is not signed', async () => {
     const description = 'name: greeter\nversion: "1.0.0"\nexecution_mode: trusted\n'
     await stage.publish('1.0.0', { 'plugin.yaml': description, 'src/main.py': 'pass\n' })
     for (const changed of ['true', 'false']) {

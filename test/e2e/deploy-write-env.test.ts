@@ -103,8 +103,8 @@ describe('write_env', () => {
 
   const unusable: Record<string, [string, Settings]> = {
     'a required key is empty in the template and the settings': ['{required: [TOKEN]}', {}],
-    'a required key is set to nothing': ['{required: [TOKEN]}', { TOKEN: '' }],
-    'a required key is nowhere': ['{required: [NOWHERE]}', {}],
+    'a required key is set to an empty value': ['{required: [TOKEN]}', { TOKEN: '' }],
+    'a required key is missing in both': ['{required: [NOWHERE]}', {}],
   }
   for (const [name, [environment, given]] of sampled(Object.entries(unusable), 2)) {
     it(`fails and restores the files when ${name}`, async () => {
@@ -118,7 +118,7 @@ describe('write_env', () => {
     })
   }
 
-  it("gives the artifact's template nothing of the runner's or the step's environment", async () => {
+  it("does not fill in the artifact's template from the environment of the runner or the step", async () => {
     const leaks = {
       AWS_SECRET_ACCESS_KEY: 'leak-1',
       VAULT_TOKEN: 'leak-2',

@@ -53,7 +53,7 @@ describe('an update on a disk', () => {
   // Files of one byte: their bytes fit, but their blocks and inodes do not.
   const TOO_SMALL_FOR_MANY = { 'of room': 'size=6m', 'of inodes': 'nr_inodes=800' }
   for (const [what, options] of Object.entries(TOO_SMALL_FOR_MANY)) {
-    it(`that runs out ${what} while it extracts keeps the old version and nothing of the new`, {
+    it(`that runs out ${what} while it extracts keeps the old version and nothing of the new one`, {
       skip: noMounting,
     }, async t => {
       const host = fleet.newHost(`extracts-out-${what}`, join(mountMemory(t, options), 'host'))
@@ -66,7 +66,7 @@ describe('an update on a disk', () => {
     })
   }
 
-  it('that fills up while it installs is rolled back without any space, and succeeds once there is some', {
+  it('that fills up while it installs is rolled back without any space, and succeeds once there is space', {
     skip: noMounting,
   }, async t => {
     const host = fleet.newHost('fills-up', join(mountMemory(t, 'size=4m'), 'host'))
@@ -91,7 +91,7 @@ describe('an update on a disk', () => {
     await assertGoesOn(fleet, host)
   })
 
-  it('does not begin when the old version is immutable', { skip: noImmutables }, async t => {
+  it('is refused before the switch when the old version is immutable', { skip: noImmutables }, async t => {
     const host = fleet.newHost('immutable-old')
     const place = join(host.root, 'plugins/greeter')
     run('chattr', '+i', place)
@@ -101,7 +101,7 @@ describe('an update on a disk', () => {
     await assertGoesOn(fleet, host)
   })
 
-  it('whose new version can no longer be moved is inconsistent until it can, and then repaired', {
+  it('whose new version can no longer be moved is inconsistent until it can be, and is then repaired', {
     skip: noImmutables || whyNoStrace(),
   }, async t => {
     const host = fleet.newHost('immutable-new')
@@ -174,7 +174,7 @@ describe('an update on a disk', () => {
   })
 
   for (const umask of [0o000, 0o077]) {
-    it(`under umask ${umask.toString(8).padStart(3, '0')} gives the same modes`, async () => {
+    it(`under umask ${umask.toString(8).padStart(3, '0')} installs the same modes`, async () => {
       const host = fleet.newHost(`umask-${umask}`)
       assertSucceeds(await deployUnder(umask, host))
       assert.deepEqual(host.tree(), fleet.new)
@@ -240,7 +240,7 @@ async function updateThroughGate(
 }
 
 describe('a host whose disk is full during recovery', { skip: whyNoMounting() }, () => {
-  it('is still recovered, with the space that is reserved for this', async t => {
+  it('is still recovered, with the space that is reserved for recovery', async t => {
     const stage = await openStage()
     t.after(() => stage.close())
     const root = mountMemory(t, 'size=4m')

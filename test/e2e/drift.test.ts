@@ -84,7 +84,7 @@ describe('files that were changed on the host since they were installed', () => 
     },
   ]
 
-  it('are reported and marked if they change only while the new version is made durable', async () => {
+  it('are reported and marked even if they change while the new version is made durable', async () => {
     await stage.publish('2.0.0', pluginFiles('2.0.0'))
     const bin = join(stage.folder, 'bin')
     mkdirSync(bin)
@@ -115,7 +115,7 @@ describe('files that were changed on the host since they were installed', () => 
     assert.ok(result.log.includes(`which was changed on this host, is now ${join(stage.root, snapshot)}.`), result.log)
   })
 
-  it('stay as a modified snapshot with a record of their own, also where the plan retains nothing', async () => {
+  it('stay as a modified snapshot with a record of their own, even if the plan retains nothing', async () => {
     stage.writePlan(PLUGIN_PLAN.replace('snapshot: true, ', ''))
     const [before] = readRecord(stage).installed
     driftByHand()
@@ -130,7 +130,7 @@ describe('files that were changed on the host since they were installed', () => 
     assert.deepEqual(listOwn(stage, 'snapshots/plugins/greeter'), ['1-1.0.0'])
   })
 
-  it('are replaced also where one of them is a file of a terabyte, which is not read', {
+  it('are replaced even if one of them is a file of a terabyte, which is not read', {
     skip: ONLY_IN_CI,
   }, async () => {
     edit(stage, { 'plugins/greeter/src/cache.bin': '' })
@@ -151,14 +151,14 @@ describe('files that were changed on the host since they were installed', () => 
     return { 'hub-url': gate.url }
   }
 
-  it('are repaired and reported also if they were changed during the download', async t => {
+  it('are repaired and reported even if they were changed during the download', async t => {
     const result = await deployed(await late(t, 'src/main.py'))
     assert.equal(result.outputs['changed'], 'true')
     assert.deepEqual(readLocalReport(result).drift?.[0]?.changed, ['src/main.py'])
     assert.notEqual(readFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'utf8'), 'LD_PRELOAD=/tmp/evil.so\n')
   })
 
-  it('stay as a modified snapshot also if they were changed during the download', { skip: ONLY_IN_CI }, async t => {
+  it('stay as a modified snapshot even if they were changed during the download', { skip: ONLY_IN_CI }, async t => {
     const result = await update('1.1.0', await late(t, 'src/main.py'))
     const [snapshot] = snapshotsOf(stage)
     assert.equal(snapshot?.modified, true)
@@ -176,7 +176,7 @@ describe('files that were changed on the host since they were installed', () => 
   })
 
   for (const damage of sampled(['missing', 'damaged'] as const, 1))
-    it(`make no genuine snapshot where their record is ${damage}, and the report says that nothing was compared`, async () => {
+    it(`make no genuine snapshot if their record is ${damage}, and the report says that nothing was compared`, async () => {
       edit(stage, { 'plugins/greeter/src/main.py': 'by hand' })
       for (const name of listOwn(stage, 'trees')) {
         const path = join(stage.root, '.hub-deploy/trees', name)
@@ -206,7 +206,7 @@ describe('files that were changed on the host since they were installed', () => 
     assert.match(result.log, /6-1\.5\.0 of plugins\/greeter stays: it is the last good one/)
   })
 
-  it('are repaired by the same version, which the summary and the log say', async () => {
+  it('are repaired by the same version, as the summary and the log say', async () => {
     edit(stage, { 'plugins/greeter/src/main.py': 'by hand' })
     const result = await deployed()
     assert.equal(result.outputs['changed'], 'true')
@@ -218,7 +218,7 @@ describe('files that were changed on the host since they were installed', () => 
     assert.deepEqual([warnings(again), readLocalReport(again).drift], [[], []])
   })
 
-  it('name no snapshot where none was made', { skip: ONLY_IN_CI }, async () => {
+  it('have no snapshot in the summary if none was made', { skip: ONLY_IN_CI }, async () => {
     edit(stage, { 'plugins/greeter/by-hand': '' })
     const added = await deployed()
     assert.match(added.log, /greeter 1\.0\.0 is already on host-1; 1 file was added on this host\./)
@@ -261,7 +261,7 @@ describe('files that were changed on the host since they were installed', () => 
     assert.ok(existsSync(join(stage.root, 'elsewhere/more')))
   })
 
-  it('behind a symlink are no damage for a rollback, whoever changes them meanwhile', {
+  it('behind a symlink are not damage to a rollback, even if they change meanwhile', {
     skip: ONLY_IN_CI,
   }, async () => {
     const path = join(stage.root, 'plugins/greeter')
@@ -319,7 +319,7 @@ describe('files that were changed on the host since they were installed', () => 
     assert.deepEqual([outcome, drift, rollback?.verified], ['rolled_back', DRIFT, null])
   })
 
-  it('are named by the recovery of a killed run if they were changed after it began, and are not its damage', {
+  it('are named by the recovery of a killed run if they were changed after it began, and are not damage', {
     skip: ONLY_IN_CI,
   }, async () => {
     const { outcome, drift, rollback } = await killed(() => edit(stage, { [`${KEPT}/src/main.py`]: 'changed' }))
@@ -327,14 +327,14 @@ describe('files that were changed on the host since they were installed', () => 
     assert.match(rollback?.problems.join() ?? '', /^plugins\/greeter\/src\/main\.py was written by another process/)
   })
 
-  it('are damage for the recovery of a killed run if files were removed after it began', {
+  it('are damage for the recovery of a killed run if they were removed after it began', {
     skip: ONLY_IN_CI,
   }, async () => {
     const { outcome, drift, rollback } = await killed(() => rmSync(join(stage.root, KEPT, 'src/main.py')))
     assert.deepEqual([outcome, drift, rollback?.verified], ['inconsistent', [], false])
   })
 
-  it('are not what an interrupted deployment has left, for a dry run', { skip: ONLY_IN_CI }, async () => {
+  it('do not include the changes of an interrupted deployment, in a dry run', { skip: ONLY_IN_CI }, async () => {
     await killed(async () => {
       const dry = await deployed({ 'dry-run': 'true' })
       assert.match(dry.log, /waits for its recovery/)
@@ -343,12 +343,12 @@ describe('files that were changed on the host since they were installed', () => 
     })
   })
 
-  it('are verified by the recovery of a killed run where there are none', { skip: ONLY_IN_CI }, async () => {
+  it('are ruled out by the recovery of a killed run if there are none', { skip: ONLY_IN_CI }, async () => {
     const { outcome, drift, rollback } = await killed()
     assert.deepEqual([outcome, drift, rollback?.verified], ['rolled_back', [], true])
   })
 
-  it('are no drift when they were only touched, or are kept paths or bytecode caches', async () => {
+  it('are not drift if they were only touched, or are kept paths or bytecode caches', async () => {
     const path = join(stage.root, 'plugins/greeter/src/main.py')
     utimesSync(path, new Date(0), new Date(0))
     writeFileSync(path, readFileSync(path))
@@ -390,7 +390,7 @@ describe('changed files of a project', () => {
   })
   afterEach(() => stage.close())
 
-  it('are reported for all its parts in one warning, those that are removed too, and stay as modified', {
+  it('are reported for all its parts in one warning, including removed parts, and stay as modified', {
     skip: ONLY_IN_CI,
   }, async () => {
     edit(stage, { 'plugins/cart/by-hand': '1', 'extensions/mailer/run.sh': 'echo mine\n' })

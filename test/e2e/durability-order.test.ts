@@ -43,7 +43,7 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
     assert.ok(synced < indexOf(events, isMove))
   })
 
-  it('syncs every staged file and directory before anything is moved where sync -f fails', () => {
+  it('syncs every staged file and directory before anything is moved if sync -f fails', () => {
     const { events, host } = withoutSync
     const firstMove = indexOf(events, isMove)
     const synced = events.slice(0, firstMove).flatMap(event => (event.kind === 'sync' ? [event.path] : []))
@@ -109,7 +109,7 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
     }
   })
 
-  it('syncs the directories that it makes for a kept path which appears when the tree is durable already', async () => {
+  it('syncs the directories that it makes for a kept path that appears after the tree was made durable', async () => {
     const host = hosts.copy('late')
     const tools = standInForSync(
       host.workspace.temp,

@@ -15,12 +15,12 @@ const PLAYED = IS_UPDATE ? SCENES : sampled(SCENES, 3)
 
 let endings: readonly PlayedEnding[] = []
 
-describe('what a run says when it has ended', () => {
+describe('the end of a run', () => {
   before(async () => {
     endings = await playEndings(PLAYED)
   })
 
-  it('is in its summary and its log as the golden files have it', () => {
+  it('has a summary and a log like the golden files', () => {
     const texts = endings.flatMap(({ name, result, places }) => [
       { file: `${name}.md`, text: normaliseSummary(result.summary, places) },
       { file: `${name}.log`, text: normaliseLog(result.log, places) },
@@ -33,7 +33,7 @@ describe('what a run says when it has ended', () => {
     for (const { file, text } of texts) assert.equal(text, readFileSync(join(GOLDEN, file), 'utf8'), file)
   })
 
-  it('is short, begins with the outcome, and ends the log with the same sentence', () => {
+  it('has a short summary that begins with the outcome, and ends the log with the same sentence', () => {
     for (const { name, result } of endings) {
       const [title = ''] = result.summary.split('\n')
       const last = result.log.trimEnd().split('\n').at(-1) ?? ''
@@ -43,7 +43,7 @@ describe('what a run says when it has ended', () => {
     }
   })
 
-  it('says of a failed run why, what to do next and, of a deployment, what runs now', () => {
+  it('says why a run failed, what to do next and, for a deployment, what runs now', () => {
     for (const { name, result } of endings.filter(({ result }) => result.exitCode !== 0)) {
       assert.match(result.summary, /^\*\*Why:\*\* /m, name)
       assert.match(result.summary, /^\*\*Next:\*\* /m, name)

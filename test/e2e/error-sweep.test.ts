@@ -28,7 +28,7 @@ const failures: { error: string; calls: RegExp }[] = [
   { error: 'EACCES', calls: /^(rename|link|mkdir|unlink|rmdir)/ },
 ]
 
-describe('a deployment of which any one call fails', { skip: whyNoStrace() }, () => {
+describe('a deployment in which any one call fails', { skip: whyNoStrace() }, () => {
   let traces: Traces
   let hosts: SweepHosts
   let updateCalls: readonly TracedCall[]
@@ -48,7 +48,7 @@ describe('a deployment of which any one call fails', { skip: whyNoStrace() }, ()
   })
 
   for (const [index, { error, calls }] of failures.entries()) {
-    it(`ends by itself and reports how: ${error} of ${calls.source}`, { concurrency: 2 }, async t => {
+    it(`ends by itself and reports how it ended: ${error} of ${calls.source}`, { concurrency: 2 }, async t => {
       const concerned = updateCalls.filter(({ name, role }) => calls.test(name) && role !== 'child')
       const swept = concerned.filter((_, at) => at % SAMPLED === index % SAMPLED)
       const outcomes: string[] = []

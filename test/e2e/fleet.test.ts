@@ -75,7 +75,7 @@ describe('the fleet of a reference hub', () => {
     return await fleetOf(stage.hub.url, stage.workspace, { 'api-key': stage.apiKey, ...inputs })
   }
 
-  it('is listed with what each host runs, also where its last deployment failed', async () => {
+  it('is listed with the version that each host runs, even if its last deployment failed', async () => {
     const result = await look()
     assert.equal(result.exitCode, 0, result.log)
     const { hosts, versions, outdated, inSync, code } = outputsOf(result)
@@ -92,7 +92,7 @@ describe('the fleet of a reference hub', () => {
     assert.match(result.summary, /^### ⚠️ 1 of 3 hosts runs greeter 1\.1\.0\n/)
   })
 
-  it('fails, and names the hosts, where not all run the expected version', async () => {
+  it('fails the step, which names the hosts that do not run the expected version', async () => {
     const result = await look({ 'expect-version': 'v1.1.0', 'expect-hosts': 'app-1, app-2\napp-3' })
     assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'fleet_out_of_sync'], result.log)
     const [error = '', ...others] = commandsIn(result.log, 'error')
@@ -106,14 +106,14 @@ describe('the fleet of a reference hub', () => {
     assert.match(result.summary, /Not in expect-hosts: app-10\./)
   })
 
-  it('passes where each expected host runs it, whatever was tried there since', async () => {
+  it('is in sync if each expected host runs the expected version, whatever was attempted there since', async () => {
     const result = await look({ 'expect-version': '1.0.0', 'expect-hosts': 'app-1,app-10' })
     assert.equal(result.exitCode, 0, result.log)
     assert.deepEqual([result.outputs['in-sync'], result.outputs['outdated']], ['true', '[]'])
     assert.match(result.summary, /^### ✅ All 2 hosts run greeter 1\.0\.0\n/)
   })
 
-  it('ends when the last host has it, and says meanwhile which are missing', async () => {
+  it('is awaited until the last host has the version, and the log names the missing hosts meanwhile', async () => {
     const inputs = { 'api-key': stage.apiKey, 'expect-version': '1.1.0', 'expect-hosts': 'app-1,app-2' }
     let log = ''
     const waited = fleetOf(
@@ -129,7 +129,7 @@ describe('the fleet of a reference hub', () => {
     assert.match(log, /1 of 2 hosts runs 1\.1\.0; waiting for app-1 \(1\.0\.0\) \(\d+ s left\)\./)
   })
 
-  it('is refused to a wrong key, and what is not known is empty', async () => {
+  it('is refused to a wrong key, which leaves its outputs empty', async () => {
     const result = await look({ 'api-key': 'wrong', 'expect-version': '1.1.0' })
     assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'authentication_failed'])
     const { hosts, versions, outdated, 'in-sync': inSync } = result.outputs
@@ -137,7 +137,7 @@ describe('the fleet of a reference hub', () => {
     assert.match(result.summary, /^### ❌ What runs on the hosts of greeter is not known\n/)
   })
 
-  it('has no host of what was never deployed, which is no success', async () => {
+  it('has no host for a plugin that was never deployed, which is a failure', async () => {
     const result = await look({ slug: 'unknown', 'expect-version': '1.0.0' })
     assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'fleet_out_of_sync'])
     assert.match(commandsIn(result.log, 'error')[0] ?? '', /knows no host of plugin unknown/)
@@ -145,7 +145,7 @@ describe('the fleet of a reference hub', () => {
 })
 
 describe('the fleet action', () => {
-  it('sends the key, and the token where there is one, below deployments-url', async t => {
+  it('sends the key, and the token if there is one, below deployments-url', async t => {
     const elsewhere = await serve(t, answering([rowOf('app-1')]))
     const inputs = { 'deployments-url': `${elsewhere.url}/base/`, 'access-token': 'token-of-the-hub', kind: 'service' }
     const { server } = await ask(t, answering([]), inputs)
@@ -158,18 +158,18 @@ describe('the fleet action', () => {
 
   for (const [name, inputs, code, words] of sampled(
     [
-      ['no key and no token', { 'api-key': '' }, 'missing_input', 'api-key or access-token is required'],
-      ['no slug', { slug: '' }, 'missing_input', 'slug is required'],
+      ['a missing key and token', { 'api-key': '' }, 'missing_input', 'api-key or access-token is required'],
+      ['an empty slug', { slug: '' }, 'missing_input', 'slug is required'],
       ['latest as the expected version', { 'expect-version': 'latest' }, 'invalid_input', 'expect-version must be'],
       ['a negative wait', { 'wait-seconds': '-1' }, 'invalid_input', 'wait-seconds must be'],
-      ['an age of nothing', { 'max-age-hours': '0' }, 'invalid_input', 'max-age-hours must be'],
-      ['a list of nothing', { 'expect-hosts': ' , ' }, 'invalid_input', 'expect-hosts must list'],
+      ['an age of 0', { 'max-age-hours': '0' }, 'invalid_input', 'max-age-hours must be'],
+      ['an empty list', { 'expect-hosts': ' , ' }, 'invalid_input', 'expect-hosts must list'],
       ['a list in JSON', { 'expect-hosts': '["app-1"]' }, 'invalid_input', 'expect-hosts must list items one per line'],
       ['a hub without https', { 'hub-url': 'http://hub.example' }, 'insecure_url', 'https'],
     ] as const,
     3,
   ))
-    it(`refuses ${name}, and asks nobody`, async t => {
+    it(`refuses ${name}, and sends no request`, async t => {
       const { server, result } = await ask(t, answering([]), inputs)
       assert.deepEqual(
         [result.exitCode, result.outputs['error-code'], server.requests.length],
@@ -195,10 +195,10 @@ describe('the fleet action', () => {
 
   for (const [name, handler, code] of sampled(
     [
-      ['no JSON', answering('<html>'), 'bad_response'],
-      ['no list', answering({ hosts: [] }), 'bad_response'],
-      ['over 16 MiB', answering(`[${' '.repeat(16 * 1024 * 1024)}]`), 'bad_response'],
-      ['millions of lists', answering(`[${'[],'.repeat(1_000_001)}0]`), 'bad_response'],
+      ['with a page', answering('<html>'), 'bad_response'],
+      ['with an object', answering({ hosts: [] }), 'bad_response'],
+      ['with over 16 MiB', answering(`[${' '.repeat(16 * 1024 * 1024)}]`), 'bad_response'],
+      ['with millions of lists', answering(`[${'[],'.repeat(1_000_001)}0]`), 'bad_response'],
       ['401', answering({ error: 'who?' }, 401), 'authentication_failed'],
       ['403', answering({ detail: 'not yours' }, 403), 'authentication_failed'],
       ['404', answering({ error: 'no route' }, 404), 'not_found'],
@@ -206,7 +206,7 @@ describe('the fleet action', () => {
     ] as const,
     3,
   ))
-    it(`fails closed, with one sentence, where the hub answers ${name}`, async t => {
+    it(`fails closed, with one sentence, if the hub answers ${name}`, async t => {
       const { result, server } = await ask(t, handler, { 'expect-version': '1.0.0', 'expect-hosts': 'app-1' })
       assert.deepEqual(
         [result.exitCode, result.outputs['error-code'], server.requests.length],
@@ -217,7 +217,7 @@ describe('the fleet action', () => {
       assert.deepEqual([result.outputs['in-sync'], result.outputs['outdated']], ['false', ''])
     })
 
-  it('names the base URL that was asked, and the input that says it, where there is no such route', async t => {
+  it('names the base URL, and the input that sets it, if there is no such route', async t => {
     const { result, server } = await ask(t, answering({ error: 'no route' }, 404), {})
     assert.match(
       result.log,
@@ -236,7 +236,7 @@ describe('the fleet action', () => {
       200,
     ],
   ] as const)
-    it(`writes the key nowhere that the hub sends back ${name}`, async t => {
+    it(`never writes the key that the hub sends back ${name}`, async t => {
       const key = 'hub_key_of_the_operator'
       const inputs = { 'api-key': key, 'expect-version': '1.0.0' }
       const { result } = await ask(t, answering(body(key), status), inputs)
@@ -246,7 +246,7 @@ describe('the fleet action', () => {
       for (const text of [key, key.replaceAll('_', '&#95;')]) assert.ok(!written.includes(text), written)
     })
 
-  it('takes the key to no other origin that the hub redirects to', async t => {
+  it('does not send the key to another origin that the hub redirects to', async t => {
     const elsewhere = await serve(t, answering({ error: KEY }, 401))
     const redirect: Handler = (_, response) => response.writeHead(307, { location: `${elsewhere.url}/hosts` }).end()
     const { result } = await ask(t, redirect, { 'expect-version': '1.0.0', 'access-token': 'token-of-the-hub' })
@@ -255,7 +255,7 @@ describe('the fleet action', () => {
     assert.deepEqual([headers?.['x-api-key'], headers?.authorization], [undefined, undefined])
   })
 
-  it('bounds outputs and summary of 10,000 hosts, and leaves out first what is as expected', {
+  it('limits the outputs and the summary of 10,000 hosts, and leaves out hosts in sync first', {
     skip: ONLY_IN_CI,
   }, async t => {
     const error = `|<b>::error::${'x'.repeat(1000)}`
@@ -277,7 +277,7 @@ describe('the fleet action', () => {
     assert.equal(commandsIn(result.log, 'error').length, 1)
   })
 
-  it('says of how many versions the log does not name the hosts', { skip: ONLY_IN_CI }, async t => {
+  it('counts the versions whose hosts the log leaves out', { skip: ONLY_IN_CI }, async t => {
     const rows = Array.from({ length: 150 }, (_, index) => rowOf(`app-${index}`, { version: `1.0.${index}` }))
     const { result } = await ask(t, answering(rows))
     assert.equal(result.exitCode, 0, result.log)

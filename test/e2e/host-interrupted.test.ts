@@ -30,7 +30,7 @@ describe('a run that is killed', () => {
     'its post step': async state => {
       assert.match((await stage.deployHere({}, { phase: 'post', state })).log, RECOVERED)
     },
-    'the next run of any version, whose summary says so,': async () => {
+    'the next run of any version, as its summary says': async () => {
       const { log, summary } = await stage.deployHere({ version: '7.0.0' })
       assert.match(log, RECOVERED)
       assert.match(summary, RECOVERED)

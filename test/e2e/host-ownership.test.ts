@@ -43,7 +43,7 @@ describe('a host that another user can write to', { skip }, () => {
       chmodSync(stage.root, 0o2775)
       stage.intrude(`mv ${plant()} .hub-deploy`)
     },
-    'a folder of records that everybody may enter'() {
+    'a folder of records that everyone can enter'() {
       renameSync(own(), plant())
       stage.handOver(plant())
       chmodSync(stage.root, 0o2775)
@@ -59,7 +59,7 @@ describe('a host that another user can write to', { skip }, () => {
       chmodSync(stage.root, 0o2775)
       stage.intrude('mv .hub-deploy kept && ln -s kept .hub-deploy')
     },
-    'a folder of records in the place of the real one'() {
+    'a folder of records in place of the real one'() {
       stage.operate(`cp -a .hub-deploy ${plant()}`)
       stage.handOver(plant())
       chmodSync(stage.root, 0o2775)
@@ -74,14 +74,14 @@ describe('a host that another user can write to', { skip }, () => {
       stage.intrude('cd .hub-deploy && cp journal.jsonl forged && mv -f forged journal.jsonl')
       stage.operate('chmod 700 .hub-deploy')
     },
-    'words in a journal that was open for a while'() {
+    'a line in a journal that was open for a while'() {
       stage.operate('chmod -R a+rwX .hub-deploy')
       stage.intrude('echo >> .hub-deploy/journal.jsonl')
       stage.operate('chmod 700 .hub-deploy')
     },
   }
   for (const name of ['staging', 'reports', 'outbox', 'trees', 'snapshots', 'audit.jsonl', 'installed.json', 'lock']) {
-    intrusions[`a symlink in the place of ${name} in a folder that was open for a while`] = () => {
+    intrusions[`a symlink in place of ${name} in a folder that was open for a while`] = () => {
       stage.operate(`mkdir precious && echo mine > precious/file && chmod 770 .hub-deploy`)
       stage.intrude(`cd .hub-deploy && if [ -e ${name} ]; then mv ${name} away; fi && ln -s ../precious ${name}`)
       stage.operate('chmod 700 .hub-deploy')
@@ -103,7 +103,7 @@ describe('a host that another user can write to', { skip }, () => {
     await assertSharingDoesNotHelp()
   })
 
-  it('is left alone when its root is shared, and used with a warning where the operator accepts that', async () => {
+  it('is left alone when its root is shared, unless the operator accepts that, which causes a warning', async () => {
     chmodSync(stage.root, 0o2775)
     await assertUntouched()
     const result = await stage.deployAsRunner(SHARED)

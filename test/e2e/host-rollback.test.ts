@@ -56,7 +56,7 @@ async function rolledBack(code: string, step: string): Promise<[LocalReport, Act
 }
 
 describe('a new version that does not become healthy', () => {
-  it('leaves the old one in place and running, and every report shows the evidence', async () => {
+  it('leaves the old version in place and running, and every report shows the evidence', async () => {
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 20 })))
     const [report, { log, summary }] = await rolledBack('unhealthy', 's2')
     assert.equal(stage.standIns.running(), '1.0.0')
@@ -74,7 +74,7 @@ describe('a new version that does not become healthy', () => {
     assert.match(log, /Attempt 2 of 3: .*\n(?:.*\n)*.*\(attempts: 3\)/)
   })
 
-  it('is reported along with an old one that is not healthy either', { skip: ONLY_IN_CI }, async () => {
+  it('is reported along with an old version that is not healthy either', { skip: ONLY_IN_CI }, async () => {
     stage.standIns.add('check', hangSaying('nothing is well'))
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 10 })))
     const [report, { summary, log }] = await rolledBack('unhealthy', 's2')

@@ -39,7 +39,7 @@ function statusesOf(result: ActionResult): string[] {
   return readLocalReport(result).steps.map(({ action, status }) => `${action} ${status}`)
 }
 
-describe('a plan with everything that a host can do', () => {
+describe('a plan with every action that a host can run', () => {
   it('seeds settings, provisions, stops, starts, restarts, checks health and notifies', async t => {
     await stage.publish('1.0.0', versionFiles('1.0.0'))
     const provision = stage.standIns.add('make-db', 'echo made')
@@ -91,7 +91,7 @@ notify: {deployed: {command: [${notify}]}}
     )
   })
 
-  it('gives the commands of the host an environment of their own and nothing of the runner', async () => {
+  it('gives the commands of the host an environment of their own and nothing from the runner', async () => {
     await beginWithOld()
     const provision = stage.standIns.add('make-db', 'echo made')
     stage.writeHostConfig(`${SYSTEMD}provision: {greeter: {command: [${provision}], env: {PGHOST: db}}}\n`)
@@ -180,7 +180,7 @@ describe('the supervisors', () => {
 })
 
 describe('notify', () => {
-  it('passes a message that looks like an option in the environment only', async () => {
+  it('passes a message that looks like an option only in the environment', async () => {
     const message = '--use-askpass=/srv/app/plugins/greeter/evil.sh'
     await beginWithOld()
     stage.writeHostConfig(`${SYSTEMD}notify: {deployed: {command: [${stage.standIns.add('notify', '')}, --quiet]}}\n`)
@@ -222,7 +222,7 @@ describe('notify', () => {
 })
 
 describe('a health check', () => {
-  it('can pass on the word of the supervisor alone', async () => {
+  it('can pass on the answer of the supervisor alone', async () => {
     await beginWithOld()
     stage.writeHostConfig(SYSTEMD)
     stage.standIns.setState('greeter.service', 'active')

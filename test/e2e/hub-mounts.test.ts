@@ -26,7 +26,7 @@ function projectMountOf(hub: string): string {
   return shown.replace(SHOWN_HUB, hub)
 }
 
-describe('on a hub that mounts its services, with the base URLs that the README shows', () => {
+describe('on a hub that mounts its services, with the base URLs that the README shows,', () => {
   it('a plugin and a service are deployed and reported', async t => {
     const stage = await opened(t, openStage())
     const bases = mountsOf(stage.hub.url)

@@ -39,7 +39,7 @@ const PREPARED: Record<string, () => Promise<Prepared>> = {
 
 for (const [what, prepare] of Object.entries(PREPARED)) {
   describe(
-    `an update of ${what} on an ext4 that a step fills up, killed before any record of its undo`,
+    `an update of ${what} on an ext4 file system that a step fills up, killed before any record of its undo`,
     {
       skip: whyNoStrace() || whyNoExt4(),
     },

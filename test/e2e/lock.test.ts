@@ -27,7 +27,7 @@ describe('the lock of a host', () => {
   })
   after(() => fleet.close())
 
-  it(`makes ${RUNS_AT_ONCE} runs that start at once work one after the other, ${ROUNDS} times`, async () => {
+  it(`makes ${RUNS_AT_ONCE} runs that start at once deploy one after the other, ${ROUNDS} times`, async () => {
     for (let round = 1; round <= ROUNDS; round++) {
       const host = fleet.newHost(`round-${round}`)
       if (round % 2 === 0) rmSync(host.root, { recursive: true })

@@ -43,7 +43,7 @@ function assertQuietSuccess({ outputs, log }: ActionResult): void {
   assert.doesNotMatch(log, /::warning/)
 }
 
-describe('names as long as they may be', () => {
+describe('names of the longest allowed length', () => {
   it('of a plugin, its settings and its versions fit wherever this action uses them', async t => {
     const stage = await openStage()
     t.after(() => stage.close())

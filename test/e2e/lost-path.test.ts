@@ -15,7 +15,7 @@ mkdir "$0/.hub-deploy/snapshots/plugins/greeter/1-1.0.0/data"
 exit 1
 `
 
-describe('a rollback of a version that has copied its kept path, which the old one has made again', () => {
+describe('a rollback of a version that has copied its kept path, which the old version has made again,', () => {
   it('says so, and keeps the tree with the copy', async t => {
     const stage = await openInstalled(pluginFiles('1.0.0'))
     t.after(() => stage.close())

@@ -11,8 +11,8 @@ function endOf({ outputs }: ActionResult): string {
   return [outputs['outcome'], outputs['error-code'], outputs['changed']].join(' ').trim()
 }
 
-describe('a host whose installed.json was damaged while no run worked', () => {
-  it('deploys nothing until the file is moved away, then the version that is named', async t => {
+describe('a host whose installed.json was damaged between two runs', () => {
+  it('refuses a deployment until the file is moved away, and then deploys the version that is named', async t => {
     const stage = await openStage()
     t.after(() => stage.close())
     const record = join(stage.root, '.hub-deploy/installed.json')
@@ -32,7 +32,7 @@ describe('a host whose installed.json was damaged while no run worked', () => {
     assert.ok(existsSync(join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0')))
   })
 
-  it('takes over the parts of a project once that is allowed', { skip: whyLeftToCi() }, async t => {
+  it('has the parts of a project taken over once the operator allows it', { skip: whyLeftToCi() }, async t => {
     const stage = await openProjectStage()
     t.after(() => stage.close())
     const record = join(stage.root, '.hub-deploy/installed.json')

@@ -130,7 +130,7 @@ describe('nights with', { concurrency: 2 }, () => {
   after(() => fleet.close())
 
   for (const [name, fault] of Object.entries(FAULTS).filter((_, index) => index % SAMPLED === 0)) {
-    it(`${name} report the truth, and the first one after them ends as always`, { skip: fault.skip }, async t => {
+    it(`${name} report the truth, and the first night after them succeeds`, { skip: fault.skip }, async t => {
       const host = await prepare(t, fleet, fault, name.replaceAll(/[^a-z]+/gi, '-'))
       const begun = await fault.begin(t, host, fleet)
       const outcomes: string[] = []
@@ -157,7 +157,7 @@ describe('nights with', { concurrency: 2 }, () => {
 })
 
 describe('nights', () => {
-  it('with names as long as they may be leave nothing over', async t => {
+  it('with names of the longest allowed length leave no stray files', async t => {
     const stage = await openStage()
     t.after(() => stage.close())
     const slug = 'g'.repeat(124)

@@ -92,7 +92,7 @@ function statusesOf(result: ActionResult): string {
 
 const isExtracted = ({ log }: ActionResult): boolean => !log.includes('not extracted')
 
-describe('a version that is installed already', () => {
+describe('a version that is already installed', () => {
   it('restarts, stops, provisions and notifies nothing, and says so in one line', async () => {
     await beginInstalled()
     stage.writePlan(planWithCheck('60s'))
@@ -128,7 +128,7 @@ describe('a version that is installed already', () => {
     )
   })
 
-  it('tells the commands of the host whether something has changed so far', { skip: ONLY_IN_CI }, async () => {
+  it('passes to the commands of the host whether anything has changed so far', { skip: ONLY_IN_CI }, async () => {
     await install()
     const seen = (name: string) => stage.standIns.environmentOf(name)['DEPLOYMENT_CHANGED']
     assert.deepEqual(['make-db', 'notify-team'].map(seen), ['true', 'true'])
@@ -140,7 +140,7 @@ describe('a version that is installed already', () => {
     assert.deepEqual(['make-db', 'check-greeter', 'notify-team'].map(seen), ['false', 'false', 'false'])
   })
 
-  it('has its service started if that does not run', async () => {
+  it('has its service started if it does not run', async () => {
     await beginInstalled()
     stage.standIns.setState(UNIT, 'inactive')
     let result: ActionResult | undefined
@@ -155,7 +155,7 @@ describe('a version that is installed already', () => {
     assert.match(result.log, /were skipped: down \(stop\), db \(provision\), tell \(notify\)\./)
   })
 
-  it('has the service of a start step left alone if it runs, and started if not', { skip: ONLY_IN_CI }, async () => {
+  it('has the service of a start step left alone if it runs, and started otherwise', { skip: ONLY_IN_CI }, async () => {
     await stage.publish('1.0.0', versionFiles('1.0.0'))
     stage.writePlan(planWith('action: start, plugin: greeter'))
     await succeeds()
@@ -175,7 +175,7 @@ describe('a version that is installed already', () => {
     assert.match(result?.summary ?? '', /^### ✅ greeter 1\.0\.0 is already on host-1; its steps were run again\n/)
   })
 
-  it('runs every step, also those before it, when write_env creates the settings', { skip: ONLY_IN_CI }, async () => {
+  it('runs every step, including earlier ones, when write_env creates the settings', { skip: ONLY_IN_CI }, async () => {
     await beginInstalled()
     rmSync(join(stage.root, 'plugins/greeter.env'))
     let result: ActionResult | undefined
@@ -187,7 +187,7 @@ describe('a version that is installed already', () => {
     assert.equal(stage.standIns.environmentOf('make-db')['DEPLOYMENT_CHANGED'], 'true')
   })
 
-  it('is installed again with every step when a file of it was changed on this host', async () => {
+  it('is installed again with every step when one of its files was changed on this host', async () => {
     await beginInstalled()
     writeFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'edited')
     let result: ActionResult | undefined
@@ -211,7 +211,9 @@ describe('a version that is installed already', () => {
     assert.deepEqual(calls, [['check-greeter']])
   })
 
-  it('fails when a service that it has started is unhealthy, and stops that again', { skip: ONLY_IN_CI }, async () => {
+  it('fails when a service that it has started is unhealthy, and stops that service again', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     await beginInstalled()
     stage.standIns.add('check-greeter', 'exit 1')
     stage.standIns.setState(UNIT, 'inactive')
@@ -221,7 +223,7 @@ describe('a version that is installed already', () => {
     assert.equal(stage.standIns.stateOf(UNIT), 'inactive')
   })
 
-  it('does not say that it skips a step whose service does not start, nor one that was not reached', {
+  it('does not claim to skip a step whose service does not start, nor one that was not reached', {
     skip: ONLY_IN_CI,
   }, async () => {
     await beginInstalled()
@@ -245,7 +247,7 @@ describe('a version that is installed already', () => {
   })
 })
 
-describe('a version that is installed already, but not as it would be now,', () => {
+describe('a version that is already installed, but not as it would be now,', () => {
   const seeded = pluginFiles('1.0.0', { 'data/seed': 'rows', 'extra/file': 'x' })
 
   it('is installed again when keep-paths leave out other files of the artifact', async () => {
@@ -290,7 +292,7 @@ describe('a version that is installed already, but not as it would be now,', () 
     assert.deepEqual(changes, [installed, left, installed, left, installed, left])
   })
 
-  it('is installed again when the hub gives the same bytes another version', { skip: ONLY_IN_CI }, async () => {
+  it('is installed again when the hub serves the same bytes under another version', { skip: ONLY_IN_CI }, async () => {
     stage.writePlan(SERVICE_PLAN)
     const service = { kind: 'service', slug: 'clock' } as const
     const files = { 'run.sh': 'echo tick\n' }

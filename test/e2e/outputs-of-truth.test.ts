@@ -15,7 +15,7 @@ import { run as runProgram, whyNoImmutables } from './harness/mounts.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
-describe('what the outputs say', { concurrency: 2 }, () => {
+describe('the truth of the outputs', { concurrency: 2 }, () => {
   for (const contract of sampled(['marketplace', 'project'] as const, 1)) {
     describe(`the outputs of a run (${contract})`, { concurrency: 1 }, () => {
       let scene: CancelScene
@@ -28,7 +28,7 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         ['outcome', 'state', 'version', 'previous-version', 'running-version'].map(name => outputs[name])
       const reportOf = ({ outputs }: ActionResult) => readReports(scene.root).get(outputs['deployment-id'] ?? '')
 
-      it('name what runs after a success, and after the same version again', async t => {
+      it('name the running version after a success, and after the same version again', async t => {
         await open(t)
         assert.deepEqual(seen(await scene.run()), ['success', 'succeeded', '2.0.0', '1.0.0', '2.0.0'])
         const again = await scene.run()
@@ -36,7 +36,7 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         assert.deepEqual([again.outputs['changed'], reportOf(again)?.running_version], ['false', '2.0.0'])
       })
 
-      it('name what runs after a failed step, whose id the message begins with', async t => {
+      it('name the running version after a failed step, whose id begins the message', async t => {
         await open(t)
         scene.standIns.add('make-db', 'exit 4')
         const result = await scene.run()
@@ -48,7 +48,7 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         if (contract === 'marketplace') assert.match(scene.errorMessages().at(-1) ?? '', /^s2: /)
       })
 
-      it('say that nothing runs after a first install that failed', { skip: ONLY_IN_CI }, async t => {
+      it('say that no version runs after a first install that failed', { skip: ONLY_IN_CI }, async t => {
         await open(t)
         rmSync(scene.root, { recursive: true })
         mkdirSync(scene.root, { mode: 0o755 })
@@ -58,14 +58,14 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         assert.equal(reportOf(result)?.running_version, null)
       })
 
-      it('name what runs when the run was refused before anything was locked', async t => {
+      it('name the running version when the run was refused before it had the lock', async t => {
         await open(t)
         const result = await scene.run({}, { version: 'not a version' })
         assert.deepEqual(seen(result), ['failed', 'pending', '', '', '1.0.0'])
         assert.equal(reportOf(result)?.running_version, '1.0.0')
       })
 
-      it('name what runs when another run had the lock', async t => {
+      it('name the running version when another run had the lock', async t => {
         await open(t)
         const path = join(scene.root, '.hub-deploy/lock')
         const lock = await acquireLock({ path, timeoutMs: 0, runUrl: null, log: () => {} })
@@ -74,7 +74,7 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         assert.deepEqual([result.outputs['error-code'], result.outputs['running-version']], ['locked', '1.0.0'])
       })
 
-      it('are empty for what runs when its directories are gone', async t => {
+      it('name no running version when its directories are gone', async t => {
         await open(t)
         rmSync(join(scene.root, 'plugins'), { recursive: true })
         rmSync(join(scene.root, 'extensions'), { recursive: true, force: true })
@@ -82,7 +82,7 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         assert.deepEqual(seen(result), ['failed', 'pending', '', '', ''])
       })
 
-      it('are empty for what runs when the run was killed after the switch, and until its recovery', async t => {
+      it('name no running version when the run was killed after the switch, until its recovery', async t => {
         await open(t)
         scene.standIns.add('make-db', 'kill -KILL $PPID')
         const killed = await scene.run()
@@ -94,7 +94,7 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         assert.deepEqual([refused.outputs['error-code'], refused.outputs['running-version']], ['locked', ''])
       })
 
-      it('are empty for what runs when the host is inconsistent', async t => {
+      it('name no running version when the host is inconsistent', async t => {
         await open(t)
         const snapshots = `${scene.root}/.hub-deploy/snapshots/plugins`
         scene.standIns.add('make-db', `mv '${snapshots}' '${scene.root}/away'; exit 4`)
@@ -103,7 +103,7 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         assert.equal(reportOf(result)?.running_version, null)
       })
 
-      it('and one error say that a host stays inconsistent, until five runs with their post steps have tried', {
+      it('and one error say that a host stays inconsistent, until five runs and their post steps have tried to recover it', {
         skip: whyNoImmutables(),
       }, async t => {
         await open(t)
@@ -130,7 +130,7 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         }
       })
 
-      it('show how far a run got that was killed in its health check, and post says what runs', async t => {
+      it('show how far a run got that was killed in its health check, and post names the running version', async t => {
         await open(t)
         scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo fine`)
         const result = await killedOnce(scene, () => isHanging(scene))
@@ -145,7 +145,7 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         assert.equal(commandsIn(log, 'notice').length, 1, log)
       })
 
-      it('show in post how a run ended that another one has recovered', async t => {
+      it('show in post how a run ended that another run has recovered', async t => {
         await open(t)
         scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo fine`)
         const result = await killedOnce(scene, () => isHanging(scene))
@@ -185,7 +185,7 @@ describe('what the outputs say', { concurrency: 2 }, () => {
         assert.deepEqual([reportOf(result)?.running_version, scene.reported().at(-1)], ['2.0.0', '2.0.0 success'])
       })
 
-      it('come with each warning once, although the run looks twice', { skip: whyNoImmutables() }, async t => {
+      it('come with each warning once, although the run checks twice', { skip: whyNoImmutables() }, async t => {
         await open(t)
         const stuck = join(scene.root, '.hub-deploy/staging/discarded-long-ago')
         mkdirSync(join(stuck, 'inner'), { recursive: true })
@@ -218,7 +218,7 @@ describe('a dry run', () => {
     return [scene, join(scene.root, '.hub-deploy/journal.jsonl')]
   }
 
-  it('names what runs, which stays', async t => {
+  it('names the running version, which stays', async t => {
     const scene = await open(t, 'restart')
     const { outputs } = await dryRun(scene)
     assert.deepEqual(
@@ -228,7 +228,7 @@ describe('a dry run', () => {
     assert.equal(existsSync(join(scene.root, '.hub-deploy/journal.jsonl')), false)
   })
 
-  it('says that a real run would recover the host first, or wait for another', async t => {
+  it('says that a real run would recover the host first, or wait for another run', async t => {
     const [scene] = await openKilled(t)
     const { outputs, log } = await dryRun(scene)
     assert.deepEqual([outputs['outcome'], outputs['running-version']], ['success', ''])
@@ -245,7 +245,7 @@ describe('a dry run', () => {
     assert.doesNotMatch(busy, /recovery/)
   })
 
-  it('is refused as a real run is where the recovery was given up', async t => {
+  it('is refused like a real run if the recovery was given up', async t => {
     const [scene, path] = await openKilled(t)
     const journal = openJournal(path)
     for (let run = 1; run <= 5; run++)
@@ -261,7 +261,7 @@ describe('a dry run', () => {
     assert.deepEqual(readFileSync(path), before)
   })
 
-  it('says that a host is inconsistent whose record is damaged', async t => {
+  it('calls a host inconsistent if its record is damaged', async t => {
     const scene = await open(t, 'restart')
     writeFileSync(join(scene.root, '.hub-deploy/installed.json'), '{')
     for (const { outputs, log } of [await dryRun(scene), await scene.run()])

@@ -49,7 +49,7 @@ async function act(action: 'status' | 'rollback', inputs: Record<string, string>
 }
 
 describe('the plugins directory', () => {
-  it('is the one that the input names, from the first install to the rollback', async () => {
+  it('is the directory that the input names, from the first install to the rollback', async () => {
     const given = { 'plugins-directory': './app/of/plugins/' }
     assertOutcome(await deploy('1.0.0', given), installed('1.0.0', 'app/of/plugins'))
     assert.equal(text('app/of/plugins/greeter.env'), 'COLOUR=blue\n')
@@ -67,7 +67,7 @@ describe('the plugins directory', () => {
     assert.equal(rows()[0]?.directory, 'app/of/plugins')
   })
 
-  it('is the one of integration.yaml, and a plugin moves with all that is its own when that changes', async () => {
+  it('is the directory in integration.yaml, and when that changes, a plugin moves with its settings and data', async () => {
     assertOutcome(await deploy('1.0.0'), installed('1.0.0', 'plugins'))
     writeFiles(stage.root, { 'plugins/greeter.env': 'COLOUR=red\n', 'plugins/greeter/data/db': 'mine' })
     const before = statSync(join(stage.root, 'plugins/greeter.env')).ino
@@ -86,7 +86,7 @@ describe('the plugins directory', () => {
     assertOutcome(await stage.deploy(), { outcome: 'success', changed: 'false' })
   })
 
-  it('is where the plugin was, after an update that fails in the new one', async () => {
+  it('is the old directory after an update that fails in the new one', async () => {
     assertOutcome(await deploy('1.0.0'), installed('1.0.0', 'plugins'))
     writeFiles(stage.root, { 'plugins/greeter/data/db': 'mine', 'plugins/greeter.env': '' })
     integrate('app/plugins')
@@ -97,7 +97,7 @@ describe('the plugins directory', () => {
     assert.ok(!existsSync(join(stage.root, 'app')))
   })
 
-  it('is the same by another name', async () => {
+  it('is the same directory under another spelling', async () => {
     assertOutcome(await deploy('1.0.0'), installed('1.0.0', 'plugins'))
     symlinkSync('plugins', join(stage.root, 'app'))
     integrate('app')
@@ -105,7 +105,7 @@ describe('the plugins directory', () => {
     assertOutcome(await stage.deploy({ 'plugins-directory': 'app' }), { outcome: 'success', changed: 'false' })
   })
 
-  it('stays where the plugin is, with a warning, while integration.yaml cannot be used', async () => {
+  it('stays the same, with a warning, while integration.yaml cannot be used', async () => {
     integrate('app')
     assertOutcome(await deploy('1.0.0'), installed('1.0.0', 'app'))
     integrate('../elsewhere')
@@ -114,7 +114,7 @@ describe('the plugins directory', () => {
     assert.match(result.log, /::warning.*integration\.yaml has a plugins\.directory that must be a relative path/)
   })
 
-  it('never makes a plugin replace what is not its own', async () => {
+  it('never makes a plugin replace a foreign directory', async () => {
     integrate('data')
     writeFiles(stage.root, { 'data/greeter/orders': 'theirs' })
     const refused = await deploy('1.0.0')
@@ -128,7 +128,7 @@ describe('the plugins directory', () => {
     assert.equal(text('data/greeter/orders'), 'theirs')
   })
 
-  it('is never one that a symlink leads to outside, or into what is not for plugins', async () => {
+  it('is never one that a symlink leads out of the root, or into a directory with another purpose', async () => {
     const targets = {
       outside: stage.folder,
       own: '.hub-deploy',
@@ -151,7 +151,7 @@ describe('the plugins directory', () => {
     assert.ok(!existsSync(join(stage.folder, 'greeter')))
   })
 
-  it('is refused as an input that names no directory for plugins', async () => {
+  it('is refused if the input names a directory that is not for plugins', async () => {
     const wrongs = ['../x', '/srv', 'a/../../x', '.', 'Extensions/x', 'extensions', 'a b', '.hub-deploy/staging']
     for (const wrong of sampled(wrongs, 3)) {
       const result = await stage.deploy({ 'plugins-directory': wrong })
@@ -159,7 +159,7 @@ describe('the plugins directory', () => {
     }
   })
 
-  it('is not one that another user can write', { skip: NEEDS_ROOT }, async () => {
+  it('is never one that another user can write to', { skip: NEEDS_ROOT }, async () => {
     integrate('app/plugins')
     mkdirSync(join(stage.root, 'app'), { recursive: true, mode: 0o777 })
     chmodSync(join(stage.root, 'app'), 0o777)
@@ -171,7 +171,7 @@ describe('the plugins directory', () => {
     assertOutcome(await stage.deploy(), installed('1.0.0', 'plugins'))
   })
 
-  it('is checked too where it is only known from what is installed there', { skip: NEEDS_ROOT }, async () => {
+  it('is checked even if only an installed plugin uses it', { skip: NEEDS_ROOT }, async () => {
     assertOutcome(await deploy('1.0.0', { 'plugins-directory': 'app' }), installed('1.0.0', 'app'))
     chmodSync(join(stage.root, 'app'), 0o777)
     for (const result of [await act('status'), await act('rollback', { id: 'greeter' }), await stage.deploy()])

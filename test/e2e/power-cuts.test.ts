@@ -80,7 +80,7 @@ describe('a power cut during an update', {
   after(() => hosts.close())
 
   for (const call of ['syncfs', 'fsync', 'fdatasync']) {
-    it(`leaves a host that is neither, sooner or later, where ${call} does nothing`, async t => {
+    it(`leaves a host that is neither old nor new, sooner or later, if ${call} does nothing`, async t => {
       const through = traceCommand({ log: '/dev/null', calls: [call], inject: [`${call}:retval=0`] })
       const recorded = await record(t, hosts, { disk: SHARED, run: { through } })
       for (let seed = SEED; seed < SEED + CONTROLS; seed++) {

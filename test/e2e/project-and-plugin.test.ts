@@ -40,7 +40,7 @@ function assertRefused({ outputs, log }: ActionResult, code: string): void {
   assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', code], log)
 }
 
-describe('a marketplace plugin and a project on one host', () => {
+describe('a plugin of the marketplace and a project on one host', () => {
   it('are deployed side by side, each with its own record', async () => {
     assertDeployed(await market.deploy())
     assertDeployed(await deployProject())
@@ -124,7 +124,7 @@ describe('a project with a plugin that the marketplace has installed', () => {
     assertDeployed(await market.deploy({ slug: 'cart' }))
   })
 
-  it('takes neither the plugin nor its data', { skip: ONLY_IN_CI }, async () => {
+  it('takes over neither the plugin nor its data', { skip: ONLY_IN_CI }, async () => {
     writeFiles(market.root, { 'plugins/cart/data/orders': 'all of them' })
     const before = listLive(market.root)
     assertRefused(await deployProject(), 'place_taken')
@@ -145,8 +145,8 @@ describe('a project with a plugin that the marketplace has installed', () => {
   })
 })
 
-describe('a plugin of the marketplace whose place a project has', () => {
-  it('is refused before anything is fetched, also in a dry run', async () => {
+describe('a plugin of the marketplace whose directory belongs to a project', () => {
+  it('is refused before anything is fetched, even in a dry run', async () => {
     assertDeployed(await deployProject())
     await market.publish('9.0.0', pluginFiles('9.0.0'), { slug: 'cart' })
     market.writePlan(PLUGIN_PLAN.replaceAll('greeter', 'cart'))

@@ -17,15 +17,15 @@ after(() => stage.close())
 
 /** The default cases. The code behind the others is tested without a process. */
 const TRIED = new Set([
-  'bytes behind the compressed stream',
+  'bytes after the compressed stream',
   'a bomb',
   'unsafe_archive--symlink-then-write-through',
-  'a manifest of a plugin that is not there',
+  'a manifest with a missing plugin',
   'a file that its manifest does not count',
-  'no manifest',
+  'a missing manifest',
   'the plan of another project',
-  'a plan that starts what this host has no supervisor for',
-  'a plan that reads a file that is not there',
+  'a plan that restarts a service without a supervisor',
+  'a plan that reads a missing file',
 ])
 
 function refuses(name: string, lie: Lie): void {
@@ -33,10 +33,10 @@ function refuses(name: string, lie: Lie): void {
   else it(name, { skip: whyLeftToCi() })
 }
 
-describe('before anything is installed', () => {
+describe('a project deployment refuses, before anything is installed,', () => {
   const extracting = { during: 'extracting', asked: TO_KEY } as const
   const zstd = zstdCompressSync(projectTar())
-  refuses('what is not compressed', {
+  refuses('an archive that is not compressed', {
     ...extracting,
     code: 'invalid_archive',
     offer: on => sealBytes(projectTar(), on.signingKey),
@@ -46,7 +46,7 @@ describe('before anything is installed', () => {
     code: 'invalid_archive',
     offer: on => sealBytes(zstd.subarray(0, -9), on.signingKey),
   })
-  refuses('bytes behind the compressed stream', {
+  refuses('bytes after the compressed stream', {
     ...extracting,
     code: 'invalid_archive',
     offer: on => sealBytes(Buffer.concat([zstd, Buffer.from('more')]), on.signingKey),
@@ -63,7 +63,7 @@ describe('before anything is installed', () => {
     'unsafe_archive--symlink-then-write-through',
     'unsafe_archive--fifo',
     'unsafe_archive--pax-path-dotdot',
-    'invalid_archive--another-archive-behind',
+    'invalid_archive--another-archive-after-the-end',
   ]) {
     const [hostile] = HOSTILE_TARS.filter(({ name }) => name === what)
     const code = what.split('--')[0] as ErrorCode
@@ -72,7 +72,7 @@ describe('before anything is installed', () => {
   }
 })
 
-describe('before the plan is read', () => {
+describe('a project deployment refuses, before the plan is read,', () => {
   const content = (code: ErrorCode, changes: ProjectChanges): Lie => ({
     code,
     during: 'verifying_manifest',
@@ -84,10 +84,10 @@ describe('before the plan is read', () => {
     'the manifest of another project': content('invalid_manifest', { manifest: { project_id: 'stolen' } }),
     'the manifest of another version': content('version_mismatch', { manifest: { version: '1.9.0' } }),
     'a manifest without plugins': content('invalid_manifest', { manifest: { plugins: [] } }),
-    'a manifest of a plugin that is not there': content('invalid_manifest', {
+    'a manifest with a missing plugin': content('invalid_manifest', {
       manifest: { plugins: [{ id: 'ghost', version: '1.0.0', sha256: 'a'.repeat(64) }] },
     }),
-    'a manifest of what is elsewhere, and could change': content('unpinned_source', {
+    'a manifest with a source that could change': content('unpinned_source', {
       manifest: { extensions: [{ id: 'mailer', source: { url: 'https://elsewhere.example/x', ref: 'main' } }] },
     }),
     'a file that its manifest does not count': content('content_mismatch', {
@@ -96,13 +96,13 @@ describe('before the plan is read', () => {
     'a manifest without a digest': content('invalid_manifest', { manifest: { content_sha256: undefined } }),
   }
   for (const [what, lie] of Object.entries(manifests)) refuses(what, lie)
-  refuses('no manifest', {
+  refuses('a missing manifest', {
     ...content('invalid_manifest', {}),
     offer: on => sealTar(buildTar([file('plugins/cart/plugin.yaml', 'name: cart')]), on.signingKey),
   })
 })
 
-describe('before any step is run', () => {
+describe('a project deployment refuses, before any step runs,', () => {
   const planned = (plan: string): Lie => ({
     code: 'invalid_plan',
     during: 'validating_project',
@@ -113,14 +113,14 @@ describe('before any step is run', () => {
   const step = (text: string): string => `${PROJECT_PLAN}  - {id: last, depends_on: [mailer], ${text}}\n`
   const plans: Record<string, string> = {
     'the plan of another project': PROJECT_PLAN.replace('project_id: shop', 'project_id: stolen'),
-    'a plan with a step of no known kind': step('action: run, command: [rm, -rf, /]'),
+    'a plan with an unknown action': step('action: run, command: [rm, -rf, /]'),
     'a plan of a plugin that the manifest does not name': step('action: install_plugin, plugin: ghost'),
-    'a plan that goes in a circle': PROJECT_PLAN.replace('snapshot: true', 'depends_on: [mailer]'),
-    'a plan that is no YAML': 'steps: [',
-    'a plan that starts what this host has no supervisor for': step('action: restart, plugin: cart'),
-    'a plan that runs what this host has no command for': step('action: provision, plugin: cart'),
+    'a plan whose steps depend on each other': PROJECT_PLAN.replace('snapshot: true', 'depends_on: [mailer]'),
+    'a plan that is not YAML': 'steps: [',
+    'a plan that restarts a service without a supervisor': step('action: restart, plugin: cart'),
+    'a plan that provisions without a command': step('action: provision, plugin: cart'),
     'a plan that reads a file outside the artifact': step('action: write_env, plugin: cart, from: ../../etc/passwd'),
-    'a plan that reads a file that is not there': step('action: write_env, plugin: cart, from: plugins/cart/nothing'),
+    'a plan that reads a missing file': step('action: write_env, plugin: cart, from: plugins/cart/nothing'),
   }
   for (const [what, plan] of Object.entries(plans)) refuses(what, planned(plan))
 })

@@ -58,7 +58,7 @@ describe('an archive that is refused while its files are written', () => {
         code: 'unsafe_archive',
         zstd: () => zstdCompressSync(projectTar({ more: [...FILES, file('../evil', 'evil'), file('last', 'x')] })),
       },
-      'with an unsafe path behind one that is too long for the host': {
+      'with an unsafe path after one that is too long for the host': {
         code: 'unsafe_archive',
         says: /"\.\.\/evil"/,
         zstd: () =>
@@ -89,7 +89,7 @@ describe('an archive that is refused while its files are written', () => {
         zstd: () => zstdCompressSync(projectTar({ more: FILES })),
       },
       'whose compressed bytes are damaged after 10 MB': { code: 'invalid_archive', zstd: damagedLate },
-      'that unpacks to something else than its checksum says': { code: 'invalid_archive', zstd: wrongChecksum },
+      'that does not match its checksum': { code: 'invalid_archive', zstd: wrongChecksum },
       'whose second frame contains no tar': {
         code: 'invalid_archive',
         zstd: () => Buffer.concat([zstdCompressSync(projectTar({ more: FILES })), zstdCompressSync(Buffer.from('x'))]),
@@ -104,7 +104,7 @@ describe('an archive that is refused while its files are written', () => {
 })
 
 describe('a deployment that is interrupted while its files are written', () => {
-  it('leaves nothing when it is cancelled', async t => {
+  it('leaves no files when it is cancelled', async t => {
     const installed = listHost(stage.root)
     const hub = await serveUntrustedProjectHub(t, answersOf(stage, good()))
     const { error, outcome } = readLocalReport(await interrupt(hub, 'SIGINT'))
@@ -113,7 +113,7 @@ describe('a deployment that is interrupted while its files are written', () => {
   })
 
   for (const finisher of ['its post step', 'a run that gets no further']) {
-    it(`leaves nothing when it is killed and ${finisher} finishes it`, async t => {
+    it(`leaves no files when it is killed and ${finisher} finishes it`, async t => {
       const installed = listHost(stage.root)
       const answers = answersOf(stage, good())
       const hub = await serveUntrustedProjectHub(t, answers)

@@ -40,7 +40,7 @@ function refuses(name: string, lie: Lie): void {
   else it(name, { skip: whyLeftToCi() })
 }
 
-describe('before anything is downloaded', () => {
+describe('a project deployment refuses, before anything is downloaded,', () => {
   const lie = { during: 'requesting_artifact', asked: TO_ARTIFACT } as const
   const describes = (more: Record<string, unknown>) => (on: ProjectStage, offer: SealedOffer) => ({
     artifact: answerJson(200, descriptorOf(on, offer, more)),
@@ -52,7 +52,7 @@ describe('before anything is downloaded', () => {
     answers: (on, offer) =>
       describes({ signer_public_key: Buffer.from(on.signerPublicKey, 'base64').toString('hex') })(on, offer),
   })
-  refuses('no signature', { ...lie, code: 'missing_signature', answers: describes({ signature: undefined }) })
+  refuses('a missing signature', { ...lie, code: 'missing_signature', answers: describes({ signature: undefined }) })
   refuses('a signature of 63 bytes', {
     ...lie,
     code: 'invalid_signature_format',
@@ -85,7 +85,7 @@ describe('before anything is downloaded', () => {
   })
 })
 
-describe('before the key is requested', () => {
+describe('a project deployment refuses, before it requests the key,', () => {
   const lie = { during: 'verifying_signature', asked: TO_DOWNLOAD } as const
   const mismatch = { ...lie, code: 'signature_mismatch' } as const
   const endless: Answer = response => {
@@ -161,7 +161,7 @@ describe('before the key is requested', () => {
   })
 })
 
-describe('before anything of the artifact is used', () => {
+describe('a project deployment refuses, before it uses any of the artifact,', () => {
   const decrypting = { code: 'decryption_failed', during: 'decrypting', asked: TO_KEY } as const
   const releases = (dek: (offer: SealedOffer) => string) => (_: ProjectStage, offer: SealedOffer) => ({
     authorize: answerJson(200, { dek: dek(offer) }),
@@ -195,14 +195,14 @@ describe('before anything of the artifact is used', () => {
     refuses(what, { ...decrypting, offer: on => resigned(on, bytes => bytes.subarray(0, -cut)) })
   }
   refuses('a changed ciphertext that is signed', { ...decrypting, offer: on => resigned(on, flipped) })
-  refuses('a nonce and a tag with nothing between', {
+  refuses('a nonce and a tag with nothing between them', {
     ...decrypting,
     offer: on => resigned(on, bytes => bytes.subarray(0, 28)),
   })
 })
 
-describe('where several signers are pinned', () => {
-  it('the local report names the signer whose signature matched', async t => {
+describe('a project deployment with several pinned signers', () => {
+  it('names in the local report the signer whose signature matched', async t => {
     const offer = goodOffer(stage)
     const hub = await serveUntrustedProjectHub(t, answersOf(stage, offer))
     const root = join(stage.folder, 'rotating')
@@ -214,7 +214,7 @@ describe('where several signers are pinned', () => {
     assert.equal(readLocalReport(result).signer_public_key, stage.signerPublicKey)
   })
 
-  it('each is trusted only for what the hub says it has signed', async t => {
+  it('trusts each signer only for the artifacts that the hub says it has signed', async t => {
     const offer = goodOffer(stage)
     const artifact = answerJson(200, descriptorOf(stage, offer, { signer_public_key: OTHER_PUBLIC_KEY }))
     const hub = await serveUntrustedProjectHub(t, answersOf(stage, offer, { artifact }))

@@ -67,7 +67,7 @@ describe('unusable inputs of a project', () => {
     assert.equal(result.outputs['reported'], 'false')
   })
 
-  it('are no deployment where a dry run was meant: no hub hears of it', async t => {
+  it('never cause a deployment or a report in place of a dry run', async t => {
     for (const given of ['true', 'perhaps']) {
       const hub = await serveUntrustedProjectHub(t, answersOf(stage, goodOffer(stage)))
       const result = await stage.deploy({ 'hub-url': hub.url, 'dry-run': given })
@@ -78,7 +78,7 @@ describe('unusable inputs of a project', () => {
     }
   })
 
-  it('include a missing host config, before any request to the hub', async t => {
+  it('include a missing host config, which is noticed before any request to the hub', async t => {
     const result = await refused(t, 'invalid_input', { 'host-config': 'no-such-file.yaml' })
     assert.match(errorOf(result), /no-such-file/)
   })

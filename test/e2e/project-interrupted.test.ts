@@ -118,8 +118,8 @@ describe('a project deployment that is killed', () => {
   })
 })
 
-describe('while the hub is asked for the key', () => {
-  it('no file of this machine holds any of the artifact, and nothing is decrypted', async t => {
+describe('a project deployment that is waiting for its key', () => {
+  it('has written no part of the artifact to any file, and has decrypted nothing', async t => {
     const answers = answersOf(stage, offer)
     let seen: Record<string, string> = {}
     const authorize: Answer = (response, request) => {

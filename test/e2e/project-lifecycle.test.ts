@@ -58,7 +58,7 @@ function assertMasked({ log }: ActionResult, secrets: readonly string[]): void {
 }
 
 describe('a project', () => {
-  it('is installed whole, and outputs, local report and hub agree', async () => {
+  it('is installed with all its parts, and outputs, local report and hub agree', async () => {
     const { bytes, release } = await publish('1.0.0')
     const result = await deployed(stage)
     const { outputs } = result
@@ -136,7 +136,7 @@ describe('a project', () => {
     )
   })
 
-  it('that is installed already is left untouched', { skip: ONLY_IN_CI }, async () => {
+  it('that is already installed is left untouched', { skip: ONLY_IN_CI }, async () => {
     await publish('1.0.0')
     await deployed(stage)
     const before = listHost(stage.root)
@@ -175,7 +175,7 @@ describe('a project', () => {
     assert.equal((await refused('not_found')).outputs['version'], '')
   })
 
-  it('is refused with other bytes under the same version unless these bytes are pinned and to be deployed again', async () => {
+  it('is refused with other bytes under the same version unless these bytes are pinned with redeploy', async () => {
     await publish('1.0.0')
     await deployed(stage)
     stage.store.db.prepare('DELETE FROM project_versions').run()
@@ -188,7 +188,7 @@ describe('a project', () => {
     assert.match(readFileSync(join(stage.root, 'extensions/mailer/run.sh'), 'utf8'), /again/)
   })
 
-  it('is accepted with the pinned bytes only', { skip: ONLY_IN_CI }, async () => {
+  it('is accepted only with the pinned bytes', { skip: ONLY_IN_CI }, async () => {
     const { bytes } = await publish('1.0.0')
     await refused('digest_mismatch', { 'artifact-sha256': hash('sha256', 'other bytes') })
     await deployed(stage, { 'artifact-sha256': hash('sha256', bytes) })

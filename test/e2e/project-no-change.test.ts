@@ -93,7 +93,7 @@ function statusesOf(result: ActionResult): string {
 const inodeOf = (path: string): number => statSync(join(stage.root, path)).ino
 const isExtracted = ({ log }: ActionResult): boolean => !log.includes('extracting: only manifest and plan')
 
-describe('a project that is installed already', () => {
+describe('a project that is already installed', () => {
   it('is not extracted, and no service is touched', async () => {
     await publish('1.0.0')
     await succeeds()
@@ -108,7 +108,7 @@ describe('a project that is installed already', () => {
     })
   })
 
-  it('has only those of its services started that do not run', async () => {
+  it('has only its stopped services started', async () => {
     await publish('1.0.0')
     await succeeds()
     standIns.setState('shop-till.service', 'inactive')
@@ -148,7 +148,7 @@ describe('a project that is installed already', () => {
     assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'authentication_failed'], log)
   })
 
-  it('has only the part installed again that was changed on this host', async () => {
+  it('is installed again only in the part that was changed on this host', async () => {
     await publish('1.0.0')
     await succeeds()
     writeFileSync(join(stage.root, 'plugins/till/src/main.py'), 'edited')
@@ -193,7 +193,7 @@ describe('a new version of a project', () => {
     assert.deepEqual((await watched({ version: '1.0.0' })).calls, [])
   })
 
-  it('restarts what depends on an extension that changes', { skip: ONLY_IN_CI }, async () => {
+  it('restarts the services that depend on a changed extension', { skip: ONLY_IN_CI }, async () => {
     const plan = PLAN.replace('[cart-env]', '[cart-env, mailer]')
     await publish('1.0.0', { ...SAME_CART, 'deployment/install.yaml': plan })
     await succeeds()
@@ -202,7 +202,7 @@ describe('a new version of a project', () => {
     assert.deepEqual(calls, ALL_CALLS)
   })
 
-  it('is installed again where a file was added that the signature of a plugin covers', {
+  it('is installed again if a file was added that the signature of a plugin covers', {
     skip: ONLY_IN_CI,
   }, async () => {
     const signed = { 'plugins/cart/plugin.yaml': 'name: cart\nversion: "5.0.0"\nexecution_mode: trusted\n' }
@@ -215,7 +215,7 @@ describe('a new version of a project', () => {
     assert.equal(existsSync(added), false)
   })
 
-  it('replaces only the parts that differ, and restarts their services, what depends on them, and what is about all', async () => {
+  it('replaces only the parts that differ, and restarts their services, those that depend on them, and those of all parts', async () => {
     await publish('1.0.0')
     await succeeds()
     const kept = ['plugins/till', 'extensions/mailer']
@@ -240,7 +240,7 @@ describe('a new version of a project', () => {
     assert.equal(isExtracted(await watched()), false)
   })
 
-  it('changes nothing but the records where all its parts are the installed ones', { skip: ONLY_IN_CI }, async () => {
+  it('changes nothing but the records if all its parts are already installed', { skip: ONLY_IN_CI }, async () => {
     await publish('1.0.0', SAME_CART)
     await succeeds()
     await publish('2.0.0', SAME_CART)
@@ -253,7 +253,7 @@ describe('a new version of a project', () => {
     assert.deepEqual(changesOf(await watched()), ['false', '2.0.0', '2.0.0'])
   })
 
-  it('runs what is about all parts when it removes one', { skip: ONLY_IN_CI }, async () => {
+  it('runs the steps for all parts when it removes one', { skip: ONLY_IN_CI }, async () => {
     await publish('1.0.0', SAME_CART)
     await succeeds()
     const without = PLAN.split('\n').filter(line => !line.includes('mailer'))

@@ -113,7 +113,7 @@ describe('the parts of a project', () => {
     'the id of a part that runs here': 'plugins/cart/mine.py',
     'a directory that has another purpose': 'host/setup.py',
   })) {
-    it(`evade nothing by the directory of their manifest: ${what}`, async () => {
+    it(`evade no check by the directory of their manifest: ${what}`, async () => {
       writeFiles(stage.root, { [path]: 'theirs' })
       await publishAddons('1.0.0')
       const { outputs, log } = await stage.deploy()
@@ -122,7 +122,7 @@ describe('the parts of a project', () => {
     })
   }
 
-  it('are installed although integration.yaml names a directory that cannot be', async () => {
+  it('are installed even if integration.yaml names an impossible directory', async () => {
     writeFiles(stage.root, { 'readme.txt': '', 'integration.yaml': 'plugins: {directory: readme.txt/x}\n' })
     await publish('1.0.0')
     await deployed(stage)
@@ -145,7 +145,7 @@ describe('the parts of a project', () => {
     assert.equal(existsSync(join(stage.root, 'plugins/cart.env')), false)
   })
 
-  it('replace nothing that the host has in the directory of their manifest', { skip: ONLY_IN_CI }, async () => {
+  it('replace no file of the host in the directory of their manifest', { skip: ONLY_IN_CI }, async () => {
     writeFiles(stage.root, { 'host/addons/cart/orders': 'theirs' })
     await publishAddons('1.0.0')
     const { outputs } = await stage.deploy()
@@ -190,7 +190,7 @@ describe('the settings of a project', () => {
 })
 
 describe('the plugins of a project that their host wants signed', () => {
-  it('each get the signature that the host computes, and no other plugin does', async () => {
+  it('each get the signature that the host framework computes, and no other plugin does', async () => {
     const yamlOf = (name: string, mode: string) => `name: ${name}\nversion: "7.0.0"\nexecution_mode: ${mode}\n`
     const secret = 'secret of the host'
     await publish('1.0.0', {

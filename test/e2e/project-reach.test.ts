@@ -89,7 +89,7 @@ describe('a project whose ids are those of others', () => {
   const PREFIXED = 'supervisor: systemd\nsystemd: {unit: "shop-{id}.service"}\n'
 
   for (const path of sampled(['plugins/cart', 'extensions/cart'], 1)) {
-    it(`does not take ${path} of unknown origin, nor its data`, async () => {
+    it(`does not take over ${path} of unknown origin, or its data`, async () => {
       writeFiles(stage.root, { [`${path}/data/orders`]: 'all of them' })
       const before = listLive(stage.root)
       const { outputs, log } = await deploy([], PREFIXED)
@@ -112,17 +112,17 @@ describe('a project whose ids are those of others', () => {
   })
 })
 
-describe('project-ids', () => {
-  it('refuse every other id that the manifest lists, before anything is installed', async () => {
+describe('the input project-ids', () => {
+  it('refuses every other id that the manifest lists, before anything is installed', async () => {
     for (const ids of ['cart,till', 'mailer\ntill', 'shop'])
       assertRefused(await deploy([], '', { 'project-ids': ids }), 'unexpected_part')
   })
 
-  it('accept ids with commas and one in each line', { skip: ONLY_IN_CI }, async () => {
+  it('accepts ids separated by commas or one per line', { skip: ONLY_IN_CI }, async () => {
     assertDeployed(await deploy([], '', { 'project-ids': 'cart, till\nmailer\nnot-there' }))
   })
 
-  it('must be ids', async () => {
+  it('refuses text that is not an id', async () => {
     for (const ids of ['../cart', ',', 'Cart'])
       assertRefused(await deploy([], '', { 'project-ids': ids }), 'invalid_input')
   })

@@ -106,7 +106,7 @@ describe('a part that a new version of a project no longer includes', () => {
     assert.match(commandsIn(result.log, 'notice').join(), /extensions\/mailer \(1\.0\.0\) was removed/)
   })
 
-  it('stays as a snapshot even when the plan retains nothing, with all that its directory held', async () => {
+  it('stays as a snapshot even when the plan retains nothing, with everything in its directory', async () => {
     await update('1.0.0', { snapshot: false })
     rmSync(at('extensions/mailer'), { recursive: true })
     writeFiles(stage.root, { 'extensions/mailer/mine.txt': 'made by hand' })
@@ -131,7 +131,9 @@ describe('a part that a new version of a project no longer includes', () => {
     assert.deepEqual(Object.keys(installedRows(stage)).length, 3)
   })
 
-  it('gets its own data and versions back after another project has used the place', { skip: ONLY_IN_CI }, async () => {
+  it('gets its own data and versions back after another project has used its directory', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     await beginWithFirst()
     const other = await secondProject()
     writeFiles(stage.root, { 'extensions/mailer/data/queue': 'of the first' })
@@ -198,14 +200,14 @@ describe('a part that a new version of a project no longer includes', () => {
     )
   })
 
-  it('returns, and the rest with it, when the older version is named', { skip: ONLY_IN_CI }, async () => {
+  it('returns along with the other parts when the older version is named', { skip: ONLY_IN_CI }, async () => {
     await beginWithFirst()
     await update('2.0.0', { included: WITHOUT_MAILER })
     assert.deepEqual(changesOf(await deployed(stage, { version: '1.0.0' })), ['true', '2.0.0', '1.0.0'])
     assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
   })
 
-  it('only loses its row when it was removed by hand', async () => {
+  it('loses only its row when it was removed by hand', async () => {
     await beginWithFirst()
     rmSync(at('extensions/mailer'), { recursive: true })
     const report = readLocalReport(await update('2.0.0', { included: WITHOUT_MAILER }))

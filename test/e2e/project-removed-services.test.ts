@@ -112,7 +112,7 @@ describe('the service of a part that a new version no longer includes', () => {
     })
   }
 
-  it('need not exist', { skip: ONLY_IN_CI }, async () => {
+  it('does not have to exist', { skip: ONLY_IN_CI }, async () => {
     standIns.before('docker', 'inspect', 'echo "Error: No such object: mailer" >&2; exit 1')
     const { exitCode, log } = await update({ included: WITHOUT_MAILER }, DOCKER)
     assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
@@ -137,7 +137,7 @@ describe('a removal that is rolled back', () => {
     assert.deepEqual([rollback?.verified, rollback?.healthy, rollback?.problems], [true, true, []])
   })
 
-  it('is not said to be removed', { skip: ONLY_IN_CI }, async () => {
+  it('does not appear as a removal in any report', { skip: ONLY_IN_CI }, async () => {
     const { log } = await assertRolledBack(() => update(FAILING, SYSTEMD))
     assert.doesNotMatch(log, /was removed, because/)
     standIns.add('make-db', '')
@@ -159,7 +159,7 @@ describe('a removal that is rolled back', () => {
     assert.match(rollback?.problems.join() ?? '', /restart unit mailer\.service/)
   })
 
-  it('starts nothing that did not run', { skip: ONLY_IN_CI }, async () => {
+  it('does not start a service that did not run before', { skip: ONLY_IN_CI }, async () => {
     standIns.setState('mailer.service', 'inactive')
     await assertRolledBack(() => update(FAILING, SYSTEMD))
     assert.deepEqual(changed(), [])

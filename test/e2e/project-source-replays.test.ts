@@ -59,7 +59,7 @@ describe('a service that a marketplace supplies for a project, without snapshots
 
   const at = (path: string): string => readFileSync(join(stage.root, path), 'utf8')
 
-  it('is laid over its stub, also where it has an empty directory', async () => {
+  it('replaces its stub, even where it has an empty directory', async () => {
     await publish('mail', '1.0.0', old)
     await publishProject('1.0.0', 'mail')
     const result = await deploy()
@@ -79,7 +79,7 @@ describe('a service that a marketplace supplies for a project, without snapshots
     assert.equal(at('extensions/mail/run.sh'), 'echo fixed\n')
   })
 
-  it('makes way for another service that the next version of the project names, whatever the version of that', async () => {
+  it('is replaced by another service that the next version of the project names, whatever its version', async () => {
     await publish('mail-lite', '0.5.0', zipOf(stage, 'lite'))
     await publishProject('2.0.0', 'mail-lite')
     const { exitCode, log } = await deploy()

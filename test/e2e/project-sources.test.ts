@@ -89,7 +89,7 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
     })
   }
 
-  it('gets them, reports them to its own hub only, and changes nothing the next night', async () => {
+  it('fetches them, reports them only to its own hub, and changes nothing the next night', async () => {
     await publishPlugin('3.1.0')
     commit = repository.commit({ 'ext/run.sh': '+x echo 1\n', 'other/x': 'x' })
     await stage.publish('1.0.0', {
@@ -128,7 +128,7 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
     assert.deepEqual(listHost(stage.root), before)
   })
 
-  it('moves with the marketplace, without asking for the commit again, and keeps what both hubs say', async () => {
+  it('follows the marketplace, without fetching the commit again, and keeps the answers of both hubs', async () => {
     await publishPlugin('3.2.0')
     git.requests.length = 0
     const result = await deploy()
@@ -146,7 +146,7 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
     assert.equal(rows['plugin cart']?.source, undefined)
   })
 
-  it('has the version of a plugin.yaml that is a symlink, in the record as in plugin.sig', async () => {
+  it('uses the version of a plugin.yaml that is a symlink, both in the record and in plugin.sig', async () => {
     const ref = repository.commit({ 'ext/run.sh': '1', 'plugin.yaml': '->meta.yaml', 'meta.yaml': MAIL_YAML })
     const source = `{url: "${git.url}/mailer", ref: ${ref}}`
     const plan = `${planWith({ url: `${git.url}/mailer`, ref: commit })}  - {id: mail, action: install_plugin, plugin: mail, source: ${source}}\n`

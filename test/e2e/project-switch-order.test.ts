@@ -58,7 +58,7 @@ describe('an update of a project of several parts, in the order of its calls,', 
     assert.deepEqual(kinds, [...PARTS.map(() => 'old'), 'kept', 'kept', ...PARTS.map(() => 'new')])
   })
 
-  it('reads and writes nothing between the first of these moves and the last but its journal', () => {
+  it('reads and writes only its journal between the first of these moves and the last', () => {
     const others = window.filter(call => isOfContent(call) && !/journal\.jsonl/.test(call.args))
     assert.deepEqual(
       others.map(({ text }) => text),

@@ -58,7 +58,7 @@ function assertReceivedNoSecret({ requests }: LoopbackServer): void {
 }
 
 describe('the access token', () => {
-  it('goes with every call, and the devkey and the credential with one each', async t => {
+  it('is sent with every call, and the dev key and the credential with one call each', async t => {
     const hub = await serveHub(t)
     await deployFrom(hub.url)
     assert.deepEqual(
@@ -84,7 +84,7 @@ describe('the access token', () => {
     assertReceivedNoSecret(storage)
   })
 
-  it('does not follow a redirect to another origin', async t => {
+  it('is not sent after a redirect to another origin', async t => {
     const storage = await serveStorage(t)
     const hub = await serveHub(t, { download: redirectTo(`${storage.url}/blob`) })
     await deployFrom(hub.url)
@@ -104,7 +104,7 @@ describe('the access token', () => {
     )
   })
 
-  it('does not follow a redirect of any other call, and no posted body does', { skip: ONLY_IN_CI }, async t => {
+  it('is not sent after a redirect of any other call, and neither is a posted body', { skip: ONLY_IN_CI }, async t => {
     const elsewhere = await serve(t, (_, response) => response.end('{}'))
     for (const route of ['auth', 'latest', 'authorize', 'report'] as const) {
       const hub = await serveHub(t, { [route]: redirectTo(`${elsewhere.url}/v1`, 307) })
@@ -117,7 +117,7 @@ describe('the access token', () => {
   })
 })
 
-describe('a hub that issues as its token what the run itself knows', () => {
+describe('a hub that issues a token with text that the run itself writes', () => {
   it('cannot remove the digest of the artifact from the outputs and the records', async t => {
     const digest = createHash('sha256').update(offer.bytes).digest('hex')
     const hub = await serveHub(t, { auth: answerJson(200, { access_token: digest }) })
@@ -152,7 +152,7 @@ describe('a hub over TLS', () => {
   const certificate = makeCertificate()
   const skip = certificate === undefined ? 'there is no openssl' : false
 
-  it('that names its own artifact over plain http is asked for it over https', { skip }, async t => {
+  it('that lists its own artifact under plain http is asked for it over https', { skip }, async t => {
     let describe: Answer = () => {}
     const artifact: Answer = (response, request) => describe(response, request)
     const answers = answersOf(stage, offer, { artifact })

@@ -35,7 +35,7 @@ describe('recover.js', () => {
   })
   afterEach(() => stage.close())
 
-  it('restores the old version and its service after a kill in the health check, and checks it', async () => {
+  it('restores the old version and its service after a kill in the health check, and checks its health', async () => {
     const before = listHost(stage.root)
     await killInHealthCheck()
     assert.notDeepEqual(listHost(stage.root), before)
@@ -73,7 +73,7 @@ describe('recover.js', () => {
     assert.deepEqual([listHost(stage.root), listOwn(stage, '.'), stage.standIns.calls()], [before, own, []])
   })
 
-  it('warns, blocks no service and makes nothing where nothing was ever deployed', () => {
+  it('warns, blocks no service and creates no file if nothing was ever deployed', () => {
     const root = stage.workspace.path
     const before = listTree(root)
     const { status, stdout, stderr } = runRecover(['--project-root', root], stage.standIns.path)
@@ -106,7 +106,7 @@ describe('recover.js', () => {
     assert.equal(readFileSync(record, 'utf8'), before)
   })
 
-  it('exits with 1 when something else is in the place of the record', { skip: ONLY_IN_CI }, () => {
+  it('exits with 1 when the record is not a file', { skip: ONLY_IN_CI }, () => {
     const record = join(stage.root, '.hub-deploy/installed.json')
     rmSync(record)
     mkdirSync(record, { mode: 0o700 })
@@ -147,7 +147,7 @@ describe('recover.js', () => {
     assert.deepEqual([installed(), stage.standIns.changes()], [before, calls])
   })
 
-  it('obeys no journal that another user may have written', async () => {
+  it('does not obey a journal that another user may have written', async () => {
     await killInHealthCheck()
     chmodSync(join(stage.root, '.hub-deploy'), 0o770)
     const before = readFileSync(journal, 'utf8')

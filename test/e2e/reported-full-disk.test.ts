@@ -8,14 +8,14 @@ import { mountMemory, whyNoMounting } from './harness/mounts.ts'
 import { assertSucceeds, type Fleet, openFleet } from './harness/prepared-host.ts'
 import { standIn } from './harness/stand-in.ts'
 
-describe('a run after one that was rolled back on a full disk and reported so', () => {
+describe('a run after one that was rolled back and reported on a full disk', () => {
   let fleet: Fleet
   before(async () => {
     fleet = await openFleet()
   })
   after(() => fleet.close())
 
-  it('never says inconsistent, full or not, and repeats neither report nor audit line', {
+  it('is never inconsistent, whether the disk is full or not, and repeats neither the report nor the audit line', {
     skip: whyNoMounting(),
   }, async t => {
     const host = fleet.newHost('reported-full', join(mountMemory(t, 'size=4m'), 'host'))

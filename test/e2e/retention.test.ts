@@ -78,7 +78,7 @@ function countBelow(path: string, isDeep: boolean): number {
 }
 
 describe('a host after many deployments', () => {
-  it('has no more files of this action than those of its versions and of the reports that it keeps', async t => {
+  it('contains no more of our files than those of its versions and of the reports that it keeps', async t => {
     const seed = process.env['RETENTION_SEED'] ?? randomUUID()
     t.diagnostic(`RETENTION_SEED=${seed}`)
     const random = randomFrom(seed)

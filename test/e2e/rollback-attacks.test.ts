@@ -28,14 +28,14 @@ const PRELOADED = join(import.meta.dirname, 'harness/before-restore.mjs')
 
 /** Changes to a snapshot by the service's user, or by a faulty backup. */
 const CHANGES: Record<string, (snapshot: string, stage: Stage) => void> = {
-  'other bytes, of the same size and time': snapshot => {
+  'other bytes of the same size and time': snapshot => {
     const path = join(snapshot, 'src/main.py')
     const { atime, mtime } = statSync(path)
     writeFileSync(path, readFileSync(path, 'utf8').replace('hello', 'HELLO'))
     utimesSync(path, atime, mtime)
   },
-  'a file more': snapshot => writeFileSync(join(snapshot, 'src/extra.py'), 'evil\n'),
-  'a file less': snapshot => rmSync(join(snapshot, 'src/main.py')),
+  'an extra file': snapshot => writeFileSync(join(snapshot, 'src/extra.py'), 'evil\n'),
+  'a missing file': snapshot => rmSync(join(snapshot, 'src/main.py')),
   'another mode': snapshot => chmodSync(join(snapshot, 'src/main.py'), 0o755),
   'a symlink in place of a file': snapshot => {
     rmSync(join(snapshot, 'src/main.py'))
@@ -49,7 +49,7 @@ const CHANGES: Record<string, (snapshot: string, stage: Stage) => void> = {
     const trees = join(root, '.hub-deploy/trees')
     for (const name of readdirSync(trees)) writeFileSync(join(trees, name), 'nonsense\n')
   },
-  'no record': (_, { root }) => {
+  'a missing record': (_, { root }) => {
     const trees = join(root, '.hub-deploy/trees')
     for (const name of readdirSync(trees)) rmSync(join(trees, name))
   },
@@ -68,7 +68,7 @@ const REFUSALS: Record<string, { inputs: Record<string, string>; code: string }>
   'a version with a line break': { inputs: { 'to-version': '1.0.0\n::set-output name=x::y' }, code: 'invalid_input' },
   'a version that is not retained': { inputs: { 'to-version': '0.5.0' }, code: 'no_snapshot' },
   'an id that is a path': { inputs: { id: '../greeter' }, code: 'invalid_input' },
-  'no id': { inputs: { id: '' }, code: 'missing_input' },
+  'a missing id': { inputs: { id: '' }, code: 'missing_input' },
   'an id and a project': { inputs: { 'project-id': 'shop' }, code: 'invalid_input' },
   'an id that is not installed': { inputs: { id: 'stranger' }, code: 'no_snapshot' },
   'the other kind': { inputs: { kind: 'service' }, code: 'no_snapshot' },
@@ -87,7 +87,7 @@ async function assertRefused(stage: Stage, code: string, inputs: Record<string, 
   return log
 }
 
-describe('a snapshot that is not as it was', () => {
+describe('a snapshot that was changed', () => {
   for (const [name, change] of sampled(Object.entries(CHANGES), 3)) {
     it(`is refused before anything is moved: ${name}`, async t => {
       const stage = await openRetainingHost(t)
@@ -98,7 +98,7 @@ describe('a snapshot that is not as it was', () => {
   }
 
   for (const [name, shell] of sampled(Object.entries(RACES), 2)) {
-    it(`is refused before the installed version is moved, if only then ${name}`, async t => {
+    it(`is refused before the installed version is moved, even if ${name} right before that`, async t => {
       const stage = await openRetainingHost(t)
       const env = { NODE_OPTIONS: `--import=${PRELOADED}`, BEFORE_RESTORE: `cd '${stage.root}'; ${shell}` }
       const { outputs, log } = await rollBack(stage, {}, { env })
@@ -145,7 +145,7 @@ describe('code in the bytecode caches of a snapshot', () => {
     return files.filter(file => /__pycache__\/.*\.(?:pyc|so)$/.test(file)).sort()
   }
 
-  it('does not return, unless it belongs to the host', async t => {
+  it('is not restored, unless it belongs to the host', async t => {
     const stage = await openPlanted(t)
     const { outputs, log } = await rollBack(stage)
     assert.deepEqual([outputs['outcome'], outputs['running-version']], ['success', '1.0.0'], log)
@@ -168,26 +168,26 @@ describe('code in the bytecode caches of a snapshot', () => {
   })
 })
 
-describe('a rollback of what is not there', () => {
+describe('a rollback that is not possible', () => {
   for (const [name, { inputs, code }] of sampled(Object.entries(REFUSALS), 3)) {
     it(`is refused: ${name}`, async t => {
       await assertRefused(await openRetainingHost(t), code, inputs)
     })
   }
 
-  it('names the snapshots that there are', { skip: ONLY_IN_CI }, async t => {
+  it('names the existing snapshots', { skip: ONLY_IN_CI }, async t => {
     const log = await assertRefused(await openRetainingHost(t), 'no_snapshot', { 'to-version': '0.5.0' })
     assert.match(log, /It has 1\.0\.0\./)
   })
 
-  it('does not take what this action has not installed', { skip: ONLY_IN_CI }, async t => {
+  it('does not touch a plugin that this action has not installed', { skip: ONLY_IN_CI }, async t => {
     const stage = await openRetainingHost(t)
     mkdirSync(join(stage.root, 'plugins/foreign'))
     writeFileSync(join(stage.root, 'plugins/foreign/plugin.yaml'), 'name: foreign\n')
     await assertRefused(stage, 'no_snapshot', { id: 'foreign' })
   })
 
-  it('does not take a snapshot of another plugin that was in the place before', async t => {
+  it('does not restore a snapshot of another plugin that used the same directory', async t => {
     const stage = await openRetainingHost(t)
     const files = { 'plugin.yaml': 'name: other\nversion: "5.0.0"\n', 'src/main.py': 'print("other")\n' }
     await stage.publish('5.0.0', files, { slug: 'other' })
@@ -200,14 +200,14 @@ describe('a rollback of what is not there', () => {
     await assertRefused(stage, 'no_snapshot', { 'to-version': '2.0.0' })
   })
 
-  it('does not take the slug of another plugin', async t => {
+  it('does not accept the slug of another plugin', async t => {
     const stage = await openRetainingHost(t)
     const hub = { 'hub-url': stage.hub.url, 'api-key': stage.apiKey, slug: 'other' }
     const { outputs } = await rollBack(stage, hub)
     assert.equal(outputs['error-code'], 'invalid_input')
   })
 
-  it('does not believe a row that names another version than the files do', async t => {
+  it('does not believe a row that names a version other than that of the files', async t => {
     const stage = await openRetainingHost(t)
     const path = join(stage.root, '.hub-deploy/installed.json')
     const record = JSON.parse(readFileSync(path, 'utf8'))

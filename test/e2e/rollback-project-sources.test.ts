@@ -17,7 +17,7 @@ steps:
   - {id: pay, action: install_plugin, plugin: pay, snapshot: true, source: {marketplace_slug: payments}}
 `
 
-describe('a rollback of a project whose marketplace has moved on within one version of it', () => {
+describe('a rollback of a project whose marketplace served new parts for the same version', () => {
   let stage: ProjectStage
   const live: Record<string, unknown> = {}
 
@@ -73,7 +73,7 @@ describe('a rollback of a project whose marketplace has moved on within one vers
     assert.deepEqual([outputs['error-code'], outputs['changed']], ['downgrade_refused', 'false'], log)
   })
 
-  it('goes back within the version that is named, as long as there is something earlier', async () => {
+  it('restores earlier parts of the named version, as long as there are any', async () => {
     await assertRestores('3.0.0', { 'to-version': '1.0.0' })
     const { outputs, log } = await rollBack({ 'to-version': '1.0.0' })
     assert.deepEqual([outputs['outcome'], outputs['changed']], ['success', 'false'], log)

@@ -61,7 +61,7 @@ describe('a rollback of a project', () => {
     assertNothingStrays(stage.root)
   })
 
-  it('removes what the old version did not have, and brings back what the new one lacks', async t => {
+  it('removes parts that the old version did not have, and restores those that the new one lacks', async t => {
     const stage = await openHost(t, { '1.0.0': WITHOUT_MAILER, '2.0.0': {}, '3.0.0': { included: ['cart', 'mailer'] } })
     const three = listLive(stage.root)
     const first = await rollBack(stage, { 'to-version': '1.0.0' })
@@ -73,7 +73,7 @@ describe('a rollback of a project', () => {
     assert.deepEqual(listLive(stage.root), three)
   })
 
-  it('lists in a dry run the parts that it would remove, also where no file would change', async t => {
+  it('lists in a dry run the parts that it would remove, even if no file would change', async t => {
     const stage = await openHost(t, { '1.0.0': WITHOUT_MAILER })
     await stage.publish('2.0.0', filesWith('1.0.0', {}))
     assert.equal((await stage.deploy({ version: '2.0.0' })).exitCode, 0)
@@ -86,7 +86,7 @@ describe('a rollback of a project', () => {
     assert.deepEqual([exitCode, existsSync(join(stage.root, 'extensions/mailer'))], [0, false])
   })
 
-  it('never brings back the version that it has replaced, if it runs again', { skip: ONLY_IN_CI }, async t => {
+  it('never restores the version that it has replaced, if it runs again', { skip: ONLY_IN_CI }, async t => {
     const stage = await openHost(t, { '1.0.0': {}, '2.0.0': {} })
     await rollBack(stage)
     const one = listLive(stage.root)
@@ -102,7 +102,7 @@ describe('a rollback of a project', () => {
     assert.match(log, /It knows only 1\.0\.0, which is installed: deploy the version from the hub\./)
   })
 
-  it('leaves a part in its place whose files both versions share', { skip: ONLY_IN_CI }, async t => {
+  it('does not move a part whose files are the same in both versions', { skip: ONLY_IN_CI }, async t => {
     const same = { more: { 'plugins/till/src/main.py': 'print("till")\n' } }
     const stage = await openHost(t, { '1.0.0': same, '2.0.0': same, '3.0.0': same })
     const result = await rollBack(stage, { 'to-version': '1.0.0' })
@@ -113,7 +113,7 @@ describe('a rollback of a project', () => {
     assert.deepEqual([again.outputs['outcome'], again.outputs['changed']], ['success', 'false'], again.log)
   })
 
-  it('names what is missing, and touches nothing', { skip: ONLY_IN_CI }, async t => {
+  it('names the missing snapshots, and touches nothing', { skip: ONLY_IN_CI }, async t => {
     const stage = await openHost(t, { '1.0.0': {}, '2.0.0': {} })
     const before = listLive(stage.root)
     rmSync(join(stage.root, '.hub-deploy/snapshots/plugins/till/1-7.0.0'), { recursive: true })
@@ -134,7 +134,7 @@ describe('a rollback of a project', () => {
     assert.deepEqual(listLive(stage.root), before)
   })
 
-  it('restores no single part of it, and reports nothing', { skip: ONLY_IN_CI }, async t => {
+  it('does not restore a single part of the project, and reports nothing', { skip: ONLY_IN_CI }, async t => {
     const stage = await openHost(t, { '1.0.0': {}, '2.0.0': {} })
     const single = await rollBack(stage, { 'project-id': '', id: 'cart' })
     assert.equal(single.outputs['error-code'], 'place_taken', single.log)

@@ -29,7 +29,7 @@ function rollBackHere(inputs: Record<string, string> = {}, run: Partial<ActionRu
 }
 
 describe('a rollback of a service', () => {
-  it('restarts it and checks its health, without a plan', async () => {
+  it('restarts the service and checks its health, without a plan', async () => {
     const check = stage.standIns.add('check', 'grep -q 1.0.0 running')
     stage.writeHostConfig(
       `version: 1\nsupervisor: systemd\nplugins: {greeter: {unit: greeter.service, healthcheck: {command: [${check}]}}}\n`,
@@ -42,7 +42,7 @@ describe('a rollback of a service', () => {
     assert.deepEqual(steps, ['install_plugin', 'restart', 'healthcheck'])
   })
 
-  it('restarts one that runs under the name of a template, and the unit of the whole project otherwise', {
+  it('restarts the unit that a template names, or else the unit of the whole project', {
     skip: ONLY_IN_CI,
   }, async () => {
     assert.equal((await rollBackHere()).outputs['outcome'], 'success')
@@ -52,7 +52,7 @@ describe('a rollback of a service', () => {
     assert.deepEqual(unitChanges(stage).slice(1), ['restart greeter.service', 'restart app.service'])
   })
 
-  it('restarts nothing that the host config does not know, and says so', async () => {
+  it('restarts no service that the host config does not name, and says so', async () => {
     stage.standIns.setState('greeter.service', 'inactive')
     const result = await rollBackHere()
     assert.equal(result.outputs['outcome'], 'success', result.log)
@@ -73,7 +73,7 @@ describe('a rollback of a service', () => {
     assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'invalid_plan'])
   })
 
-  it('restores the version that it was replacing, and its snapshot, when that is unhealthy', {
+  it('restores the version that it was replacing, and the snapshot, when the restored version is unhealthy', {
     skip: ONLY_IN_CI,
   }, async () => {
     const check = stage.standIns.add('check', 'grep -q 2.0.0 running')

@@ -61,7 +61,9 @@ describe('a rollback', () => {
     assertNothingStrays(stage.root)
   })
 
-  it('tells the hub of the restored version as a success, if it has all that needs', { skip: ONLY_IN_CI }, async t => {
+  it('reports the restored version to the hub as a success, if it has all inputs for that', {
+    skip: ONLY_IN_CI,
+  }, async t => {
     const stage = await openRetainingHost(t)
     const hub = { 'hub-url': stage.hub.url, 'api-key': stage.apiKey, slug: 'greeter' }
     const incomplete = await rollBack(stage, { ...hub, slug: '' })
@@ -72,7 +74,7 @@ describe('a rollback', () => {
     assert.deepEqual([row?.version, row?.status], ['1.0.0', 'success'])
   })
 
-  it('asks once for the id where it gets a slug in its place', async t => {
+  it('asks once for the id if it gets a slug in its place', async t => {
     const stage = await openRetainingHost(t)
     const { outputs, log } = await rollBack(stage, { id: '', slug: 'greeter' })
     assert.equal(outputs['error-code'], 'missing_input')
@@ -88,7 +90,7 @@ describe('a rollback', () => {
     assert.equal(summaryOf(back), 'success true 3.0.0 1.0.0 3.0.0 ')
   })
 
-  it('never brings back the version that it has replaced, if it runs again', async t => {
+  it('never restores the version that it has replaced, if it runs again', async t => {
     const stage = await openRetainingHost(t)
     await rollBack(stage)
     const before = listHost(stage.root)
@@ -101,7 +103,7 @@ describe('a rollback', () => {
     assert.equal(summaryOf(await rollBack(stage)), 'success true 1.0.0 3.0.0 1.0.0 ')
   })
 
-  it('changes nothing where that version is installed and intact', async t => {
+  it('changes nothing if the named version is installed and intact', async t => {
     const stage = await openRetainingHost(t)
     const before = listHost(stage.root)
     const result = await rollBack(stage, { 'to-version': '2.0.0' })
@@ -109,7 +111,7 @@ describe('a rollback', () => {
     assert.deepEqual(listHost(stage.root), before)
   })
 
-  it('says in a dry run what it would do, and does none of it', async t => {
+  it('lists in a dry run what it would do, and changes nothing', async t => {
     const stage = await openRetainingHost(t)
     const before = listHost(stage.root)
     const result = await rollBack(stage, { 'dry-run': 'true' })
@@ -118,7 +120,7 @@ describe('a rollback', () => {
     assert.deepEqual(listHost(stage.root), before)
   })
 
-  it('keeps a changed version as a modified snapshot, and never chooses that by itself', {
+  it('keeps a changed version as a modified snapshot, and never chooses that snapshot by itself', {
     skip: ONLY_IN_CI,
   }, async t => {
     const stage = await openRetainingHost(t)
@@ -164,7 +166,7 @@ describe('a rollback', () => {
     )
   })
 
-  it('first recovers what a dead deployment has left', { skip: ONLY_IN_CI }, async t => {
+  it('first recovers the host from a killed deployment', { skip: ONLY_IN_CI }, async t => {
     const stage = await openRetainingHost(t)
     await stage.publish('3.0.0', pluginFiles('3.0.0'))
     writeFiles(stage.workspace.path, {
@@ -182,7 +184,7 @@ describe('a rollback', () => {
     assert.equal(existsSync(join(stage.root, '.hub-deploy/journal.jsonl')), false)
   })
 
-  it('gives the host its present file and the snapshot the other, where both versions have one', {
+  it('leaves the host its present file and the snapshot its own, if both versions have one', {
     skip: ONLY_IN_CI,
   }, async t => {
     const stage = await openStage()
@@ -242,12 +244,12 @@ describe('a rollback that does not repeat the keep-paths of the deployments', ()
     assert.deepEqual([same.outputs['outcome'], same.outputs['changed']], ['success', 'false'], same.log)
   })
 
-  it('says in a dry run nothing of that data', { skip: ONLY_IN_CI }, async t => {
+  it('does not list that data in a dry run', { skip: ONLY_IN_CI }, async t => {
     const { log } = await rollBack(await openKeepingHost(t), { 'dry-run': 'true' })
     assert.doesNotMatch(log, /uploads|differ from what was installed/)
   })
 
-  it('returns with what was kept in the snapshot, when a later deployment has kept less', {
+  it('restores the data that stayed in the snapshot, when a later deployment has kept less', {
     skip: ONLY_IN_CI,
   }, async t => {
     const stage = await openKeepingHost(t)
@@ -270,7 +272,7 @@ describe('a rollback that does not repeat the keep-paths of the deployments', ()
 describe('a deployment after a rollback', () => {
   const latest = (stage: Stage) => stage.deploy({ version: 'latest' })
 
-  it('does not bring the bad version back as latest, until it is named or newer bytes are there', async t => {
+  it('does not install the bad version again as latest, until it is named or newer bytes are published', async t => {
     const stage = await openRetainingHost(t)
     await rollBack(stage)
     const refused = await latest(stage)
@@ -287,13 +289,13 @@ describe('a deployment after a rollback', () => {
     assert.equal(summaryOf(await latest(stage)), 'success true 2.0.1 1.0.0 2.0.1 ')
   })
 
-  it('installs the bad version where it is named', { skip: ONLY_IN_CI }, async t => {
+  it('installs the bad version if it is named', { skip: ONLY_IN_CI }, async t => {
     const stage = await openRetainingHost(t)
     await rollBack(stage)
     assert.equal(summaryOf(await stage.deploy({ version: '2.0.0' })), 'success true 2.0.0 1.0.0 2.0.0 ')
   })
 
-  it('changes nothing where the restored version is asked for', { skip: ONLY_IN_CI }, async t => {
+  it('changes nothing if the restored version is requested', { skip: ONLY_IN_CI }, async t => {
     const stage = await openRetainingHost(t)
     await rollBack(stage)
     assert.equal(summaryOf(await stage.deploy({ version: '1.0.0' })), 'success false 1.0.0 1.0.0 1.0.0 ')

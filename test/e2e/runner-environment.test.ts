@@ -24,7 +24,7 @@ function outputRecords(): [string, string][] {
   return records.map(([, name, , value]) => [name as string, value as string])
 }
 
-describe('the outputs', () => {
+describe('the outputs of a run', () => {
   it('say that the run was interrupted until it has ended', async () => {
     const { outputs } = await stage.deploy()
     const records = outputRecords()
@@ -50,7 +50,7 @@ describe('the outputs', () => {
   })
 })
 
-describe('the environment', () => {
+describe('the environment of a run', () => {
   const runner = [
     'CI',
     'GITHUB_ACTIONS',
@@ -127,7 +127,7 @@ describe('the environment', () => {
     'a journal that is a folder': ['journal.jsonl/x', ''],
   }
   for (const [what, [path = '', text = '']] of sampled(Object.entries(LEFT), 1)) {
-    it(`gets one error and no stack from a post step that meets ${what}`, async () => {
+    it(`causes one error without a stack in a post step that meets ${what}`, async () => {
       assert.equal((await stage.deploy()).exitCode, 0)
       writeFiles(join(stage.root, '.hub-deploy'), { [path]: text })
       const { exitCode, log } = await stage.deploy({}, { phase: 'post', state: { locked: 'true' } })

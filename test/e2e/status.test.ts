@@ -64,7 +64,7 @@ function at(path: string): string {
   return join(stage.root, path)
 }
 
-describe('the status of a host that nobody has changed', () => {
+describe('the status of an unchanged host', () => {
   let deployment: ActionResult
   before(async () => {
     stage = await openStage()
@@ -73,7 +73,7 @@ describe('the status of a host that nobody has changed', () => {
   })
   after(() => stage.close())
 
-  it('lists what is installed and retained, and finds no drift', async () => {
+  it('lists the installed and the retained versions, and finds no drift', async () => {
     const result = await status({ 'fail-on-drift': 'true' })
     assert.equal(result.exitCode, 0, result.log)
     const [installed, snapshot] = [list(result, 'installed'), list(result, 'snapshots')]
@@ -130,7 +130,7 @@ describe('the status of a host whose files were changed', () => {
     writeFiles(stage.root, { [`${GREETER}/src/__pycache__/main.cpython-313.pyc`]: 'x' })
   }
 
-  it('tells what was added, removed, changed, given another mode and replaced by something else', async () => {
+  it('lists files that were added, removed, changed, given another mode or replaced by another type of file', async () => {
     change()
     const result = await status()
     assert.deepEqual([result.exitCode, result.outputs['drift'], result.outputs['error-code']], [0, 'true', ''])
@@ -160,7 +160,7 @@ describe('the status of a host whose files were changed', () => {
     assert.match(result.summary, /\| ⚠️ 8 differ \|/)
   })
 
-  it('fails with drift_found where that is asked, with the same outputs and one annotation', async () => {
+  it('fails with drift_found if the workflow asks for that, with the same outputs and one annotation', async () => {
     change()
     const result = await status({ 'fail-on-drift': 'true' })
     assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'drift_found'])
@@ -188,7 +188,7 @@ describe('the status of a host whose files were changed', () => {
     nothing: () => {},
   }
   for (const [instead, replace] of sampled(Object.entries(replacements), 2))
-    it(`says that ${instead} is in place of the directory, and looks no further`, async () => {
+    it(`says ${instead === 'nothing' ? 'if the directory is missing' : `if a ${instead} is in place of the directory`}, and looks no further`, async () => {
       renameSync(at(GREETER), at('elsewhere'))
       replace()
       const result = await status({ 'fail-on-drift': 'true' })
@@ -212,7 +212,7 @@ describe('the status of a host whose files were changed', () => {
       assert.ok(result.summary.includes('could not be compared'), result.summary)
     })
 
-  it('bounds each output of a part with many differing files, and says how many are left out', {
+  it('limits each output of a part with many differing files, and counts those that are left out', {
     skip: ONLY_IN_CI,
   }, async () => {
     const names = Array.from({ length: 3000 }, (_, index) => `${GREETER}/x/${'y'.repeat(200)}${index}`)
@@ -254,7 +254,7 @@ describe('the status of a host with a deployment', () => {
     return stage.deploy({ 'host-config': 'host.yaml' })
   }
 
-  it('ends at once while that is in progress, names its run, and compares nothing', async () => {
+  it('ends at once while the deployment is in progress, names its run, and compares nothing', async () => {
     const [begun, go] = [join(stage.folder, 'begun'), join(stage.folder, 'go')]
     const deployment = deployWhile(`touch ${begun}; while ! [ -e ${go} ]; do sleep 0.05; done`)
     await waitUntil('the new files are in place', () => existsSync(begun))
@@ -271,7 +271,7 @@ describe('the status of a host with a deployment', () => {
     assert.equal((await status()).outputs['drift'], 'false')
   })
 
-  it('says that it waits for its recovery when it was killed, and compares only the other parts', {
+  it('says that a killed deployment waits for its recovery, and compares only the other parts', {
     skip: ONLY_IN_CI,
   }, async () => {
     assert.equal((await deployWhile('kill -9 $PPID; sleep 1')).signal, 'SIGKILL')
@@ -303,7 +303,7 @@ describe('the status of a host that cannot be examined', () => {
   })
   afterEach(() => stage.close())
 
-  it('is nothing installed where nothing was ever deployed, with a warning', async () => {
+  it('is an empty list, with a warning, if nothing was ever deployed', async () => {
     const result = await status({ 'fail-on-drift': 'true' })
     assert.equal(result.exitCode, 0, result.log)
     assert.deepEqual([result.outputs['installed'], result.outputs['drift']], ['[]', 'false'])
@@ -311,7 +311,7 @@ describe('the status of a host that cannot be examined', () => {
     assert.match(result.summary, /^### ✅ Nothing is installed on /)
   })
 
-  it('fails where there is no root, which may be a disk that is not mounted', async () => {
+  it('fails if the root does not exist, which may be a disk that is not mounted', async () => {
     assert.match(refusalOf(await status({ 'project-root': at('missing') }), 'invalid_input'), /not a directory/)
     writeFileSync(at('file'), '')
     refusalOf(
@@ -320,7 +320,7 @@ describe('the status of a host that cannot be examined', () => {
     )
   })
 
-  it('fails where another user could have written the records, unless that is accepted', async () => {
+  it('fails if another user could have written the records, unless that is accepted', async () => {
     await deployed('1.0.0')
     chmodSync(stage.root, 0o777)
     assert.match(refusalOf(await status(), 'unsafe_host'), /every user/)
@@ -330,7 +330,7 @@ describe('the status of a host that cannot be examined', () => {
     refusalOf(await status({ 'allow-shared-root': 'true' }), 'unsafe_host')
   })
 
-  it('fails where the record of what is installed is damaged', async () => {
+  it('fails if installed.json is damaged', async () => {
     await deployed('1.0.0')
     writeFileSync(at('.hub-deploy/installed.json'), '{"schema":1,"installed":[{}]}')
     assert.match(refusalOf(await status(), 'inconsistent'), /installed\.json is not a record/)
@@ -347,7 +347,7 @@ describe('the status of a host that cannot be examined', () => {
     assert.equal((await status()).exitCode, 0)
   })
 
-  it('fails where that record is a symlink', { skip: ONLY_IN_CI }, async () => {
+  it('fails if installed.json is a symlink', { skip: ONLY_IN_CI }, async () => {
     await deployed('1.0.0')
     const path = at('.hub-deploy/installed.json')
     renameSync(path, at('elsewhere.json'))

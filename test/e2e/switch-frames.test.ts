@@ -40,7 +40,7 @@ function plainName(name: string): string {
   return name.replace(/^Object\./, '').replace(/^\w+_(?=[a-z]\w*$)/, '')
 }
 
-describe('the stack of the rename that switches', () => {
+describe('the stack of the rename that switches the versions', () => {
   let marketplace: Awaited<ReturnType<typeof openStage>>
   let project: Awaited<ReturnType<typeof openProjectStage>>
 

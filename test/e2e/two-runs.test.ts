@@ -75,7 +75,7 @@ describe('a run whose download takes long', () => {
     assertNothingStrays(stage.root)
   })
 
-  it('keeps no project waiting, and is not kept waiting by the download of one', async t => {
+  it('keeps no project waiting, and does not wait for the download of a project', async t => {
     const shop = await openProjectStage()
     t.after(() => shop.close())
     await shop.publish('1.0.0', projectFiles('1.0.0'))
@@ -110,7 +110,7 @@ describe('a run whose download takes long', () => {
     assertNothingStrays(stage.root)
   })
 
-  it('is reported by a later run when it was killed while another one had the host, where post finds nothing wrong', async t => {
+  it('is reported by a later run when it was killed while another run had the lock, although post found nothing wrong', async t => {
     const first = await startSlowly(t)
     const holder = await holdHost(t)
     const dead = await killSlowRun(first)
@@ -227,7 +227,7 @@ const MEANWHILE: Record<string, Meanwhile> = {
 
 describe('a run that downloads', () => {
   for (const [what, { act, outcome, expected, running, inputs }] of sampled(Object.entries(MEANWHILE), 2)) {
-    it(`judges the host anew where another one ${what}`, async t => {
+    it(`examines the host again if another run ${what}`, async t => {
       const first = await startSlowly(t, inputs)
       await act(t)
       first.letGo()
@@ -241,7 +241,7 @@ describe('a run that downloads', () => {
     })
   }
 
-  it('refuses its latest where another run has installed a newer one', async t => {
+  it('refuses its latest version if another run has installed a newer one', async t => {
     const asked = Promise.withResolvers<void>()
     const released = Promise.withResolvers<void>()
     const hub = await serveUntrustedHub(t, {
@@ -265,7 +265,7 @@ describe('a run that downloads', () => {
     assert.equal(runningVersion(), '3.0.0')
   })
 
-  it('works by the plan and the host config as they were when it started', async t => {
+  it('uses the plan and the host config as they were when it started', async t => {
     const config = (word: string) => ({
       version: 1,
       provision: { greeter: { command: ['/bin/sh', '-c', `echo ${word} > ${stage.root}/provisioned`] } },
@@ -283,7 +283,7 @@ describe('a run that downloads', () => {
 })
 
 describe('a run that finds the host locked', () => {
-  it('logs in again for its key where the first access token has expired while it waited', async t => {
+  it('logs in again for its key if the first access token has expired while it waited', async t => {
     const shop = await openProjectStage()
     t.after(() => shop.close())
     let tokens = 0
@@ -305,7 +305,7 @@ describe('a run that finds the host locked', () => {
     await holder.result
   })
 
-  it('says who has it, fetches meanwhile, and waits only then', async t => {
+  it('names the holder of the lock, fetches the artifact meanwhile, and only then waits', async t => {
     const holder = await holdHost(t)
     const pid = readHolder(stage.root)
     const { log, ...waited } = await stage.deploy(

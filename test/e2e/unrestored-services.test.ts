@@ -79,7 +79,7 @@ describe('a service that a rollback could not restore', () => {
     assert.equal((unrestored() as string[]).length, 1)
   })
 
-  it('is inconsistent where the record of it is damaged', async () => {
+  it('makes the host inconsistent if its record is damaged', async () => {
     await leaveNewProcess()
     writeFileSync(record(), JSON.stringify({ ...JSON.parse(readFileSync(record(), 'utf8')), unrestored: [7] }))
     const { outputs, log } = await stage.deployHere({ version: '1.0.0' })

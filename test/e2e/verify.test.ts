@@ -30,8 +30,8 @@ before(async () => {
 })
 after(() => stage.close())
 
-describe('the gate of a release', () => {
-  it('passes what the hub serves, and gives the digest and the version that a deployment accepts', async () => {
+describe('verify with a hub', () => {
+  it('passes the served artifact, and returns the digest and the version that a deployment accepts', async () => {
     const { outputs, summary } = await assertVerifies(stage, { 'install-plan': 'install.yaml' })
     assert.equal(outputs['version'], VERSION)
     assert.match(summary, /^### ✅ greeter 2\.0\.0 is verified: /)
@@ -40,7 +40,7 @@ describe('the gate of a release', () => {
     assert.deepEqual([deployed.exitCode, deployed.outputs['artifact-sha256']], [0, outputs['artifact-sha256']])
   })
 
-  it('calls the version as the hub does, so that a deployment can ask for it', { skip: ONLY_IN_CI }, async () => {
+  it('names the version as the hub does, so that a deployment can request it', { skip: ONLY_IN_CI }, async () => {
     const inputs = { slug: 'with-v' }
     await stage.publish('v3.0.0', pluginFiles('3.0.0'), inputs)
     const { outputs } = await assertVerifies(stage, inputs)
@@ -49,7 +49,7 @@ describe('the gate of a release', () => {
     await assertFails(stage, { code: 'not_found' }, { ...inputs, version: '3.0.0' })
   })
 
-  it('reports nothing, and shows the key to nothing but the fetch', async t => {
+  it('reports nothing, and sends the key only with the download', async t => {
     const hub = await serveUntrustedHub(t)
     await assertVerifies(stage, { 'hub-url': hub.url })
     assert.deepEqual(
@@ -61,7 +61,7 @@ describe('the gate of a release', () => {
     )
   })
 
-  it('is of no use to a hub that serves the hosts different bytes, with a valid signature too', {
+  it('does not help a hub that serves the hosts different bytes, even with a valid signature', {
     skip: ONLY_IN_CI,
   }, async t => {
     let count = 0
@@ -78,7 +78,7 @@ describe('the gate of a release', () => {
     assert.deepEqual([deployed.exitCode, deployed.outputs['error-code']], [1, 'digest_mismatch'])
   })
 
-  it('says that the signature is valid where only the pin is another', async () => {
+  it('says that the signature is valid if only the pin does not match', async () => {
     const pin = { 'artifact-sha256': 'ab'.repeat(32) }
     const { log, summary } = await assertFails(stage, { code: 'digest_mismatch' }, pin)
     assert.match(log, /^::group::verifying_signature: valid, sha256 [0-9a-f]{8}…[0-9a-f]{4}; failed \(/m)
@@ -97,7 +97,7 @@ describe('the gate of a release', () => {
     assert.equal(summary.match(/which is not signed/g)?.length, 2)
   })
 
-  it('checks what the plan takes from the artifact, and annotates it at its line', async () => {
+  it('checks the files that the plan uses from the artifact, and annotates a missing one at its line', async () => {
     stage.writePlan(`${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/none}\n`)
     const { log, outputs } = await assertFails(stage, { code: 'invalid_plan' }, { 'install-plan': 'install.yaml' })
     stage.writePlan(PLUGIN_PLAN)
@@ -105,7 +105,7 @@ describe('the gate of a release', () => {
     assert.equal(outputs['version'], VERSION)
   })
 
-  it('asks the hub for nothing when the plan, or the host config for it, is wrong', async t => {
+  it('sends the hub no request when the plan, or the host config for it, is wrong', async t => {
     const hub = await serveUntrustedHub(t)
     stage.writePlan(`${PLUGIN_PLAN}  - {id: up, action: restart, depends_on: [files]}\n`)
     const inputs = { 'hub-url': hub.url, 'install-plan': 'install.yaml' }
@@ -124,7 +124,7 @@ describe('the gate of a release', () => {
     assert.match(summary, /^### ❌ greeter 2\.0\.0 is not verified: /)
   })
 
-  it('shows nothing that a runner or a page would obey', { skip: ONLY_IN_CI }, async t => {
+  it('writes nothing that a runner or a page would obey', { skip: ONLY_IN_CI }, async t => {
     const error = '::error::forged\r\n##[error]forged <img src=x> [l](javascript:alert(1)) @everyone'
     const headers = { 'x-plugin': 'greeter@::error::x', 'x-repo': 'dev/greeter@::set-output' }
     const lying = await serveUntrustedHub(t, { artifact: serveArtifact(pluginZip(), headers) })
@@ -137,7 +137,7 @@ describe('the gate of a release', () => {
   })
 })
 
-describe('the gate of a file', () => {
+describe('verify with a file', () => {
   const bytes = pluginZip('1.2.0')
 
   it('passes with a signature and without a hub, a key or a slug', async () => {
@@ -149,14 +149,14 @@ describe('the gate of a file', () => {
     await assertVerifies(stage, { ...inputs, 'artifact-path': absolute, version: 'v1.2.0' })
   })
 
-  it('checks the plan too, for which it needs the slug', { skip: ONLY_IN_CI }, async () => {
+  it('checks the plan too, which requires the slug', { skip: ONLY_IN_CI }, async () => {
     const inputs = { ...fileInputs(stage, bytes), 'install-plan': 'install.yaml' }
     await assertVerifies(stage, inputs)
     await assertFails(stage, { code: 'missing_input' }, { ...inputs, slug: '' })
     await assertFails(stage, { code: 'invalid_plan' }, { ...inputs, slug: 'other' })
   })
 
-  it('knows no version of a service', { skip: ONLY_IN_CI }, async () => {
+  it('does not name a version of a service', { skip: ONLY_IN_CI }, async () => {
     const { outputs } = await assertVerifies(stage, { ...fileInputs(stage, bytes), kind: 'service' })
     assert.equal(outputs['version'], '')
   })
@@ -182,14 +182,14 @@ describe('the gate of a file', () => {
     })
   }
 
-  it('fails for a huge file before it reads any of it', { skip: ONLY_IN_CI }, async () => {
+  it('refuses a huge file before it reads any of it', { skip: ONLY_IN_CI }, async () => {
     const inputs = fileInputs(stage, bytes, 'huge.zip')
     truncateSync(join(stage.workspace.path, 'huge.zip'), 2 ** 40)
     await assertFails(stage, { code: 'archive_too_large' }, inputs)
   })
 })
 
-describe('the gate of a plan alone', () => {
+describe('verify with only a plan', () => {
   const alone = { ...NO_ARTIFACT, 'install-plan': 'install.yaml' }
 
   it('needs no hub, no artifact and no secret, and verifies nothing', async () => {
@@ -211,7 +211,7 @@ describe('the gate of a plan alone', () => {
     assert.equal(summary.match(/^- <code>install/gm)?.length, 2)
   })
 
-  it('lists two files one after the other, and what is wrong beyond the form', async () => {
+  it('lists the problems of two files one after the other, including those beyond the form', async () => {
     const mistakes = '  - {id: up, action: restart, plugin: other, timeout: 5s}\n'
     stage.writePlan(`${PLUGIN_PLAN.replace('project_id: greeter', 'project_id: greet')}${mistakes}`)
     writeFileSync(join(stage.workspace.path, 'host.yaml'), 'version: 1\nsupervisor: magic\n')
@@ -230,7 +230,7 @@ describe('the gate of a plan alone', () => {
     assert.match(summary, /install\.yaml:7:\d+<\/code> .*\n- <code>host\.yaml:2:/)
   })
 
-  it('says that the inputs are not valid where one is missing, not that the plan is', async () => {
+  it('calls the inputs invalid if one is missing, and not the plan', async () => {
     const cases = { '': { ...alone, slug: '' }, false: { ...alone, 'install-plan': '', slug: '' } }
     for (const [verified, inputs] of Object.entries(cases)) {
       const { summary } = await assertFails(stage, { code: 'missing_input', verified }, inputs)
@@ -249,7 +249,7 @@ describe('the gate of a plan alone', () => {
     )
   })
 
-  it('refuses at once what costs too much to read, and reads what is only long', async () => {
+  it('refuses at once a plan that costs too much to read, and reads one that is only long', async () => {
     const comment = `# ${'x'.repeat(97)}\n`.repeat(2550)
     stage.writePlan(`${PLUGIN_PLAN}${comment}`)
     assert.equal((await stage.verify(alone)).exitCode, 0)
@@ -289,14 +289,14 @@ describe('the gate of a plan alone', () => {
     }
   })
 
-  it('never stands in for an artifact that was to be checked', async () => {
+  it('is never the result of a workflow that asked for an artifact', async () => {
     const { log } = await assertFails(stage, { code: 'missing_input' }, { ...alone, 'hub-url': 'https://hub.example' })
     assert.match(log, /^::error title=missing_input::A check of what a hub serves needs .* leave out hub-url\. /m)
     await assertFails(stage, { code: 'missing_input' }, { ...alone, 'artifact-sha256': 'ab'.repeat(32) })
   })
 })
 
-describe('a gate that is stopped', () => {
+describe('a verify step that is stopped', () => {
   const many = Array.from({ length: 12_000 }, (_, index) => file(`src/${index % 100}/${index}.py`, `# ${index}\n`))
   const large = pluginZip(VERSION, many)
 
@@ -306,14 +306,14 @@ describe('a gate that is stopped', () => {
     await assertFails(stage, { code: 'cancelled' }, { 'hub-url': hub.url }, cancel)
   })
 
-  it('leaves nothing when it is cancelled while it extracts', { skip: ONLY_IN_CI }, async t => {
+  it('leaves no files when it is cancelled while it extracts', { skip: ONLY_IN_CI }, async t => {
     const hub = await serveUntrustedHub(t, { artifact: serveArtifact(large) })
     const cancel = onceInLog('::group::extracting', pid => process.kill(pid, 'SIGINT'))
     const { outputs } = await assertFails(stage, { code: 'cancelled' }, { 'hub-url': hub.url }, cancel)
     assert.match(outputs['artifact-sha256'] ?? '', /^[0-9a-f]{64}$/)
   })
 
-  it('has said that it is not verified when it is killed, and leaves the rest to its post step', async t => {
+  it('has already set verified to false when it is killed, and leaves its files to its post step', async t => {
     const hub = await serveUntrustedHub(t, { artifact: serveArtifact(large) })
     const kill = onceInLog('::group::extracting', pid => process.kill(pid, 'SIGKILL'))
     const killed = await stage.verify({ 'hub-url': hub.url }, kill)
@@ -326,7 +326,7 @@ describe('a gate that is stopped', () => {
     assert.deepEqual([post.exitCode, post.log, leftIn(stage)], [0, '', []])
   })
 
-  it('removes nothing else in its post step', { skip: ONLY_IN_CI }, async () => {
+  it('removes no other files in its post step', { skip: ONLY_IN_CI }, async () => {
     const { state } = await stage.verify()
     assert.equal(state['folder'], '')
     for (const folder of [stage.workspace.path, join(stage.workspace.temp, 'mine'), '', '/', '..']) {

@@ -27,7 +27,7 @@ export const LIES: Record<string, [Partial<Answers>, ErrorCode, string?]> = {
     'invalid_signature_format',
     'verifying_signature',
   ],
-  'sends a page for an error': [
+  'sends a page in place of an error': [
     {
       artifact: response =>
         response.writeHead(404, { 'content-type': 'text/html' }).end('<script>alert(1)</script>'.repeat(100)),
@@ -38,11 +38,11 @@ export const LIES: Record<string, [Partial<Answers>, ErrorCode, string?]> = {
     { detail: answerJson(200, { latest_version: '2.0.0', more: 'x'.repeat(1024 * 1024) }) },
     'bad_response',
   ],
-  'sends a page for a record': [{ detail: response => response.end('<h1>Welcome</h1>') }, 'bad_response'],
+  'sends a page in place of a record': [{ detail: response => response.end('<h1>Welcome</h1>') }, 'bad_response'],
   'names a version that is a path': [{ detail: answerJson(200, { latest_version: '../../x' }) }, 'bad_response'],
   'names a version that is a number': [{ detail: answerJson(200, { latest_version: 2 }) }, 'bad_response'],
   'names no version': [{ detail: answerJson(200, { latest_version: null }) }, 'no_published_version'],
-  'has an error that is no text': [{ artifact: answerJson(410, { error: { deep: [1] } }) }, 'artifact_unavailable'],
+  'has an error that is not text': [{ artifact: answerJson(410, { error: { deep: [1] } }) }, 'artifact_unavailable'],
 }
 
 /** Bytes, the header that comes with them, and the code of the refusal. */
@@ -50,16 +50,16 @@ export const WRONGLY_SIGNED: Record<string, [Buffer, string | undefined, ErrorCo
   'without a signature': [bytes, undefined, 'missing_signature'],
   'with an empty signature': [bytes, '', 'missing_signature'],
   'with another algorithm': [bytes, signature.replace('hmac_sha256', 'hmac_md5'), 'invalid_signature_format'],
-  'with a signature cut short': [bytes, signature.slice(0, -1), 'invalid_signature_format'],
+  'with a signature that is cut short': [bytes, signature.slice(0, -1), 'invalid_signature_format'],
   'with a bare digest': [bytes, signature.replace('hmac_sha256:', ''), 'invalid_signature_format'],
-  'with one bit of it changed': [flipped, signature, 'signature_mismatch'],
+  'with one changed bit': [flipped, signature, 'signature_mismatch'],
   'with a byte more': [Buffer.concat([bytes, Buffer.alloc(1)]), signature, 'signature_mismatch'],
   'with a signature of another secret': [bytes, signatureOf(bytes, 'another secret'), 'signature_mismatch'],
 }
 
 /** Files that are no plugin of version 2.0.0, and the code of the refusal. */
 export const WRONG_PLUGINS: Record<string, [Record<string, string>, ErrorCode]> = {
-  'is no plugin': [{ 'README.md': 'hello' }, 'not_a_plugin'],
+  'is not a plugin': [{ 'README.md': 'hello' }, 'not_a_plugin'],
   'has a plugin.yaml of more than 32 KiB': [
     pluginFiles('2.0.0', { 'plugin.yaml': `version: "2.0.0"\n#${' '.repeat(32 * 1024)}\n` }),
     'invalid_manifest',
@@ -68,11 +68,11 @@ export const WRONG_PLUGINS: Record<string, [Record<string, string>, ErrorCode]> 
     pluginFiles('2.0.0', { 'plugin.yaml': `version: "2.0.0"\na: [${','.repeat(30_000)}\n` }),
     'invalid_manifest',
   ],
-  'has a plugin.yaml in which another reader finds another mode': [
+  'has a plugin.yaml with another mode for other readers': [
     pluginFiles('2.0.0', { 'plugin.yaml': 'version: "2.0.0"\n# hi\u0085execution_mode: trusted\n' }),
     'invalid_manifest',
   ],
-  'has a folder for a plugin.yaml': [{ 'plugin.yaml/x': '', 'src/main.py': '' }, 'not_a_plugin'],
+  'has a folder named plugin.yaml': [{ 'plugin.yaml/x': '', 'src/main.py': '' }, 'not_a_plugin'],
   'has a plugin.yaml of another version': [pluginFiles('2.0.1'), 'version_mismatch'],
   'has a plugin.yaml that is a list': [{ 'plugin.yaml': '- 1\n' }, 'not_a_plugin'],
 }
@@ -80,7 +80,7 @@ export const WRONG_PLUGINS: Record<string, [Record<string, string>, ErrorCode]> 
 /** Plans for the plugin greeter that are refused, and the line and column of each problem. */
 export const REFUSED_PLANS: Record<string, { plan: string; at: [number, number][] }> = {
   'is for another project': { plan: PLUGIN_PLAN.replace('project_id: greeter', 'project_id: clock'), at: [[2, 13]] },
-  'is no YAML': { plan: 'format_version: "1"\nsteps: [\n', at: [[3, 1]] },
+  'is not YAML': { plan: 'format_version: "1"\nsteps: [\n', at: [[3, 1]] },
   'has an unknown action and a key that no step has': {
     plan: `${PLUGIN_PLAN}  - {id: shell, action: run}\n  - {id: again, action: prepare, command: reboot}\n`,
     at: [
@@ -88,7 +88,7 @@ export const REFUSED_PLANS: Record<string, { plan: string; at: [number, number][
       [8, 34],
     ],
   },
-  'depends in a circle': {
+  'has steps that depend on each other': {
     plan: `${PLUGIN_PLAN}  - {id: a, action: prepare, depends_on: [b]}\n  - {id: b, action: prepare, depends_on: [a]}\n`,
     at: [[8, 43]],
   },
@@ -97,11 +97,11 @@ export const REFUSED_PLANS: Record<string, { plan: string; at: [number, number][
     plan: 'format_version: "1"\nproject_id: greeter\nversion: "1"\nsteps:\n  - {id: a, action: prepare}\n',
     at: [[4, 1]],
   },
-  'needs a supervisor that nobody has configured': {
+  'needs a supervisor that is not configured': {
     plan: `${PLUGIN_PLAN}  - {id: up, action: restart, depends_on: [files]}\n`,
     at: [[7, 5]],
   },
-  'needs a provision command that nobody has configured': {
+  'needs a provision command that is not configured': {
     plan: `${PLUGIN_PLAN}  - {id: database, action: provision, plugin: greeter}\n`,
     at: [[7, 5]],
   },
