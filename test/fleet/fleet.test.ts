@@ -25,7 +25,7 @@ describe('buildFleet', () => {
     )
   })
 
-  it('ignores a leading v of a version, in the answer and in the question', () => {
+  it('ignores the leading v of a version, in the reports and in the expected version', () => {
     const rows = [rowOf('app-1', { version: 'v1.0.0' }), rowOf('app-2')]
     for (const expectVersion of ['1.0.0', 'v1.0.0']) assert.ok(fleetOf(rows, { expectVersion }).inSync)
     assert.deepEqual([...hostsByVersion(fleetOf(rows).reports)], [['1.0.0', ['app-1', 'app-2']]])
@@ -34,15 +34,19 @@ describe('buildFleet', () => {
   const IN_PROGRESS = { status: 'in_progress', version: 7, running_version: '2.0.0' }
   const failed = (version: string, running: string | null) => ({ status: 'failed', version, running_version: running })
   for (const [name, row, standing] of [
-    ['on it', rowOf('app-1', { version: '2.0.0' }), 'current'],
-    ['on another', rowOf('app-1'), 'other'],
-    ['on it, where a later one failed', rowOf('app-1', failed('3.0.0', '2.0.0')), 'current'],
-    ['on it, where it failed when it was deployed again', rowOf('app-1', failed('2.0.0', '2.0.0')), 'failed'],
-    ['on another, where it failed', rowOf('app-1', failed('2.0.0', '1.0.0')), 'other'],
-    ['on nobody knows what', rowOf('app-1', failed('2.0.0', null)), 'unknown'],
-    ['on it, where an unreadable version failed', rowOf('app-1', failed('x y', '2.0.0')), 'unknown'],
-    ['on it, where a number is under way', rowOf('app-1', IN_PROGRESS), 'unknown'],
-    ['on another, where an unreadable version failed', rowOf('app-1', failed('x y', '1.0.0')), 'other'],
+    ['on the expected version', rowOf('app-1', { version: '2.0.0' }), 'current'],
+    ['on another version', rowOf('app-1'), 'other'],
+    ['on the expected version, after a later one failed', rowOf('app-1', failed('3.0.0', '2.0.0')), 'current'],
+    [
+      'on the expected version, after it failed when it was deployed again',
+      rowOf('app-1', failed('2.0.0', '2.0.0')),
+      'failed',
+    ],
+    ['on another version, after the expected one failed', rowOf('app-1', failed('2.0.0', '1.0.0')), 'other'],
+    ['on an unknown version', rowOf('app-1', failed('2.0.0', null)), 'unknown'],
+    ['on the expected version, after an unreadable version failed', rowOf('app-1', failed('x y', '2.0.0')), 'unknown'],
+    ['on the expected version, during a deployment whose version is a number', rowOf('app-1', IN_PROGRESS), 'unknown'],
+    ['on another version, after an unreadable version failed', rowOf('app-1', failed('x y', '1.0.0')), 'other'],
   ] as const)
     it(`judges a host ${name}`, () => {
       const fleet = fleetOf([row], { expectVersion: '2.0.0' })
@@ -61,7 +65,7 @@ describe('buildFleet', () => {
     }
   })
 
-  it('says of what version a host perhaps is where nobody knows what was deployed last', () => {
+  it('names the version that a host may run if the version of its last report is unreadable', () => {
     const fleet = fleetOf([rowOf('app-1', IN_PROGRESS)], { expectVersion: '2.0.0' })
     assert.match(
       outOfSync(fleet, SUBJECT).message,
@@ -80,7 +84,7 @@ describe('buildFleet', () => {
     )
   })
 
-  it('names the only host where that is not known to run the version', () => {
+  it('names the only host if it is not known to run the version', () => {
     const fleet = fleetOf([rowOf('app-1')], { expectVersion: '2.0.0' })
     assert.match(
       outOfSync(fleet, SUBJECT).message,
@@ -107,19 +111,19 @@ describe('buildFleet', () => {
 
   for (const [name, time, standing] of [
     ['an old report', '2025-12-31T00:00:00Z', 'silent'],
-    ['a report of no time', 'soon', 'silent'],
+    ['a report without a valid time', 'soon', 'silent'],
     ['a report from the future', '2026-01-03T00:00:00Z', 'silent'],
-    ['a report of a clock that is a little ahead', '2026-01-02T12:04:00Z', 'current'],
+    ['a report by a clock that is a little ahead', '2026-01-02T12:04:00Z', 'current'],
     ['a recent report', '2026-01-02T00:00:00Z', 'current'],
   ] as const)
-    it(`judges a host with ${name}, where there is a maximum age`, () => {
+    it(`judges a host with ${name} by the maximum age`, () => {
       const row = rowOf('app-1', { completed_at: time })
       const fleet = fleetOf([row], { expectVersion: '1.0.0', maxAgeMs: DAY_MS })
       assert.deepEqual([standings(fleet), fleet.outdated], [[`app-1 ${standing}`], []])
       assert.equal(fleetOf([row], { expectVersion: '1.0.0' }).inSync, true)
     })
 
-  it('without a version compares with the newest that a host runs', () => {
+  it('compares with the newest version of any host if no version is expected', () => {
     const rows = ['1.9.0', '1.10.0', '1.10.0-rc.1', 'nightly'].map((version, index) =>
       rowOf(`app-${index}`, { version }),
     )
@@ -131,7 +135,7 @@ describe('buildFleet', () => {
     assert.equal(fleetOf([...rows.slice(0, 3), early]).target, '1.10.0')
   })
 
-  it('gives a matrix only names that are safe there, unless the operator has chosen them', () => {
+  it('gives a matrix only names that are safe there, unless the operator has listed them', () => {
     const hostile = [
       'a b',
       '$(id)',
@@ -160,7 +164,7 @@ describe('buildFleet', () => {
     assert.deepEqual([chosen.outdated, chosen.unsafe], [['a b'], 0])
   })
 
-  it('knows no version by the name of what every object has', () => {
+  it('does not mistake a built-in property of every object for a version', () => {
     const fleet = fleetOf([
       rowOf('constructor', { version: 'constructor' }),
       rowOf('toString', { version: 'toString' }),

@@ -7,7 +7,7 @@ import { NOW, parsed, rowOf, SUBJECT } from './host-reports.ts'
 const TIME = '2026-01-02T03:04:06.789Z'
 
 describe('parseHostReports', () => {
-  it('reads what each host runs and what was tried last', () => {
+  it('reads the running version and the last attempt of each host', () => {
     const failed = { status: 'failed', version: '1.1.0', running_version: '1.0.0', error_message: 'unhealthy' }
     const { reports, notes, unusable } = parsed([rowOf('app-1'), rowOf('app-2', failed)])
     assert.deepEqual(reports, [
@@ -34,26 +34,26 @@ describe('parseHostReports', () => {
   })
 
   for (const [name, more, version] of [
-    ['knows no running version', { status: 'failed' }, null],
-    ['has nothing running', { status: 'rolled_back', running_version: null }, null],
-    ['names a running version that is none', { status: 'failed', running_version: '../../x' }, null],
+    ['omits the running version', { status: 'failed' }, null],
+    ['reports no running version', { status: 'rolled_back', running_version: null }, null],
+    ['names a malformed running version', { status: 'failed', running_version: '../../x' }, null],
     ['has an unknown status', { status: 'perhaps' }, null],
     ['has a status of another type', { status: { success: true } }, null],
-    ['says that another version runs than the one that succeeded', { running_version: '9.9.9' }, '1.0.0'],
+    ['names a running version other than the one that succeeded', { running_version: '9.9.9' }, '1.0.0'],
     ['names a version of another type', { version: ['1.0.0'] }, null],
-    ['names a version that is none', { version: '$(reboot)' }, null],
+    ['names a malformed version', { version: '$(reboot)' }, null],
   ] as const)
-    it(`says ${version ?? 'of nothing'} that it runs where a hub ${name}`, () => {
+    it(`reads ${version ?? 'no version'} as running if a hub ${name}`, () => {
       assert.equal(parsed([rowOf('app-1', more)]).reports[0]?.version, version)
     })
 
   for (const [name, time, expected] of [
     ['with an offset', '2026-01-02T05:04:06+02:00', '2026-01-02T03:04:06.000Z'],
     ['without an offset, as UTC', '2026-01-02T03:04:06.789012', TIME],
-    ['of no day', '2026-13-45T00:00:00Z', null],
+    ['on a day that does not exist', '2026-13-45T00:00:00Z', null],
     ['in words', 'yesterday', null],
     ['as a number', 1_767_323_046, null],
-    ['of a huge length', '2'.repeat(1_000_000), null],
+    ['of huge length', '2'.repeat(1_000_000), null],
   ] as const)
     it(`reads a time ${name}`, () => {
       assert.equal(parsed([rowOf('app-1', { completed_at: time })]).reports[0]?.completedAt, expected)
@@ -69,7 +69,7 @@ describe('parseHostReports', () => {
     assert.match(notes.join(), /2 reports of other plugins or services than plugin greeter/)
   })
 
-  it('takes the newest report of a host that is listed more than once', () => {
+  it('uses the newest report of a host that is listed more than once', () => {
     const { reports, notes } = parsed([
       rowOf('app-1', { version: '2.0.0' }),
       rowOf('app-1', { version: '1.0.0', completed_at: '2026-01-01T00:00:00Z' }),
@@ -89,19 +89,23 @@ describe('parseHostReports', () => {
 
   const old = '2026-01-01T00:00:00Z'
   for (const [name, first, second] of [
-    ['of one time', {}, { version: '2.0.0' }],
-    ['of no time', { completed_at: null }, { completed_at: null, version: '2.0.0' }],
-    ['of a time and of none', {}, { completed_at: 'soon', version: '2.0.0' }],
-    ['of a time and of one that has not come yet', {}, { completed_at: '2999-01-01T00:00:00Z', version: '2.0.0' }],
+    ['with the same time', {}, { version: '2.0.0' }],
+    ['without times', { completed_at: null }, { completed_at: null, version: '2.0.0' }],
+    ['of which one has no valid time', {}, { completed_at: 'soon', version: '2.0.0' }],
+    ['of which one has a time in the future', {}, { completed_at: '2999-01-01T00:00:00Z', version: '2.0.0' }],
     [
-      'of times that have not come yet',
+      'with times in the future',
       { completed_at: '2998-01-01T00:00:00Z' },
       { completed_at: '2999-01-01T00:00:00Z', version: '2.0.0' },
     ],
-    ['of one time, of which one failed', {}, { status: 'failed', running_version: '1.0.0' }],
-    ['of one time and two running versions', { status: 'failed', running_version: '1.0.0' }, { status: 'failed' }],
+    ['with the same time, of which one failed', {}, { status: 'failed', running_version: '1.0.0' }],
+    [
+      'with the same time and two running versions',
+      { status: 'failed', running_version: '1.0.0' },
+      { status: 'failed' },
+    ],
   ] as const)
-    it(`knows nothing of a host with contradicting reports ${name}, in any order`, () => {
+    it(`reads no version of a host with contradicting reports ${name}, in any order`, () => {
       const rows = [rowOf('app-1', first), rowOf('app-1', second)]
       for (const order of [rows, rows.toReversed()]) {
         const { reports, notes } = parsed([...order, rowOf('app-1', { completed_at: old, version: '3.0.0' })])
@@ -127,12 +131,12 @@ describe('parseHostReports', () => {
     ['null', null],
     ['a list', []],
     ['a text', 'app-1'],
-    ['no host', rowOf(undefined)],
+    ['a missing host', rowOf(undefined)],
     ['a host without a name', rowOf('')],
     ['a host with a line break', rowOf('app-1\napp-2')],
-    ['a host with a name of a megabyte', rowOf('x'.repeat(1_000_000))],
+    ['a host whose name is a megabyte long', rowOf('x'.repeat(1_000_000))],
     ['a host that is a number', rowOf(7)],
-    ['no kind', rowOf('app-1', { kind: undefined })],
+    ['a missing kind', rowOf('app-1', { kind: undefined })],
     ['a slug of another type', rowOf('app-1', { slug: ['greeter'] })],
   ] as const)
     it(`counts a report with ${name} as unusable`, () => {
@@ -151,7 +155,7 @@ describe('parseHostReports', () => {
   })
 
   for (const [name, body] of [
-    ['no JSON', undefined],
+    ['a body that is not JSON', undefined],
     ['null', null],
     ['an object', { hosts: [] }],
     ['a text', 'hosts'],

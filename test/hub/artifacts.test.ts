@@ -25,7 +25,7 @@ describe('the bytes of an artifact', () => {
     await assert.rejects(readOn(), /became shorter/)
   })
 
-  it('come at most two pieces a turn of the event loop, however many hosts download', async t => {
+  it('are read in at most two pieces per turn of the event loop, however many hosts download', async t => {
     const store = openStore(newFolder(t))
     t.after(() => store.close())
     const bytes = randomBytes(2_000_000)
@@ -52,7 +52,7 @@ describe('the bytes of an artifact', () => {
     assert.equal(Math.max(...inTurns), 2)
   })
 
-  it('keep no file open when the disk cannot read them', async t => {
+  it('leave no file open when the disk cannot read them', async t => {
     const store = openStore(newFolder(t))
     t.after(() => store.close())
     const sha256 = 'a'.repeat(64)

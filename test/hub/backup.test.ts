@@ -26,7 +26,7 @@ const VERSIONS = byExtent({ sample: 12, ci: 60 })
 const ONLY_IN_CI = whyLeftToCi()
 
 describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
-  it('gives every answer that its hub gave, once restored', async t => {
+  it('gives every answer that its hub gave, once it is restored', async t => {
     const hub = await runHub(t, { now: () => NOW })
     const key = hub.newKey({ owner: 'alice' })
     for (const version of ['1.0.0', '1.1.0']) await hub.publish({ version }, { 'plugin.yaml': `version: ${version}\n` })
@@ -77,7 +77,7 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
     }
   })
 
-  it('can be read by its owner only, and so can what is restored', async t => {
+  it('can be read only by its owner, and so can the restored hub', async t => {
     const hub = await runHub(t)
     await publishShop(t, hub.store, '1.0.0')
     const file = await backupOf(t, hub)
@@ -139,7 +139,7 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
       assert.match(stderr, /^The key of all sealed projects cannot be read \(.*dek\.key/)
     })
 
-  it('says what the system refuses, when writing and when restoring, and leaves nothing', {
+  it('names the error of the system, in writing and in restoring, and leaves no files', {
     skip: ONLY_IN_CI,
   }, async t => {
     const hub = await runHub(t)
@@ -153,7 +153,7 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
     }
   })
 
-  it('blames the database that is damaged, not the file to write', async t => {
+  it('blames a damaged database, not the file that it writes', async t => {
     const hub = await runHub(t)
     hub.store.db.exec('PRAGMA synchronous = OFF')
     for (let n = 0; n < 100; n++) report(hub.store, { host_id: `host-${n}`, error_message: 'x'.repeat(1000) })
@@ -172,7 +172,7 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
   })
 
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
-    it(`leaves nothing when ${signal} interrupts it`, async t => {
+    it(`leaves no files when ${signal} interrupts it`, async t => {
       const hub = await runHub(t)
       await hub.publish()
       const [artifact = ''] = readdirSync(join(hub.dataDir, 'artifacts'))
@@ -193,7 +193,7 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
       assert.deepEqual([(await exited)[0], readdirSync(folder)], [1, []])
     })
 
-  it('is copied where the file system has no hard links, and still replaces no file', async t => {
+  it('is copied if the file system has no hard links, and still replaces no file', async t => {
     const folder = newFolder(t, { 'backup.tar': 'bytes' })
     const noLinks = () => Promise.reject(Object.assign(new Error('no links'), { code: 'EPERM' }))
     const [written, target] = [join(folder, 'backup.tar'), join(folder, 'new.tar')]
@@ -204,8 +204,12 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
   })
 
   for (const [name, args, message] of [
-    ['no hub', ['--data', '/missing'], /^The data folder \/missing contains no hub/],
-    ['no folder for it', ['--to', '/missing/a.tar'], /^The backup \/missing\/a\.tar cannot be written \(.*ENOENT\)/],
+    ['a data folder without a hub', ['--data', '/missing'], /^The data folder \/missing contains no hub/],
+    [
+      'a target in a missing folder',
+      ['--to', '/missing/a.tar'],
+      /^The backup \/missing\/a\.tar cannot be written \(.*ENOENT\)/,
+    ],
   ] as const)
     it(`is refused with ${name}`, async t => {
       const hub = await runHub(t)
@@ -233,7 +237,7 @@ describe('restoring', () => {
       assert.deepEqual(filesIn(target), before)
     })
 
-  it('fills an empty folder, which stays, also behind a symlink', async t => {
+  it('fills an empty folder, even behind a symlink, without replacing it', async t => {
     const hub = await runHub(t)
     await publishShop(t, hub.store, '1.0.0')
     const [file, folder] = [await backupOf(t, hub), newFolder(t)]
@@ -247,14 +251,14 @@ describe('restoring', () => {
     assert.ok(!readdirSync(folder).some(name => name.includes('restoring')))
   })
 
-  it('leaves nothing when it is interrupted', async t => {
+  it('leaves no files when it is interrupted', async t => {
     const file = await backupOf(t, await runHub(t))
     const folder = newFolder(t)
     await assert.rejects(restore(file, join(folder, 'data'), AbortSignal.abort()), { name: 'AbortError' })
     assert.deepEqual(readdirSync(folder), [])
   })
 
-  it('names what a killed one has left', async t => {
+  it('names the files of a restore that was killed', async t => {
     const file = await backupOf(t, await runHub(t))
     const folder = newFolder(t, { '.0.restoring/dek.key': '' })
     const { code, stderr } = await command('restore', '--from', file, '--data', folder)
@@ -276,18 +280,18 @@ describe('restoring', () => {
   })
 
   for (const [name, change, message] of [
-    ['cut in the middle', bytes => bytes.subarray(0, bytes.length / 2), /is not a complete tar/],
+    ['that was cut in the middle', bytes => bytes.subarray(0, bytes.length / 2), /is not a complete tar/],
     [
       'without its last artifact',
       bytes => bytes.subarray(0, bytes.indexOf('artifacts/')),
       /does not end with SHA256SUMS/,
     ],
-    ['empty', () => Buffer.alloc(0), /does not end with SHA256SUMS/],
-    ['of no tar', () => Buffer.from('any text '.repeat(1000)), /is not a complete tar/],
+    ['that is empty', () => Buffer.alloc(0), /does not end with SHA256SUMS/],
+    ['that is not a tar', () => Buffer.from('any text '.repeat(1000)), /is not a complete tar/],
     ['with a changed artifact', bytes => flipAfter(bytes, 'plugin.yaml'), /SHA256SUMS does not match/],
     ['with a changed database', bytes => flipAfter(bytes, 'SQLite format'), /SHA256SUMS does not match/],
   ] as readonly [string, (bytes: Buffer) => Uint8Array, RegExp][])
-    it(`refuses a file ${name}, and leaves nothing`, async t => {
+    it(`refuses a backup ${name}, and leaves no files`, async t => {
       const hub = await runHub(t)
       await hub.publish()
       const file = await backupOf(t, hub)
@@ -298,12 +302,12 @@ describe('restoring', () => {
   for (const [name, entry] of [
     ['a path that leads out', { name: '../hub.sqlite' }],
     ['an absolute path', { name: '/etc/cron.d/x' }],
-    ['another file', { name: 'artifacts/x' }],
-    ['a name that only resembles one', { name: 'hub-sqlite' }],
+    ['an unknown file', { name: 'artifacts/x' }],
+    ['a name that only resembles an expected one', { name: 'hub-sqlite' }],
     ['a symlink', { name: 'dek.key', type: 'symlink', linkname: '/etc/passwd' }],
-    ['a folder', { name: 'hub.sqlite', type: 'directory' }],
+    ['a folder in place of a file', { name: 'hub.sqlite', type: 'directory' }],
   ] as const)
-    it(`refuses ${name}`, async t => {
+    it(`refuses a backup with ${name}`, async t => {
       const file = join(newFolder(t), 'a.tar')
       const tar = pack()
       tar.entry(entry, '')

@@ -39,7 +39,7 @@ describe('the detail route', () => {
     })
   }
 
-  it('keeps plugins and services apart', async t => {
+  it('distinguishes plugins from services of the same slug', async t => {
     const hub = await runHub(t)
     await hub.publish({ kind: 'plugin' })
     assert.equal((await hub.call('/services/hello')).status, 404)
@@ -53,7 +53,7 @@ describe('the detail route', () => {
     assert.equal(detail.latest_version, null)
   })
 
-  it('lists a version that is held back, also as the latest', async t => {
+  it('lists a version that is held back, even as the latest', async t => {
     const hub = await runHub(t)
     await hub.publish()
     await hub.publish({ version: '2.0.0' })
@@ -125,7 +125,7 @@ describe('the install route', () => {
     })
   }
 
-  it('serves what is held back only once it is released, and what is yanked never again', async t => {
+  it('serves a version that is held back only after its release, and a yanked one never again', async t => {
     const hub = await runHub(t)
     for (const version of ['1.0.0', '2.0.0']) await hub.publish({ version })
     const key = hub.newKey()

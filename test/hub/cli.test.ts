@@ -75,7 +75,7 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.match((await hub('keys', 'list', ...data)).stdout, /revoked/)
   })
 
-  it('creates a key for what was never published, with a note', async t => {
+  it('creates a key for a plugin that was never published, with a note', async t => {
     const data = ['--data', join(newFolder(t), 'data')]
     const plugin = newFolder(t, { 'plugin.yaml': 'name: a' })
     await hub('publish', ...HELLO, ...SECRET, ...data, '--from', plugin)

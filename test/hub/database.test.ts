@@ -9,7 +9,7 @@ describe('the database of a hub', () => {
     assert.notEqual(db.prepare('SELECT id FROM notes'), db.prepare('SELECT max(id) FROM notes'))
   })
 
-  it('reads what a statement finds now, also after its table was changed', t => {
+  it('returns the current rows, even after the table was changed', t => {
     const db = newDatabase(t)
     const read = () => db.prepare('SELECT * FROM notes ORDER BY id').all()
     db.exec('INSERT INTO notes VALUES (1)')
@@ -27,7 +27,7 @@ describe('the database of a hub', () => {
     )
   })
 
-  it('keeps a statement that failed usable, and no more than a hundred', t => {
+  it('can reuse a statement that failed, and keeps at most a hundred statements', t => {
     const db = newDatabase(t)
     const insert = () => db.prepare('INSERT INTO notes VALUES (1)').run()
     insert()

@@ -34,26 +34,26 @@ const withItem = (item: ZipItem) => buildZip([...PLUGIN, item])
  * Mistakes of publishers of a plugin. Both the hub and the host refuse each, and the hub's message matches the pattern.
  */
 const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
-  'no bytes': [Buffer.alloc(0), /is empty \(0 bytes\)/],
-  'no ZIP': [Buffer.from('any bytes'), /is not a complete ZIP/],
+  'an empty file': [Buffer.alloc(0), /is empty \(0 bytes\)/],
+  'a file that is not a ZIP': [Buffer.from('any bytes'), /is not a complete ZIP/],
   'a tar': [Buffer.concat([Buffer.from('plugin.yaml'), Buffer.alloc(2000)]), /is not a complete ZIP/],
   'a ZIP that was cut': [GOOD.subarray(0, GOOD.length - 30), /is not a complete ZIP/],
   'a ZIP without its beginning': [GOOD.subarray(30), /is not a complete ZIP|is damaged/],
   'a ZIP without an entry': [buildZip([]), /contains nothing/],
   'only a directory': [buildZip([directory('greeter/')]), /contains no file/],
   'a damaged file': [buildZip([YAML, { ...file('a', 'a'), both: { crc: 1 } }]), /is damaged at "a"/],
-  'no plugin.yaml': [buildZip([file('src/main.py')]), /has no plugin\.yaml at its root/],
+  'a ZIP without plugin.yaml': [buildZip([file('src/main.py')]), /has no plugin\.yaml at its root/],
   'plugin.yaml two levels down': [buildZip([file('a/b/plugin.yaml', 'version: 1.2.0')]), /has no plugin\.yaml/],
   'plugin.yml': [buildZip([file('plugin.yml', 'version: 1.2.0')]), /has no plugin\.yaml/],
   'plugin.yaml as a directory': [buildZip([file('plugin.yaml/x'), file('a')]), /has no plugin\.yaml/],
-  'plugin.yaml as a link to nothing': [buildZip([symlink('plugin.yaml', 'none'), file('a')]), /has no plugin\.yaml/],
+  'plugin.yaml as a dangling symlink': [buildZip([symlink('plugin.yaml', 'none'), file('a')]), /has no plugin\.yaml/],
   'a plugin.yaml of another version': [yaml('version: 1.2.1'), /is 1\.2\.1, but --version is 1\.2\.0/],
-  'another version behind an alias': [yaml('a: &v 1.2.1\nversion: *v'), /is 1\.2\.1, but --version is 1\.2\.0/],
+  'another version through an alias': [yaml('a: &v 1.2.1\nversion: *v'), /is 1\.2\.1, but --version is 1\.2\.0/],
   'an empty plugin.yaml': [yaml(''), /must contain "key: value" lines/],
   'a plugin.yaml without keys': [yaml('greeter'), /must contain "key: value" lines/],
   'a plugin.yaml that is a list': [yaml('- version: 1.2.0'), /must contain "key: value" lines/],
   'a plugin.yaml with a tab': [yaml('version: 1.2.0\nenvironment:\n\trequired: []'), /is not valid YAML in line 3/],
-  'a plugin.yaml with a key twice': [yaml('version: 1.2.0\nversion: 1.2.0'), /repeats a key in line 2/],
+  'a plugin.yaml with a repeated key': [yaml('version: 1.2.0\nversion: 1.2.0'), /repeats a key in line 2/],
   'a version that is a list': [
     yaml('version: [1, 2, 0]'),
     /at version that hosts refuse, because it must be a version, such/,
@@ -62,11 +62,11 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
     yaml('environment: [A]'),
     /at environment that hosts refuse, because it must be a map with the lists "required" and "optional"/,
   ],
-  'settings that are no list': [yaml('version: 1.2.0\nenvironment: {required: A}'), /at environment\.required/],
+  'settings that are not a list': [yaml('version: 1.2.0\nenvironment: {required: A}'), /at environment\.required/],
   'a plugin.yaml of two documents': [yaml('version: 1.2.0\n---\nname: b\n'), /has a second document in line/],
   'a plugin.yaml in Latin-1': [yaml(Buffer.from('name: b\xe9\nversion: 1.2.0\n', 'latin1')), /is not UTF-8/],
   'a plugin.yaml with a lone carriage return': [yaml('version: 1.2.0\nname: a\rb: c\n'), /has a character in line 2/],
-  'a version that hosts print in another way': [yaml('version: 1.0'), /is 1\.0, but --version is 1\.2\.0/],
+  'a version that hosts print differently': [yaml('version: 1.0'), /is 1\.0, but --version is 1\.2\.0/],
   'a plugin.yaml with a NUL': [yaml('version: 1.2.0\nname: a\0b\n'), /has a character in line 2/],
   'a plugin.yaml with a merge key': [yaml('a: &a {b: 1}\nversion: 1.2.0\n<<: *a\n'), /a merge key \(<<\) in line 3/],
   'a plugin.yaml with a list as a key': [yaml('version: 1.2.0\n? [a, b]\n: 1\n'), /has a list, a map or an alias/],
@@ -74,7 +74,7 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
     yaml(`version: 1.2.0\nx: ${'['.repeat(500)}${']'.repeat(500)}\n`),
     /more than 32 levels of nesting/,
   ],
-  'a plugin.yaml with an alias to nothing': [yaml('version: 1.2.0\nx: *a\n'), /is not valid YAML|has an alias/],
+  'a plugin.yaml with an alias without an anchor': [yaml('version: 1.2.0\nx: *a\n'), /is not valid YAML|has an alias/],
   'a plugin.yaml with an alias bomb': [
     yaml(`version: 1.2.0\na: &a [${'x,'.repeat(50)}]\nb: &b [${'*a,'.repeat(50)}]\nc: [${'*b,'.repeat(40)}]\n`),
     /has an alias \(\*\) without its anchor, or too many/,
@@ -83,10 +83,10 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'a plugin.yaml that is too long': [yaml(`version: 1.2.0\n#${'x'.repeat(40_000)}`), /shorten it to 32768 bytes/],
   'a path that leads out': [withItem(file('../evil')), /"\.\.\/evil" has an empty part/],
   'an absolute path': [withItem(file('/etc/passwd')), /has an absolute path/],
-  'a path of Windows': [withItem(file('src\\a.py')), /has a backslash/],
+  'a Windows path': [withItem(file('src\\a.py')), /has a backslash/],
   'a drive': [withItem(file('C:/a.py')), /has an absolute path/],
-  'a file twice': [withItem(file('src/main.py')), /is in the archive twice/],
-  'a file that is a directory too': [withItem(file('src')), /is both a file and a directory/],
+  'a repeated file': [withItem(file('src/main.py')), /is in the archive twice/],
+  'a file that is also a directory': [withItem(file('src')), /is both a file and a directory/],
   'a long name': [withItem(file('n'.repeat(256))), /a name of more than 255 bytes/],
   'a deep path': [withItem(file(`${'d/'.repeat(64)}f`)), /64 levels/],
   'a symlink that leads out': [withItem(symlink('src/l', '../../x')), /leads out of the archive/],
@@ -94,9 +94,12 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'a symlink in a circle': [withItem(symlink('l', 'l')), /in a circle/],
   'a symlink to a very long path': [withItem(symlink('l', 'x/'.repeat(30_000))), /has more than 4095 bytes/],
   'a symlink of too many levels': [withItem(symlink('l', `${'a/'.repeat(2040)}a`)), /has more than 64 levels/],
-  'a symlink to what no system keeps': [withItem(symlink('l', 'n'.repeat(4096))), /has more than 4095 bytes/],
+  'a symlink with a target that is too long for any system': [
+    withItem(symlink('l', 'n'.repeat(4096))),
+    /has more than 4095 bytes/,
+  ],
   'a symlink through a file': [withItem(symlink('l', 'src/main.py/../x')), /uses a file as a directory/],
-  'a symlink through nothing': [withItem(symlink('l', 'none/../x')), /goes up from a path/],
+  'a symlink through a missing path': [withItem(symlink('l', 'none/../x')), /goes up from a path/],
   'a symlink that is not UTF-8': [
     withItem({ ...symlink('l', ''), data: Buffer.from('b\xe9', 'latin1') }),
     /a name that is not UTF-8/,
@@ -125,10 +128,10 @@ describe('publishing a plugin', () => {
     })
 
   for (const [name, [bytes]] of sampled(Object.entries(MISTAKES), 6))
-    it(`refuses what a deployment refuses: ${name}`, async t => assert.notEqual(await verdictOfHost(t, bytes), ''))
+    it(`refuses, as a deployment does, ${name}`, async t => assert.notEqual(await verdictOfHost(t, bytes), ''))
 
   for (const entryPoint of ['../main.py', '/src/main.py', 'src/../../main.py', '"src\\\\main.py"'])
-    it(`refuses the entry point ${entryPoint}, with which no host can sign the plugin`, async () => {
+    it(`refuses the entry point ${entryPoint}, which prevents a signature on every host`, async () => {
       const bytes = yaml(`version: 1.2.0\nexecution_mode: Trusted\nentry_point: ${entryPoint}`)
       await assert.rejects(requireDeployable(bytes, ASKED.plugin), { status: 400, message: /has an entry_point that/ })
       const { executionMode, ...plugin } = parsePluginYaml(`entry_point: ${entryPoint}\nexecution_mode: Trusted`)
@@ -137,7 +140,7 @@ describe('publishing a plugin', () => {
       await requireDeployable(yaml(`version: 1.2.0\nentry_point: ${entryPoint}`), ASKED.plugin)
     })
 
-  it('refuses a setting that no variable can be named after, before a deployment that writes it does', async () => {
+  it('refuses a setting that is not a valid name of a variable, before a deployment fails because of it', async () => {
     const bytes = yaml('version: 1.2.0\nenvironment: {required: ["A B"]}')
     const message = /at environment\.required\.0/
     await assert.rejects(requireDeployable(bytes, ASKED.plugin), { status: 400, message })
@@ -148,19 +151,19 @@ describe('publishing a plugin', () => {
     'one directory at the top': buildZip([file('g-1.2.0/plugin.yaml', 'version: 1.2.0'), file('g-1.2.0/a')]),
     'a version with a v': yaml('version: v1.2.0'),
     'a version in quotes': yaml('version: "1.2.0"'),
-    'no version': yaml('name: greeter'),
+    'a plugin.yaml without a version': yaml('name: greeter'),
     'unknown keys': yaml('version: 1.2.0\nicon: {a: [1]}\nenvironment: {required: [A], optional: }'),
     'a plugin.yaml that is a link': buildZip([
       symlink('plugin.yaml', 'src/p.yaml'),
       file('src/p.yaml', 'version: 1.2.0'),
     ]),
   }))
-    it(`takes ${name}, as a deployment does`, async t => {
+    it(`accepts ${name}, as a deployment does`, async t => {
       await requireDeployable(bytes, ASKED.plugin)
       assert.equal(await verdictOfHost(t, bytes), '')
     })
 
-  it('refuses an archive that unpacks to more than hosts take, and one of too many entries', async () => {
+  it('refuses an archive that unpacks to more than hosts accept, and one with too many entries', async () => {
     const large = buildZip([YAML, { ...file('a', 'a'), both: { size: 2 ** 31 } }])
     const files = Array.from({ length: 100_001 }, (_, nth) => ({ ...file(`f${nth}`, ''), stored: true }))
     const many = buildZip(files, { zip64: {}, end: { count: 0xffff, countHere: 0xffff } })
@@ -173,11 +176,11 @@ describe('publishing a plugin', () => {
 
 describe('publishing a service', () => {
   for (const { name, bytes } of ACCEPTED_ZIPS)
-    it(`takes what a host unpacks: ${name}`, async () => {
+    it(`accepts, as a host does, ${name}`, async () => {
       await requireDeployable(bytes, ASKED.service)
     })
 
-  it('refuses most of what a host refuses, but not each lie that is told on purpose', async () => {
+  it('refuses most archives that a host refuses, but not every deliberate lie', async () => {
     const passed: string[] = []
     const tried = HOSTILE_ZIPS.filter(
       ({ platform, name }) => platform === undefined && !name.startsWith('archive_too_large'),
@@ -191,7 +194,7 @@ describe('publishing a service', () => {
   })
 })
 
-describe('the command that publishes', () => {
+describe('the publish command', () => {
   for (const [name, [bytes, message]] of sampled(Object.entries(MISTAKES), 5))
     it(`says in one sentence what is wrong with ${name}, and publishes nothing`, async t => {
       const folder = newFolder(t)

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { FewAtATime } from '../../hub/few-at-a-time.ts'
 
-describe('work of which one is done at a time', () => {
+describe('work that is done one at a time', () => {
   it('never overlaps, keeps its order, and goes on after a failure', async () => {
     const { seen, settled } = await runAll(new FewAtATime(1), ['a', 'b', 'c'])
     assert.deepEqual(
@@ -14,8 +14,8 @@ describe('work of which one is done at a time', () => {
   })
 })
 
-describe('work of which two are done at a time', () => {
-  it('overlaps, but never three of it, also when it comes after all has ended', async () => {
+describe('work that is done two at a time', () => {
+  it('overlaps, but never three at once, even if some arrives after the rest has ended', async () => {
     const two = new FewAtATime(2)
     const expected = ['a starts', 'b starts', 'a ends', 'c starts', 'b ends', 'd starts', 'c ends', 'd ends']
     for (let round = 0; round < 2; round++) assert.deepEqual((await runAll(two, ['a', 'b', 'c', 'd'])).seen, expected)

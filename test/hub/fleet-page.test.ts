@@ -12,7 +12,7 @@ const HOSTILE = `<script>alert('x')</script>"&`
 const ESCAPED = '&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;'
 
 describe('the fleet page', () => {
-  it('shows what runs, the last attempt with the first sentence of its cause, and the catalogue', async t => {
+  it('shows the running versions, the last attempt with the first sentence of its cause, and the catalogue', async t => {
     const hub = await runHub(t, { now: () => NOW })
     await hub.publish({ name: 'Hello world' })
     report(hub.store, { host_id: 'host-1', version: '1.0.0', hoursAgo: 72 })
@@ -40,7 +40,7 @@ describe('the fleet page', () => {
     assert.match(await textOf(hub, '/'), /The artifact \(sha256 01234567…cdef\) is not signed\./)
   })
 
-  it('has the full time next to each relative one', async t => {
+  it('has the full time next to each relative time', async t => {
     const hub = await runHub(t, { now: () => NOW })
     report(hub.store, { hoursAgo: 30 })
     const page = await (await hub.call('/')).text()
@@ -70,7 +70,7 @@ describe('the fleet page', () => {
     assert.ok((await textOf(hub, '/')).includes('1.0.0 last success 2 days ago'))
   })
 
-  it('shortens digests, and has them in full in a title', async t => {
+  it('shortens digests, and shows them in full in a title', async t => {
     const hub = await runHub(t)
     const digest = 'e5193da1'.repeat(8)
     report(hub.store, { version: digest })
@@ -89,7 +89,7 @@ describe('the fleet page', () => {
     assert.match(page, /<strong>2<\/strong> hosts <abbr title="[^"]+ counts once for each">of 2 owners<\/abbr> · /)
   })
 
-  it('marks a name that the hub never published, and counts it as no product', async t => {
+  it('marks a name that the hub never published, and does not count it as a product', async t => {
     const hub = await runHub(t)
     await hub.publish()
     report(hub.store, {})
@@ -114,13 +114,13 @@ describe('the fleet page', () => {
   })
 
   for (const query of ['?page=0', '?page=-1', '?page=x', '?page=1e99', '?q=%00', '?q=%ff', '?q=a&q=b', '?attention=2'])
-    it(`answers ${query}, which no link of it has`, async t => {
+    it(`answers ${query}, which none of its links has`, async t => {
       const hub = await runHub(t)
       report(hub.store, {})
       assert.equal((await hub.call(`/${query}`)).status, 200)
     })
 
-  it('shows what runs of a project, and its last attempt if that failed', async t => {
+  it('shows the running version of a project, and its last attempt if that failed', async t => {
     const hub = await runHub(t, { now: () => NOW })
     const { project_id } = createProject(hub.store, 'Shop')
     for (const [version, status, completed_at] of [
@@ -134,7 +134,7 @@ describe('the fleet page', () => {
     assert.match(shown, new RegExp(`Shop ${project_id} none 1\\.4\\.0 1 day ago 1\\.5\\.0 failed 1 h ago`))
   })
 
-  it('says how many projects it leaves out, and names those in the latest deployments', async t => {
+  it('counts the projects that it leaves out, but names them in the latest deployments', async t => {
     const hub = await runHub(t)
     hub.store.db.exec('PRAGMA synchronous = OFF')
     const ids = Array.from({ length: 150 }, (_, n) => createProject(hub.store, `Shop ${n}`).project_id)
@@ -147,7 +147,7 @@ describe('the fleet page', () => {
     for (const id of ids) assert.ok(!page.includes(`<bdi>${id}</bdi>`))
   })
 
-  it('says when it is empty', async t => {
+  it('says so when it is empty', async t => {
     const hub = await runHub(t)
     const page = await (await hub.call('/')).text()
     assert.match(page, /No deployment/)
@@ -164,7 +164,7 @@ describe('the fleet page', () => {
     assert.equal(page.split(ESCAPED).length - 1, 5)
   })
 
-  it('makes visible what hides or reorders text', async t => {
+  it('makes characters visible that hide or reorder text', async t => {
     const hub = await runHub(t)
     const error_message = 'no \u202eevil\u001b[31m\u3164'
     report(hub.store, { host_id: 'app\u202e1\u200b', status: 'failed', error_message })
@@ -194,7 +194,7 @@ describe('the fleet page', () => {
     assert.equal(policy.includes('unsafe'), false)
   })
 
-  it('needs no token on the machine itself, under a loopback name only', async t => {
+  it('needs no token on the machine itself, but only under a loopback name', async t => {
     const hub = await runHub(t)
     assert.equal(await statusUnderName(hub.url, 'localhost:1234'), 200)
     assert.equal(await statusUnderName(hub.url, 'attacker.example'), 401)
@@ -206,10 +206,10 @@ describe('the fleet page', () => {
   })
 
   for (const [name, authorization, status] of [
-    ['nothing', undefined, 401],
+    ['a missing token', undefined, 401],
     ['a wrong token', 'Bearer wrong-token-of-the-tests', 401],
     ['a wrong password', basic('admin:wrong'), 401],
-    ['no password', basic('admin'), 401],
+    ['a missing password', basic('admin'), 401],
     ['the admin token', `Bearer ${ADMIN_TOKEN}`, 200],
     ['the admin token as a password', basic(`anybody:${ADMIN_TOKEN}`), 200],
   ] as const) {

@@ -10,7 +10,7 @@ import { report } from './fleet-of.ts'
 import { plansOf } from './query-plans.ts'
 import { newFolder, SIGNING_SECRET } from './running-hub.ts'
 
-describe('what runs on a host', () => {
+describe('the running version of a host', () => {
   for (const [name, reports, running, attempt] of [
     ['is the last success', [['1.0.0'], ['1.1.0']], '1.1.0', 'success'],
     ['stays after a rollback', [['1.0.0'], ['1.1.0', 'rolled_back']], '1.0.0', 'rolled_back'],
@@ -54,7 +54,7 @@ describe('what runs on a host', () => {
 describe('a host whose clock is years ahead', () => {
   const inFuture = '2099-01-01T00:00:00Z'
 
-  it('does not hide what it reports once its clock is right', t => {
+  it('does not hide its reports once its clock is right', t => {
     const store = newStore(t)
     report(store, { version: '1.0.0', status: 'failed', completed_at: inFuture })
     report(store, { version: '1.1.0', completed_at: inFuture })
@@ -64,7 +64,7 @@ describe('a host whose clock is years ahead', () => {
     assert.equal(listHosts(store, { kind: 'plugin', slug: 'hello' })[0]?.version, '1.2.0')
   })
 
-  it('is shown as it is by a hub with the data folder of an older one', t => {
+  it('is shown correctly by a hub with the data folder of an older release', t => {
     const store = newStore(t)
     report(store, { version: '1.0.0', completed_at: inFuture })
     report(store, { version: '1.1.0', completed_at: new Date().toISOString() })
@@ -100,7 +100,7 @@ describe('the order of the fleet', () => {
 })
 
 describe('the counts of the fleet', () => {
-  it('are of hosts and of the versions that run', async t => {
+  it('include the hosts and the running versions', async t => {
     const store = newStore(t)
     await publish(store, 'hello')
     for (const host_id of ['a', 'b', 'c']) report(store, { host_id, hoursAgo: 2 })
@@ -150,7 +150,7 @@ describe('a name that the hub never published', () => {
     assert.equal(read(store).rows[0]?.is_known, true)
   })
 
-  it('goes entirely when its reports are pruned, unless a host runs it', async t => {
+  it('disappears when its reports are pruned, unless a host runs it', async t => {
     const store = newStore(t)
     report(store, { slug: 'helo', status: 'failed' })
     report(store, { slug: 'elsewhere', hoursAgo: 2 })
@@ -180,7 +180,7 @@ describe('the filter of the fleet', () => {
     ["' OR 1=1 --", []],
     ['   ', ['app-2', 'app-1', 'Über']],
   ] as const) {
-    it(`finds what contains ${JSON.stringify(text)}`, t => {
+    it(`finds rows that contain ${JSON.stringify(text)}`, t => {
       const store = newStore(t)
       report(store, { host_id: 'app-1' })
       report(store, { host_id: 'app-2', hoursAgo: 2 })
@@ -195,7 +195,7 @@ describe('the filter of the fleet', () => {
     })
   }
 
-  it('finds what needs attention', t => {
+  it('finds hosts that need attention', t => {
     const store = newStore(t)
     report(store, { host_id: 'app-1' })
     report(store, { host_id: 'app-2', status: 'failed' })
@@ -203,7 +203,7 @@ describe('the filter of the fleet', () => {
     assert.deepEqual([rows.map(({ host_id }) => host_id), counts.hosts], [['app-2'], 2])
   })
 
-  it('takes at most 200 characters', t => {
+  it('accepts at most 200 characters', t => {
     assert.equal(read(newStore(t), { text: 'x'.repeat(10_000) }).filter.text.length, 200)
   })
 })
@@ -242,7 +242,7 @@ describe('the pages of the fleet', () => {
   })
 })
 
-describe('the fleet of a folder that an earlier hub has written', () => {
+describe('the fleet in a data folder of an earlier hub', () => {
   it('is complete', t => {
     const folder = join(newFolder(t), 'data')
     const before = openStore(folder)

@@ -39,7 +39,7 @@ describe('issuing a key', () => {
   })
 
   for (const [name, headers] of [
-    ['no token', {}],
+    ['a missing token', {}],
     ['a wrong token', { Authorization: 'Bearer wrong-token-of-the-tests' }],
     ['an empty token', { Authorization: 'Bearer ' }],
     ['another scheme', { Authorization: `Token ${ADMIN_TOKEN}` }],
@@ -62,7 +62,7 @@ describe('issuing a key', () => {
   })
 
   for (const [name, json, field] of [
-    ['no name', {}, 'name'],
+    ['a missing name', {}, 'name'],
     ['an empty name', { name: '' }, 'name'],
     ['a name of two lines', { name: 'a\nb' }, 'name'],
     ['a slug that is a path', { name: 'ci', kind: 'plugin', slug: '../x' }, 'slug'],
@@ -122,7 +122,7 @@ describe('a key', () => {
     assert.match(String(listKeys(hub.store)[0]?.last_used_at), /^\d{4}-.*Z$/)
   })
 
-  it('records it once a minute at most, because each record waits for the disk', async t => {
+  it('records its use at most once a minute, because each record waits for the disk', async t => {
     const hub = await runHub(t)
     await hub.publish()
     const key = hub.newKey()
@@ -166,7 +166,7 @@ describe('a key', () => {
 })
 
 describe('the data folder', () => {
-  it('is readable by its user only', async t => {
+  it('is readable only by its user', async t => {
     const hub = await runHub(t)
     await hub.publish()
     assert.equal(statSync(hub.dataDir).mode & 0o777, 0o700)

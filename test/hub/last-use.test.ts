@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { runHub } from './running-hub.ts'
 
-describe('the note that a key was used', () => {
-  it('refuses no read when it cannot be written', async t => {
+describe('the record of the last use of a key', () => {
+  it('does not fail a request when it cannot be written', async t => {
     const hub = await runHub(t)
     await hub.publish()
     const key = hub.newKey()

@@ -49,13 +49,13 @@ for (const [contract, commands] of CONTRACTS)
       assert.equal(idsOfReports(store, contract).length, DEPLOYMENTS)
     })
 
-    it('is not said to answer without an error when it sends other bytes', async () => {
+    it('is not counted as free of errors when it sends other bytes', async () => {
       const other = { ...served.target, sha256: '0'.repeat(64) }
       const deployment = { hostId: 'a', downloads: true }
       await assert.rejects(deploy(other, deployment, newTally()), /^Error: download: wrong bytes$/)
     })
 
-    it('has every report that it answered before it was killed', async () => {
+    it('has every report that it accepted before it was killed', async () => {
       const { target, hub, store } = served
       const headers = await credentialsOf(target)
       const answered: string[] = []
@@ -77,8 +77,8 @@ for (const [contract, commands] of CONTRACTS)
     })
   })
 
-describe('what expires', () => {
-  it('is found by its time, however much there is', t => {
+describe('an expired row', () => {
+  it('is found by its time, however many there are', t => {
     const store = newStore(t)
     for (const table of ['access_tokens', 'download_tickets']) {
       const plan = store.db.prepare(`EXPLAIN QUERY PLAN DELETE FROM ${table} WHERE expires_at_ms <= 0`).get()
@@ -88,7 +88,7 @@ describe('what expires', () => {
 })
 
 describe('writing for several requests at once', () => {
-  it('undoes only what threw', async t => {
+  it('undoes only the request that threw', async t => {
     const store = newStore(t)
     const write = (id: string) => store.db.prepare('INSERT INTO settings (name, value) VALUES (?, 1)').run(id)
     const failing = () => {
@@ -108,7 +108,7 @@ describe('writing for several requests at once', () => {
     )
   })
 
-  it('writes each of the others by itself when one has ended the transaction of all', async t => {
+  it('writes each of the others by itself when one has ended the shared transaction', async t => {
     const store = newStore(t)
     const write = (id: string) => store.db.prepare('INSERT INTO settings (name, value) VALUES (?, 1)').run(id)
     const ended = () => {

@@ -65,7 +65,7 @@ describe('the mounts', () => {
     assert.equal((await hub.call(`${at}/deployments/report`, { bearer, json: REPORT })).status, 201)
   })
 
-  it('share what the root knows', async t => {
+  it('share the data of the root', async t => {
     const shop = await runShopHub(t)
     assert.equal((await authorize({ ...shop, token: await logIn(shop.hub, newValue(shop.hub, 'devkey')) })).status, 200)
     const { hub, token } = shop

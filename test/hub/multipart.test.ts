@@ -24,7 +24,7 @@ describe('readParts', () => {
     })
   }
 
-  it('skips a part that nobody reads', async () => {
+  it('skips a part that is not read', async () => {
     const names = []
     for await (const { name } of readParts(cut(form, 5), 'B')) names.push(name)
     assert.deepEqual(names, ['version', 'file', 'empty'])
@@ -35,11 +35,11 @@ describe('readParts', () => {
   })
 
   for (const [name, body] of [
-    ['nothing', ''],
+    ['an empty body', ''],
     ['bytes before the first part', `x\r\n--B\r\n${HEAD}"a"\r\n\r\n1\r\n--B--`],
     ['another boundary', `--C\r\n${HEAD}"a"\r\n\r\n1\r\n--C--`],
-    ['a boundary that goes on', `--Bx\r\n${HEAD}"a"\r\n\r\n1\r\n--B--`],
-    ['no last boundary', `--B\r\n${HEAD}"a"\r\n\r\n1\r\n--B\r\n`],
+    ['a boundary with more text after it', `--Bx\r\n${HEAD}"a"\r\n\r\n1\r\n--B--`],
+    ['a missing last boundary', `--B\r\n${HEAD}"a"\r\n\r\n1\r\n--B\r\n`],
     ['a cut part', `--B\r\n${HEAD}"a"\r\n\r\n1`],
     ['cut headers', `--B\r\n${HEAD}"a"\r\n`],
     ['line ends without CR', `--B\n${HEAD}"a"\n\n1\n--B--`],
@@ -47,7 +47,7 @@ describe('readParts', () => {
     ['a part without a name', '--B\r\nContent-Disposition: form-data; filename="name=x"\r\n\r\n1\r\n--B--'],
     ['an empty name', `--B\r\n${HEAD}""\r\n\r\n1\r\n--B--`],
     ['an attachment', '--B\r\nContent-Disposition: attachment; name="a"\r\n\r\n1\r\n--B--'],
-    ['a quote that does not end', `--B\r\n${HEAD}"a\r\n\r\n1\r\n--B--`],
+    ['an unclosed quote', `--B\r\n${HEAD}"a\r\n\r\n1\r\n--B--`],
     ['headers of 9 KB', `--B\r\n${HEAD}"a"\r\nX: ${'x'.repeat(9_000)}\r\n\r\n1\r\n--B--`],
     ['21 parts', `${`--B\r\n${HEAD}"a"\r\n\r\n1\r\n`.repeat(21)}--B--`],
   ] as const) {

@@ -19,7 +19,7 @@ describe('a name', () => {
     [' app', '‹U+0020›app'],
     ['app ', 'app‹U+0020›'],
   ] as const)
-    it(`is shown as ${JSON.stringify(shown)}, so that none looks like another`, () => {
+    it(`is shown as ${JSON.stringify(shown)}, so that it looks like no other name`, () => {
       assert.equal(visibleText(text), shown)
     })
 })

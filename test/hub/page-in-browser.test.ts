@@ -94,7 +94,7 @@ describe('the fleet page in a browser', { skip: whyLeftToCi() || whyNoBrowser(),
     })
   }
 
-  it('says in words and signs what it says in colours', async t => {
+  it('does not rely on colours alone', async t => {
     const { page } = await open(t, { viewport: WIDE }, hub => {
       report(hub.store, { host_id: 'a', status: 'failed' })
       report(hub.store, { host_id: 'b', status: 'rolled_back' })
@@ -106,7 +106,7 @@ describe('the fleet page in a browser', { skip: whyLeftToCi() || whyNoBrowser(),
     assert.match(rows[2] ?? '', /✓.*the last deployment succeeded/)
   })
 
-  it('runs nothing that a host reports, and keeps it in its place', async t => {
+  it('runs no script that a host reports, and keeps its layout', async t => {
     const hostile = `<script>document.title='owned'</script><img src=x onerror="document.title='owned'">`
     const { page, complaints } = await open(t, { viewport: PHONE }, async hub => {
       await hub.publish({ name: `${hostile}\u202eevil` })
@@ -128,7 +128,7 @@ describe('the fleet page in a browser', { skip: whyLeftToCi() || whyNoBrowser(),
     assert.deepEqual(complaints, [])
   })
 
-  it('lets nothing load, run or be sent that is not its own', async t => {
+  it('loads, runs and sends only its own resources', async t => {
     const { page, complaints } = await open(t, { viewport: WIDE }, hub => report(hub.store, {}))
     assert.deepEqual(complaints, [])
     await page.evaluate(INTRUDERS)

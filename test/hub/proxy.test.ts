@@ -16,7 +16,7 @@ const PAGE = readFileSync(resolve(import.meta.dirname, '../../docs/hub.md'), 'ut
 const skip = whyLeftToCi() || (spawnSync('caddy', ['version']).status !== 0 && 'caddy is not on PATH')
 
 describe('the hub behind the proxy of docs/hub.md', { skip, timeout: HANG_LIMIT_MS }, () => {
-  it('serves signed artifacts, takes reports, and asks for the admin token on its page', async t => {
+  it('serves signed artifacts, accepts reports, and asks for the admin token on its page', async t => {
     const hub = await runHub(t)
     await hub.publish()
     const url = await startProxy(t, hub.url)

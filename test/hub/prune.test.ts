@@ -57,13 +57,13 @@ describe('pruning reports', () => {
     assert.deepEqual(fleetOf(store), before)
   })
 
-  it('keeps what the hub got since, however long ago it was completed', async t => {
+  it('keeps reports that arrived since, however long ago they were completed', async t => {
     const store = openTemporaryStore(t)
     for (const minute of [1, 2]) report(store, minute)
     assert.equal(await pruneReports(store, new Date(Date.now() - DAY_MS)), 0)
   })
 
-  it('forgets a name that ran nowhere, and keeps the failures of one that ran on any host', async t => {
+  it('forgets a name that ran nowhere, and keeps the failures of a name that ran on any host', async t => {
     const store = openTemporaryStore(t)
     const [real, mistake] = ['real', 'mistake'].map(slug => ({ slug, status: 'failed' }) as const)
     report(store, 1, { slug: 'real' })
@@ -79,7 +79,7 @@ describe('pruning reports', () => {
     )
   })
 
-  it('shows the newest report that is left of a name that ran nowhere', async t => {
+  it('shows the newest remaining report of a name that ran nowhere', async t => {
     const store = openTemporaryStore(t)
     const old = {
       id: 'old',
@@ -100,7 +100,7 @@ describe('pruning reports', () => {
     )
   })
 
-  it('lets others write between its batches', async t => {
+  it('lets other requests write between its batches', async t => {
     const store = openTemporaryStore(t)
     const other = openStore(store.dataDir)
     t.after(() => other.close())
@@ -117,7 +117,7 @@ describe('pruning reports', () => {
     assert.deepEqual(versionsIn(store), ['a 1.0.0', 'b 1.0.9'])
   })
 
-  it('leaves the journal append-only for everyone else', async t => {
+  it('leaves the table of reports append-only for everyone else', async t => {
     const store = openTemporaryStore(t)
     report(store, 1)
     await pruneReports(store, AFTERWARDS)
@@ -149,7 +149,7 @@ const fleetOf = (store: Store) => readFleet(store, { text: '', onlyAttention: fa
 const isOfSuccess = (detail: string): boolean => detail.includes('INDEX successes_by_completion')
 
 describe('the hosts of a plugin with many reports', () => {
-  it('are found by an index that contains all that decides which report is the newest', t => {
+  it('are found by an index that contains every column that decides which report is the newest', t => {
     const store = openTemporaryStore(t)
     const plans = plansOf(store, () => {
       listHosts(store, LISTING)
@@ -166,8 +166,8 @@ describe('the hosts of a plugin with many reports', () => {
   })
 })
 
-describe('the command prune', () => {
-  it('removes what is older, and says how much', async t => {
+describe('the prune command', () => {
+  it('removes older reports, and counts them', async t => {
     const folder = join(newFolder(t), 'data')
     const store = openStore(folder)
     for (const minute of [1, 2]) report(store, minute)

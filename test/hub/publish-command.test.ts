@@ -13,8 +13,8 @@ const PLUGIN = resolve(import.meta.dirname, '../../examples/plugin')
 const SERVICE = resolve(import.meta.dirname, '../../examples/service')
 const SECRET = ['--signing-secret-env', 'HUB_TEST_SECRET']
 
-describe('publishing without naming what plugin.yaml says', () => {
-  it('publishes a folder, a ZIP and a commit under the name and version in it', async t => {
+describe('publishing without options that plugin.yaml answers', () => {
+  it('publishes a folder, a ZIP and a commit under the name and version in plugin.yaml', async t => {
     const folder = newFolder(t)
     const zip = join(folder, 'greeter.zip')
     writeFileSync(zip, zipFolder(PLUGIN).bytes)
@@ -51,13 +51,13 @@ describe('publishing without naming what plugin.yaml says', () => {
     ['a version with a v', ['--version', 'v1.0.0']],
     ['the kind alone', ['--kind', 'plugin']],
   ] as const) {
-    it(`takes options that agree with it: ${named}`, async t => {
+    it(`accepts options that agree with plugin.yaml: ${named}`, async t => {
       const ended = await publish(['--from', PLUGIN, ...given], join(newFolder(t), 'data'))
       assert.equal(ended.code, 0, ended.stderr)
     })
   }
 
-  it('says if --slug is not the name in plugin.yaml, and publishes under it', async t => {
+  it('says if --slug is not the name in plugin.yaml, and publishes under that slug', async t => {
     const data = join(newFolder(t), 'data')
     const noted = await publish(['--from', PLUGIN, '--slug', 'gretter'], data)
     assert.equal(noted.code, 0)
@@ -90,7 +90,7 @@ describe('publishing without naming what plugin.yaml says', () => {
     })
   }
 
-  it('reads a version as hosts do, as it is written and as they print it', () => {
+  it('accepts a version as it is written and as hosts print it', () => {
     const spellings = [
       '1.0',
       '1.10',
@@ -114,7 +114,7 @@ describe('publishing without naming what plugin.yaml says', () => {
       }
   })
 
-  it('names the version to raise if other files have it', async t => {
+  it('names the version to raise if it was published with other files', async t => {
     const data = join(newFolder(t), 'data')
     const publishFiles = (files: Readonly<Record<string, string>>, ...given: string[]) =>
       publish(['--from', newFolder(t, files), ...given], data)
@@ -132,7 +132,7 @@ describe('publishing without naming what plugin.yaml says', () => {
     assert.match((await publishFiles({ run: '1' }, ...service)).stderr, /: raise --version and publish again\./)
   })
 
-  it('says in the help of the command what is read', async () => {
+  it('names in its help the keys that it reads', async () => {
     const { stdout } = await hub('publish', '--help')
     assert.match(stdout, /--version V +the version \(default: that in plugin\.yaml\)/)
   })
@@ -152,7 +152,7 @@ const REFUSED: Readonly<
     ['--kind', 'service', '--slug', 'a', '--version', '1.0.1'],
     /^\$FOLDER has a plugin\.yaml, so it is a plugin, but --kind is service: remove --kind, or that file\.$/,
   ],
-  'another kind of a plugin.yaml that nobody can read': [
+  'another kind and an unreadable plugin.yaml': [
     { 'plugin.yaml': '[' },
     ['--kind', 'service', '--slug', 'a', '--version', '1.0.1'],
     /so it is a plugin, but --kind is service/,
@@ -162,7 +162,7 @@ const REFUSED: Readonly<
     [],
     /^The version in plugin\.yaml must be 1 to 128 of [^\n]+, not "1\.0 beta": correct it\.$/,
   ],
-  'a version that changes what a terminal shows': [
+  'a version with control characters': [
     { 'plugin.yaml': 'name: a\nversion: "1\\e[2J\\u202e\\x9b"\n' },
     ['--version', '1'],
     /, not "1\\u001b\[2J\?\?": correct it\.$/,
@@ -173,15 +173,25 @@ const REFUSED: Readonly<
     [],
     /^plugin\.yaml is not valid YAML in line \d: correct it\.$/,
   ],
-  'no version': [{ 'plugin.yaml': 'name: a\n' }, [], /^plugin\.yaml has no version: add the line .*--version\.$/, 2],
-  'no name': [{ 'plugin.yaml': 'version: 1.0.0\n' }, [], /^plugin\.yaml has no name: add the line .*--slug\.$/, 2],
-  'a name without a letter of ASCII': [
+  'a plugin.yaml without a version': [
+    { 'plugin.yaml': 'name: a\n' },
+    [],
+    /^plugin\.yaml has no version: add the line .*--version\.$/,
+    2,
+  ],
+  'a plugin.yaml without a name': [
+    { 'plugin.yaml': 'version: 1.0.0\n' },
+    [],
+    /^plugin\.yaml has no name: add the line .*--slug\.$/,
+    2,
+  ],
+  'a name without an ASCII letter': [
     { 'plugin.yaml': 'name: 插件\nversion: 1.0.0\n' },
     [],
     /^The name "插件" in plugin\.yaml cannot become a slug: name one with --slug\.$/,
     2,
   ],
-  'no plugin.yaml': [
+  'a folder without plugin.yaml': [
     { 'run.sh': '' },
     [],
     /^\$FOLDER has no plugin\.yaml at its root, .*: add one, or publish a service with --kind service, --slug and --version\.$/,
@@ -198,7 +208,7 @@ const REFUSED: Readonly<
     /^A service has no file that gives its slug: add --slug\.$/,
     2,
   ],
-  'a service of which only the kind is known': [
+  'a service without a name and a version': [
     { 'run.sh': '' },
     ['--kind', 'service'],
     /^A service has no file that gives its slug and version: add --slug and --version\.$/,
@@ -218,7 +228,7 @@ describe('publishing', () => {
     })
   }
 
-  it('reads a path from where npm was called, and its own data folder from the clone', async t => {
+  it('resolves a path in the directory where npm was called, and its own data folder in the clone', async t => {
     const [clone, caller] = [newFolder(t), newFolder(t, { 'mine/plugin.yaml': 'name: mine\nversion: 1.0.0\n' })]
     const env = { ...process.env, HUB_TEST_SECRET: SIGNING_SECRET, npm_lifecycle_event: 'hub', INIT_CWD: caller }
     const publishMine = (...args: string[]) =>

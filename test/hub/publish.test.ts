@@ -38,7 +38,7 @@ describe('publishing', () => {
     assert.equal(storedArtifacts(store).length, 1)
   })
 
-  it('lets only one of two succeed that publish a version at the same time', async t => {
+  it('lets only one of two requests succeed that publish a version at the same time', async t => {
     const store = newStore(t)
     const both = [OLD_BYTES, NEW_BYTES].map(bytes => publishArchive(store, bytes, PUBLICATION))
     const ended = await Promise.allSettled(both)
@@ -229,7 +229,7 @@ describe('an archive of a git commit', () => {
     })
   })
 
-  it('takes a given name, and a branch whose name has a slash', async t => {
+  it('accepts a given name, and a branch whose name has a slash', async t => {
     const repository = newRepository(t)
     git(repository, 'branch', 'feature/x')
     const bytes = await zipGitCommit({ repository, ref: 'feature/x', name: 'other' })

@@ -29,13 +29,13 @@ describe('reporting a deployment', () => {
   })
 
   for (const [name, change] of [
-    ['no repo and no error message', { repo: undefined, error_message: undefined }],
+    ['a report without repo and error message', { repo: undefined, error_message: undefined }],
     ['a failure', { status: 'failed', error_message: 'step "up" failed:\nexit 1' }],
     ['a rollback', { status: 'rolled_back' }],
     ['a service', { kind: 'service' }],
     ['a slug that the hub does not know', { slug: 'unknown' }],
     ['a time written with the offset +00:00', { completed_at: '2026-01-02T03:04:06.789012+00:00' }],
-    ['a field that the contract does not have', { extra: true }],
+    ['a field that is not in the contract', { extra: true }],
   ] as const) {
     it(`accepts ${name}`, async t => {
       const hub = await runHub(t)
@@ -43,7 +43,7 @@ describe('reporting a deployment', () => {
     })
   }
 
-  it('shows a NUL in a message, at which SQLite would end the text', async t => {
+  it('makes a NUL in a message visible, at which SQLite would end the text', async t => {
     const hub = await runHub(t)
     const response = await send(hub, hub.newKey(), { status: 'failed', error_message: 'a\0b' })
     assert.equal(((await response.json()) as Row)['error_message'], 'a\uFFFDb')
@@ -157,7 +157,7 @@ describe('the fleet view', () => {
       null,
     ],
   ] as const) {
-    it(`has as the running version ${name}`, async t => {
+    it(`shows as the running version ${name}`, async t => {
       const hub = await runHub(t)
       const key = hub.newKey()
       for (const [minute, [version, status]] of reports.entries())
@@ -208,7 +208,7 @@ describe('the fleet view', () => {
     assert.deepEqual(await hosts(hub, { key: hub.newKey({ owner: 'bob' }), bearer: ADMIN_TOKEN }), [])
   })
 
-  it('keeps plugins and services, and slugs, apart', async t => {
+  it('distinguishes plugins, services and slugs', async t => {
     const hub = await runHub(t)
     const key = hub.newKey()
     await send(hub, key, { kind: 'service' })
@@ -217,7 +217,7 @@ describe('the fleet view', () => {
   })
 
   for (const [name, path, options, status] of [
-    ['no key', HOSTS, {}, 401],
+    ['a missing key', HOSTS, {}, 401],
     ['an unknown key', HOSTS, { key: 'hub_unknown' }, 401],
     ['a wrong token', HOSTS, { bearer: 'wrong-token-of-the-tests' }, 401],
     ['an unknown kind', '/deployments/theme/hello/hosts', { bearer: ADMIN_TOKEN }, 404],

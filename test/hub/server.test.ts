@@ -77,7 +77,7 @@ describe('the hub', () => {
     assert.ok(await errorOf(response))
   })
 
-  it('keeps its data and its admin token over a restart', async t => {
+  it('keeps its data and its admin token across a restart', async t => {
     const dataDir = join(newFolder(t), 'data')
     const first = await startHub({ dataDir })
     const issued = await issueKey(first.url, first.adminToken)

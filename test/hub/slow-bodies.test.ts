@@ -31,7 +31,7 @@ describe('a request whose body is slow', { timeout: HANG_LIMIT_MS }, () => {
       assert.match(await answer, /^HTTP\/1\.1 408 /)
     })
 
-  it('is ended when it has come fast before', async t => {
+  it('is ended even if it was fast before', async t => {
     const { hub, send, minute, answer } = await open(t)
     await send(head(PUBLISH, { ...UPLOAD, 'Content-Length': '100000000' }), randomBytes(10 * ENOUGH))
     await received(hub, 10 * ENOUGH)
@@ -42,7 +42,7 @@ describe('a request whose body is slow', { timeout: HANG_LIMIT_MS }, () => {
     assert.match(await answer, /^HTTP\/1\.1 408 /)
   })
 
-  it('is ended when only what frames it comes fast', async t => {
+  it('is ended if only its framing is fast', async t => {
     const { hub, send, minute, answer } = await open(t)
     await send(head(PUBLISH, { ...UPLOAD, 'Transfer-Encoding': 'chunked' }), '1\r\nx\r\n')
     minute()
@@ -57,13 +57,13 @@ describe('a request whose body is slow', { timeout: HANG_LIMIT_MS }, () => {
     ['its length', '/v1/auth', JSON_BODY],
     ['its sender', PUBLISH, { 'Content-Type': 'application/octet-stream' }],
   ] as const)
-    it(`is ended, whatever still comes, when it was refused for ${name}`, async t => {
+    it(`is ended, whatever still arrives, when it was refused for ${name}`, async t => {
       const { send, answer } = await open(t)
       await send(head(path, { ...headers, 'Content-Length': '100000000' }), randomBytes(2 * ENOUGH))
       await answer
     })
 
-  it('is waited for when it is an upload of which enough comes in each minute', async t => {
+  it('is awaited if it is an upload that sends enough in each minute', async t => {
     const { hub, send, minute, answer } = await open(t)
     const { bytes, release } = await sealShop(t, {}, { 'plugins/cart/data': randomBytes(7_000_000).toString('latin1') })
     const { signature, dek, version, signer_public_key } = release
@@ -80,7 +80,7 @@ describe('a request whose body is slow', { timeout: HANG_LIMIT_MS }, () => {
     assert.match(await answer, /^HTTP\/1\.1 201 /)
   })
 
-  it('has no limit of Node.js for the whole, but one for its headers', () => {
+  it('has no time limit of Node.js for the whole body, but one for its headers', () => {
     const server = createServer()
     endSlowBodies(server)
     assert.deepEqual([server.requestTimeout, server.headersTimeout], [0, 60_000])

@@ -16,7 +16,7 @@ const STALL_MS = 100
 const SIZE = 64 * 1024 * 1024
 
 describe('an answer that its client does not read', { timeout: HANG_LIMIT_MS }, () => {
-  it('is ended, and its file closed', async t => {
+  it('is ended, and its file is closed', async t => {
     const hub = await runHub(t, { stallMs: STALL_MS })
     await hub.publish()
     const sha256 = String(hub.store.db.prepare('SELECT sha256 FROM versions').get()?.['sha256'])

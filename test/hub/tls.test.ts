@@ -20,7 +20,7 @@ const NAMES = 'subjectAltName=DNS:localhost,IP:127.0.0.1'
 const skip = spawnSync('openssl', ['version']).status !== 0 && 'openssl is not on PATH'
 
 describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT_MS }, () => {
-  it('serves HTTPS, and asks for the admin token under another name than a loopback one', async t => {
+  it('serves HTTPS, and asks for the admin token under a name other than a loopback one', async t => {
     const { cert, key } = issue(t)
     const tls = { cert: readFileSync(cert), key: readFileSync(key) }
     const hub = await runHub(t, { tls })
@@ -32,7 +32,7 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT
     assert.equal((await get(hub.url, tls.cert, { host: 'attacker.example', authorization })).status, 200)
   })
 
-  it('stops although a client does not finish its handshake', async t => {
+  it('stops even if a client does not finish its handshake', async t => {
     const { cert, key } = issue(t)
     const hub = await startHub({ dataDir: newFolder(t), tls: { cert: readFileSync(cert), key: readFileSync(key) } })
     const client = connect(Number(new URL(hub.url).port), '127.0.0.1')
@@ -44,7 +44,7 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT
     await ended
   })
 
-  it('takes a renewed certificate on SIGHUP, and keeps the old one instead of one that it cannot use', async t => {
+  it('loads a renewed certificate on SIGHUP, but keeps the old one if the new one is unusable', async t => {
     const [old, renewed] = [issue(t), issue(t)]
     const server = await serve(t, old)
     assert.equal((await get(server.url, readFileSync(old.cert))).status, 200)
@@ -63,13 +63,13 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT
     'IP:2001:db8::1': '[2001:DB8:0:0:0:0:0:1]',
     'DNS:*.example.com': hostname(),
   }))
-    it(`names an address that others can use when it listens on every one with a certificate for ${name}`, async t => {
+    it(`names an address that clients can use when it listens on all addresses with a certificate for ${name}`, async t => {
       const server = await serve(t, issue(t, `${NAMES},${name}`), ['--host', '0.0.0.0'])
       const url = await server.find(/^Other machines reach it at (\S+)$/)
       assert.equal(url, server.url.replace('0.0.0.0', shown))
     })
 
-  it('says so if its certificate is for no name that others could use', async t => {
+  it('says so if its certificate has no name that clients could use', async t => {
     const server = await serve(t, issue(t), ['--host', '0.0.0.0'])
     const names = await server.find(/^The certificate is only for (.+), so other machines refuse it: /)
     assert.equal(names, 'localhost, 127.0.0.1')
@@ -116,7 +116,7 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT
     [-2, /is not valid before \d{4}-\d\d-\d\d/],
     [1, undefined],
   ] as const) {
-    it(`${message === undefined ? 'says nothing' : 'warns'} if it is ${days} days later`, t => {
+    it(`${message === undefined ? 'does not warn' : 'warns'} about a certificate of one day if the clock is ${days} days ahead`, t => {
       const { cert, key } = issue(t)
       const { warnings } = readTls({ certFile: cert, keyFile: key }, Date.now() + days * 86_400_000)
       assert.equal(warnings.length, message === undefined ? 0 : 1)

@@ -3,8 +3,8 @@ import { DatabaseSync } from 'node:sqlite'
 import { describe, it, type TestContext } from 'node:test'
 import { inTransaction, SharedTransactions } from '../../hub/transactions.ts'
 
-describe('a transaction that several share', () => {
-  it('costs nobody else anything when one statement rolls back the whole of it', async t => {
+describe('a transaction that several requests share', () => {
+  it('keeps the work of the others when one statement rolls back the whole transaction', async t => {
     const db = newDatabase(t)
     const shared = new SharedTransactions(db)
     const settled = await Promise.allSettled([
@@ -19,7 +19,7 @@ describe('a transaction that several share', () => {
     assert.deepEqual(notesOf(db), [1, 2])
   })
 
-  it('writes nothing of a work that is asynchronous, and all of the others', async t => {
+  it('writes nothing for a request whose work is asynchronous, and all work of the others', async t => {
     const db = newDatabase(t)
     const shared = new SharedTransactions(db)
     const asynchronous = shared.run(async () => db.exec('INSERT INTO notes VALUES (1)'))

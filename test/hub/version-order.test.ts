@@ -9,7 +9,7 @@ describe('newestFirst', () => {
     ['puts releases before pre-releases', ['2.0.0-rc.1', '1.0.0', '2.0.0-rc.2'], ['1.0.0', '2.0.0-rc.2', '2.0.0-rc.1']],
     ['reads a leading v', ['v1.2.0', '1.10.0', 'v1.9.0'], ['1.10.0', 'v1.9.0', 'v1.2.0']],
     [
-      'puts names that are not semver last, newest first',
+      'puts names that are not semantic versions last, newest first',
       ['nightly-1', '1.0.0', 'nightly-2'],
       ['1.0.0', 'nightly-2', 'nightly-1'],
     ],

@@ -13,7 +13,7 @@ describe('parseYaml', () => {
     ['an open bracket', 'a: 1\nb: [x\n', 'line 3, column 1'],
     ['an open quote', 'a: "x\n', 'line 2, column 1'],
     ['a tab', 'a: 1\n\tb: x\n', 'line 2, column 1'],
-    ['a key written twice', 'a: 1\na: 2\n', 'line 2, column 1'],
+    ['a repeated key', 'a: 1\na: 2\n', 'line 2, column 1'],
     ['an alias', 'a: &x 1\nb: *x\n', 'line 2, column 4'],
     ['an alias without an anchor', 'b: *x\n', 'line 1, column 4'],
     ['a second document', 'a: 1\n---\nb: 2\n', 'line 2, column 1'],

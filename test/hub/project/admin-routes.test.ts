@@ -88,7 +88,7 @@ describe('the administration of projects', () => {
 
   for (const [name, path, json] of [
     ['a project id that is too long', `/v1/projects/${'x'.repeat(129)}/devkeys`, { name: 'ci' }],
-    ['no name', `${SHOP}/devkeys`, {}],
+    ['a missing name', `${SHOP}/devkeys`, {}],
     ['a name of two lines', `${SHOP}/devkeys`, { name: 'a\nb' }],
   ] as const) {
     it(`answers 400 to ${name}`, async t => {

@@ -32,11 +32,11 @@ describe('POST /v1/auth', () => {
   for (const [name, status, json] of [
     ['an unknown dev key', 401, { xdevkey: 'devkey_unknown', project_id: 'shop' }],
     ['a dev key that is SQL', 401, { xdevkey: "' OR '1'='1", project_id: 'shop' }],
-    ['no dev key', 400, { project_id: 'shop' }],
+    ['a missing dev key', 400, { project_id: 'shop' }],
     ['an empty dev key', 400, { xdevkey: '', project_id: 'shop' }],
     ['a dev key that is a list', 400, { xdevkey: ['x'], project_id: 'shop' }],
     ['an overlong dev key', 400, { xdevkey: 'x'.repeat(513), project_id: 'shop' }],
-    ['no project', 400, { xdevkey: 'x' }],
+    ['a missing project', 400, { xdevkey: 'x' }],
     ['a project id that is a path', 400, { xdevkey: 'x', project_id: '..' }],
   ] as const) {
     it(`answers ${status} to ${name}`, async t => {

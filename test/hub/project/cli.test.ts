@@ -29,7 +29,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.equal((await authorize()).status, 403)
   })
 
-  it('seals into a file for another hub to publish', async t => {
+  it('seals into a file that another hub can publish', async t => {
     const { folder, sealing } = await prepare(t)
     const out = join(folder, 'shop.sealed')
     const sealed = await hub('project', 'seal', ...sealing, '--out', out)
@@ -44,7 +44,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.match((await hub('project', 'versions', ...data)).stdout, /^shop +1\.0\.0 +served /m)
   })
 
-  it('creates a project, whose id other clients accept, and publishes its first version on a running hub', async t => {
+  it('creates a project with an id that other clients accept, and publishes its first version on a running hub', async t => {
     const running = await runHub(t)
     const data = ['--data', running.dataDir]
     const created = await hub('project', 'create', '--name', 'The shop', ...data)
@@ -172,7 +172,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.ok(!ended.stderr.includes(pem.split('\n')[1] ?? ''), ended.stderr)
   })
 
-  it('says how to make a missing signing key, and where to write one', async t => {
+  it('says how to create a missing signing key, and where to write one', async t => {
     const { folder, sealing } = await prepare(t)
     const missing = await hub('project', 'seal', ...sealing, '--signing-key', join(folder, 'missing.pem'))
     assert.match(missing.stderr, /^[^\n]*missing\.pem[^\n]*project keygen[^\n]*\n$/)

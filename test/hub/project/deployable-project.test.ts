@@ -31,11 +31,11 @@ describe('publishing a project that was sealed elsewhere', () => {
   for (const [name, tar, message] of [
     ['another project', buildTar([manifest({ project_id: 'blog' }), ...PARTS]), /of project "blog", not shop/],
     ['another version', buildTar([manifest({ version: '1.0.1' }), ...PARTS]), /of version "1\.0\.1", not 1\.0\.0/],
-    ['no manifest', buildTar(PARTS), /has no manifest\.json at its root/],
-    ['a manifest that is no JSON', buildTar([file('manifest.json', '{'), ...PARTS]), /hosts cannot read \(not JSON\)/],
-    ['no plugins', buildTar([manifest({ plugins: [] }), ...PARTS]), /hosts cannot read \(plugins\)/],
+    ['a missing manifest', buildTar(PARTS), /has no manifest\.json at its root/],
+    ['a manifest that is not JSON', buildTar([file('manifest.json', '{'), ...PARTS]), /hosts cannot read \(not JSON\)/],
+    ['an empty list of plugins', buildTar([manifest({ plugins: [] }), ...PARTS]), /hosts cannot read \(plugins\)/],
     ['a large manifest', buildTar([file('manifest.json', ' '.repeat(2 ** 20 + 1))]), /of more than 1048576 bytes/],
-    ['no plan', buildTar([manifest(), file('plugins/cart/plugin.yaml')]), /has no deployment\/install\.yaml/],
+    ['a missing plan', buildTar([manifest(), file('plugins/cart/plugin.yaml')]), /has no deployment\/install\.yaml/],
     ['a long plan', buildTar([manifest(), file('deployment/install.yaml', '#'.repeat(70_000))]), /shorten it to 65536/],
     ['a path that leads out', whole(file('../x')), /"\.\.\/x" has an empty part/],
     ['a symlink that leads out', whole(symlink('plugins/l', '../../x')), /leads out of the archive/],
@@ -50,7 +50,7 @@ describe('publishing a project that was sealed elsewhere', () => {
       /too many long names/,
     ],
     ['a hard link', whole(file('x', '', { type: '1', target: 'manifest.json' })), /is neither/],
-    ['a file twice', whole(PLAN), /is in the archive twice/],
+    ['a repeated file', whole(PLAN), /is in the archive twice/],
     ['a very long name', whole(gnuLong('L', 'n'.repeat(70_000)), file('x')), /a path of more than 4096 bytes/],
     // The reader refuses headers above 4 MiB, because it keeps them in memory.
     [
@@ -59,8 +59,8 @@ describe('publishing a project that was sealed elsewhere', () => {
       /is not a single zstd stream of a complete/,
     ],
     ['half a tar', whole().subarray(0, 700), /is not a single zstd stream of a complete tar file/],
-    ['no tar', randomBytes(2000), /is not a single zstd stream of a complete tar file/],
-    ['nothing', Buffer.alloc(0), /contains nothing|is not one zstd stream/],
+    ['random bytes', randomBytes(2000), /is not a single zstd stream of a complete tar file/],
+    ['an empty file', Buffer.alloc(0), /contains nothing|is not one zstd stream/],
   ] as const)
     it(`is refused with ${name}, and keeps nothing`, async t => {
       const hub = await runHub(t)
@@ -88,7 +88,7 @@ describe('publishing a project that was sealed elsewhere', () => {
       assert.equal(response.status, 201, await response.text())
     })
 
-  it('is accepted from our own sealing', async t => {
+  it('is accepted if our own command has sealed it', async t => {
     assert.equal((await sendForm(await runHub(t), await sealShop(t))).status, 201)
   })
 })

@@ -36,7 +36,7 @@ for (const [what, send] of Object.entries(SENDS)) {
       assert.deepEqual(readFileSync(join(hub.dataDir, 'artifacts', sha256)), sealed.bytes)
     })
 
-    it('answers the same to the same file again, and 409 to other bytes for its version', async t => {
+    it('gives the same answer to the same file, and 409 to other bytes for its version', async t => {
       const hub = await runHub(t)
       const sealed = await sealShop(t)
       const [first, again] = [await send(hub, sealed), await send(hub, sealed)]
@@ -63,7 +63,7 @@ for (const [what, send] of Object.entries(SENDS)) {
   })
 }
 
-describe('who may publish', () => {
+describe('a credential that may publish', () => {
   it('is a dev key that was created for it, in X-API-Key, which can also log in', async t => {
     const hub = await runHub(t)
     const value = newValue(hub, 'publisher')
@@ -72,7 +72,7 @@ describe('who may publish', () => {
   })
 
   for (const [name, status, sender] of [
-    ['no credential', 401, () => ({})],
+    ['a missing credential', 401, () => ({})],
     ['a wrong admin token', 401, () => ({ Authorization: 'Bearer wrong-token' })],
     [
       'the admin token as a password, which a browser sends for other sites too',
@@ -95,7 +95,7 @@ describe('who may publish', () => {
     })
   }
 
-  it('is said to a sender without a key: a dev key for it, or the admin token', async t => {
+  it('is named to a sender without a key: a dev key for publishing, or the admin token', async t => {
     const hub = await runHub(t)
     const response = await sendForm(hub, await sealShop(t), { sender: {} })
     assert.match(await errorOf(response), /"project devkey --publish" in the X-API-Key header, or the admin token/)
@@ -110,7 +110,7 @@ describe('who may publish', () => {
     assert.equal((await sendForm(hub, sealed, { sender: { 'X-API-Key': value } })).status, 401)
   })
 
-  it('is decided before the body is read', async t => {
+  it('is checked before the body is read', async t => {
     const hub = await runHub(t)
     const length = { 'Content-Length': '1000000' }
     assert.equal(await statusOfAnnounced(hub, { 'X-API-Key': newValue(hub, 'devkey'), ...length }), 403)
@@ -118,13 +118,13 @@ describe('who may publish', () => {
   })
 })
 
-describe('a form that is', () => {
+describe('an upload form', () => {
   for (const [name, change, field] of [
     ['without a version', { version: undefined }, 'version'],
     ['without a key', { dek: undefined }, 'dek'],
     ['without a file', { artifact: undefined }, 'artifact'],
     ['with a wrong signature', { signature: randomBytes(64).toString('base64') }, 'signature'],
-    ['with a digest that is none', { content_sha256: 'x' }, 'content_sha256'],
+    ['with a malformed digest', { content_sha256: 'x' }, 'content_sha256'],
     ['with a name of two lines', { project_name: 'a\nb' }, 'project_name'],
     ['with a field of 5 KB', { version: '1'.repeat(5_000) }, 'version'],
     ['with a field in place of the file', { artifact: 'text' }, 'signature'],
@@ -146,11 +146,11 @@ describe('a form that is', () => {
   })
 
   for (const [name, contentType, status] of [
-    ['JSON', 'application/json', 415],
-    ['no type', '', 415],
-    ['a form without a boundary', 'multipart/form-data', 415],
-    ['a form with another boundary', 'multipart/form-data; boundary=x', 400],
-    ['urlencoded', 'application/x-www-form-urlencoded', 415],
+    ['that is sent as JSON', 'application/json', 415],
+    ['that is sent without a type', '', 415],
+    ['without a boundary', 'multipart/form-data', 415],
+    ['with another boundary', 'multipart/form-data; boundary=x', 400],
+    ['that is URL-encoded', 'application/x-www-form-urlencoded', 415],
   ] as const) {
     it(`${name} is answered with ${status}`, async t => {
       const hub = await runHub(t)
@@ -160,7 +160,7 @@ describe('a form that is', () => {
     })
   }
 
-  it('aborted by its sender leaves nothing behind', async t => {
+  it('that is aborted by its sender leaves nothing behind', async t => {
     const ended = Promise.withResolvers<void>()
     const hub = await runHub(t, { log: () => ended.resolve() })
     const headers = { ...ADMIN, 'Content-Type': 'multipart/form-data; boundary=x', 'Content-Length': '1000000' }
@@ -177,7 +177,7 @@ describe('a form that is', () => {
     assertNothingKept(hub)
   })
 
-  it('cut off leaves nothing behind', async t => {
+  it('that is cut off leaves nothing behind', async t => {
     const hub = await runHub(t)
     const body = '--x\r\nContent-Disposition: form-data; name="artifact"; filename="a"\r\n\r\ndata'
     const headers = { ...ADMIN, 'Content-Type': 'multipart/form-data; boundary=x' }
@@ -218,7 +218,7 @@ describe('an upload', () => {
     assertNothingKept(hub)
   })
 
-  it('is answered with 507 as soon as others have filled the disk, before the rest of it comes', async t => {
+  it('is answered with 507 as soon as other processes have filled the disk, before the rest of it arrives', async t => {
     let looks = 0
     const hub = await runHub(t, { freeBytes: async () => (looks++ === 0 ? Number.MAX_SAFE_INTEGER : 0) })
     const headers = { ...ADMIN, 'Content-Type': 'application/octet-stream', 'Content-Length': '100000000' }
@@ -231,7 +231,7 @@ describe('an upload', () => {
     assertNothingKept(hub)
   })
 
-  it('is answered with 507 when the disk has no room for it once more, as the artifact', async t => {
+  it('is answered with 507 when the disk has no room for a second copy, which becomes the artifact', async t => {
     const sealed = await sealShop(t)
     const free = [Number.MAX_SAFE_INTEGER, sealed.bytes.length + 999]
     const hub = await runHub(t, { reserveBytes: 1000, freeBytes: async () => free.shift() ?? 0 })
@@ -255,7 +255,7 @@ describe('an upload', () => {
   })
 })
 
-it('two different files for one version, sent at once, publish exactly one', async t => {
+it('publishes exactly one of two different files for one version that are sent at once', async t => {
   const hub = await runHub(t)
   const answers = await Promise.all([sendForm(hub, await sealShop(t)), sendRaw(hub, await sealShop(t))])
   assert.deepEqual(answers.map(({ status }) => status).sort(), [201, 409])

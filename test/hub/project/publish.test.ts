@@ -24,7 +24,7 @@ describe('publishing a project', () => {
     )
   })
 
-  it('lets the hub answer others between the pieces of a large file', async t => {
+  it('lets the hub answer other requests between the pieces of a large file', async t => {
     const store = newStore(t)
     const bytes = randomBytes(8 * PIECE_BYTES).toString('latin1')
     const { bytes: sealed, release } = await sealShop(t, {}, { 'plugins/cart/data': bytes })
@@ -65,7 +65,7 @@ describe('publishing a project', () => {
     await assert.rejects(publishProject(store, { bytes, release: { ...release, version: '2.0.0' } }), { status: 409 })
   })
 
-  it('lets only one of two succeed that publish a version at the same time', async t => {
+  it('lets only one of two requests succeed that publish a version at the same time', async t => {
     const store = newStore(t)
     const both = [await sealShop(t), await sealShop(t)]
     const ended = await Promise.allSettled(both.map(sealed => publishProject(store, sealed)))
@@ -76,7 +76,7 @@ describe('publishing a project', () => {
     ['a changed byte', ({ bytes }: SealedProject) => ({ bytes: flipped(bytes, 20) })],
     ['a changed nonce', ({ bytes }: SealedProject) => ({ bytes: flipped(bytes, 0) })],
     ['an extra byte', ({ bytes }: SealedProject) => ({ bytes: Buffer.concat([bytes, Buffer.alloc(1)]) })],
-    ['no bytes', () => ({ bytes: Buffer.alloc(0) })],
+    ['an empty file', () => ({ bytes: Buffer.alloc(0) })],
     [
       'a signature over other bytes',
       () => ({ signature: sign(null, Buffer.from('x'), SIGNING_KEY).toString('base64') }),
@@ -122,14 +122,14 @@ describe('a key at rest', () => {
     }
   })
 
-  it('is encrypted under a key that only its user can read', async t => {
+  it("is encrypted under a key that only the hub's user can read", async t => {
     const store = newStore(t)
     await publishShop(t, store, '1.0.0')
     assert.equal(statSync(join(store.dataDir, 'dek.key')).mode & 0o777, 0o600)
     assert.equal(statSync(join(store.dataDir, 'dek.key')).size, 32)
   })
 
-  it('can be decrypted for its own release only', t => {
+  it('can be decrypted only for its own release', t => {
     const store = newStore(t)
     const owner = { project_id: 'shop', version: '1.0.0', signature: 's' }
     const dek = randomBytes(32)

@@ -18,7 +18,7 @@ const AFTERWARDS = new Date(NOW + 60 * MINUTE_MS)
 const AHEAD = '2099-01-01T00:00:00Z'
 
 describe('the reports of a project', () => {
-  it('are not hidden by one whose clock was years ahead', t => {
+  it('are not hidden by a report whose clock was years ahead', t => {
     const store = newStore(t)
     reportWithWrongClock(store)
     const { newest, success } = readProjectState(store, 'shop')
@@ -26,14 +26,14 @@ describe('the reports of a project', () => {
     assert.deepEqual(versionsIn(store), ['1.2.0', '1.1.0', '1.0.0'])
   })
 
-  it('lose only that one when they are pruned', async t => {
+  it('lose only that report when they are pruned', async t => {
     const store = newStore(t)
     reportWithWrongClock(store)
     assert.equal(await pruneProjectReports(store, AFTERWARDS), 1)
     assert.deepEqual(versionsIn(store), ['1.2.0', '1.1.0'])
   })
 
-  it('are in the order of their deployments when one arrives late, and else in the order in which they came', t => {
+  it('are in the order of their deployments when one arrives late, and otherwise in the order of their arrival', t => {
     const store = newStore(t)
     const at = (minute: number) => new Date(NOW - minute * MINUTE_MS).toISOString()
     report(store, { version: '1.1.0', completed_at: at(1) }, NOW)
@@ -42,7 +42,7 @@ describe('the reports of a project', () => {
     assert.deepEqual(versionsIn(store), ['2.1.0', '2.0.0', '1.1.0', '1.0.0'])
   })
 
-  it('are pruned in batches, between which others write', async t => {
+  it('are pruned in batches, between which other requests write', async t => {
     const store = newStore(t)
     const other = openStore(store.dataDir)
     t.after(() => other.close())

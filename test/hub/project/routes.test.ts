@@ -176,9 +176,9 @@ describe('POST /v1/deployments/authorize', () => {
   for (const [name, status, change] of [
     ['an unknown credential', 403, { deployment_credential: 'deploy_unknown' }],
     ['a signature that no version has', 404, { artifact_signature: UNKNOWN_SIGNATURE }],
-    ['no credential', 400, { deployment_credential: undefined }],
+    ['a missing credential', 400, { deployment_credential: undefined }],
     ['an empty credential', 400, { deployment_credential: '' }],
-    ['no signature', 400, { artifact_signature: undefined }],
+    ['a missing signature', 400, { artifact_signature: undefined }],
     ['a signature in hex', 400, { artifact_signature: randomBytes(64).toString('hex') }],
     ['a signature of 63 bytes', 400, { artifact_signature: randomBytes(63).toString('base64') }],
   ] as const) {

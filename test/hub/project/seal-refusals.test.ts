@@ -25,7 +25,7 @@ describe('sealing', () => {
     ['the extensions as the plugins', { pluginsDirname: 'extensions' }, {}],
     ['the plan of another project', { projectId: 'other' }, {}],
     [
-      'no plugin',
+      'a project without a plugin',
       {},
       {
         'plugins/cart/plugin.yaml': undefined,
@@ -39,7 +39,7 @@ describe('sealing', () => {
     ['a plugin whose folder has an invalid name', {}, { 'plugins/My Cart/plugin.yaml': 'version: 1\n' }],
     ['a name with a backslash', {}, { 'plugins/cart/a\\b': '' }],
     ['a name with a line end', {}, { 'plugins/cart/a\nb': '' }],
-    ['no plan', {}, { 'deployment/install.yaml': undefined }],
+    ['a project without a plan', {}, { 'deployment/install.yaml': undefined }],
     [
       'a plan of more than 64 KiB',
       {},
@@ -48,7 +48,7 @@ describe('sealing', () => {
     ['a plugin.yaml of more than 32 KiB', {}, { 'plugins/cart/plugin.yaml': `version: 1\n#${'x'.repeat(32_768)}` }],
     ['a plan that is not YAML', {}, { 'deployment/install.yaml': 'a: [' }],
     [
-      'a plan that installs what is not there',
+      'a plan that installs a missing part',
       {},
       {
         'plugins/cart/.env.template': SHOP['plugins/cart/.env.template'],
@@ -71,7 +71,7 @@ describe('sealing', () => {
     })
   }
 
-  it('refuses an action that no deployment knows, and names those that it knows', async t => {
+  it('refuses an action that no deployment knows, and names the known actions', async t => {
     const plan = 'project_id: shop\nsteps: [{id: a, action: run}]\n'
     await assert.rejects(sealShop(t, {}, { 'deployment/install.yaml': plan }), {
       status: 400,
@@ -80,8 +80,8 @@ describe('sealing', () => {
   })
 
   for (const [name, target] of [
-    ['absolute', '/etc/passwd'],
-    ['dangling', 'missing'],
+    ['that is absolute', '/etc/passwd'],
+    ['that dangles', 'missing'],
     ['out of the project', '../../../../etc/passwd'],
     ['out of its plugin', '../../extensions/mailer/run.sh'],
     ['out of its plugin and back', '../cart/plugin.yaml'],

@@ -157,7 +157,7 @@ steps:
     assert.equal(sealed.manifest.content_sha256, digest.trim())
   })
 
-  it('is the same for the same files, facts, key and random bytes, with any times and modes', async t => {
+  it('is the same for the same files, facts, key and random bytes, whatever the times and modes', async t => {
     const [one, other] = [newShop(t), newShop(t)]
     utimesSync(join(other, 'plugins/cart/src/main.py'), 1, 1)
     chmodSync(join(other, 'plugins/cart/src/main.py'), 0o666)
@@ -187,7 +187,7 @@ steps:
     assert.equal(readFileSync(join(folder, 'plugins/cart/link/main.py'), 'utf8'), SHOP['plugins/cart/src/main.py'])
   })
 
-  it('is one zstd frame whose header declares the size of the tar, whatever names and sizes are in it', async t => {
+  it('is one zstd frame whose header declares the size of the tar, whatever names and sizes it contains', async t => {
     const long = `${'deep/'.repeat(30)}${'é'.repeat(60)}`
     const sizes = [0, 1, 511, 512, 513, 3_000_000]
     const files = Object.fromEntries(sizes.map(size => [`plugins/cart/${size}.bin`, 'x'.repeat(size)]))
@@ -202,7 +202,7 @@ steps:
     )
   })
 
-  it('takes the plugins from a folder of another name', async t => {
+  it('takes the plugins from a folder with another name', async t => {
     const files = Object.entries(SHOP).map(([path, content]) => [path.replace(/^plugins/, 'host/addons'), content])
     const source = newFolder(t, Object.fromEntries(files))
     const sealed = await sealShop(t, { source, pluginsDirname: 'host/addons' })
@@ -316,7 +316,7 @@ describe('sealing', () => {
   })
 })
 
-describe('paths', () => {
+describe('the paths in a sealed project', () => {
   it('are sorted component by component, by code points', () => {
     const ordered = ['a', 'a/b', 'a/b/c', 'a/b-c', 'a-b', 'a.txt', 'ab', '\uFF21', '\u{1F600}']
     assert.deepEqual(ordered.toReversed().sort(comparePaths), ordered)

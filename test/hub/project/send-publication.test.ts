@@ -33,7 +33,7 @@ describe('publishing on a hub that gives no answer', () => {
 })
 
 describe('publishing on a hub that is busy', { timeout: HANG_LIMIT_MS }, () => {
-  it('waits as the hub asks for, and publishes then', async t => {
+  it('waits as long as the hub asks for, and then publishes', async t => {
     const hub = await runHub(t)
     const access = { hubUrl: hub.url, devkey: newValue(hub, 'publisher') }
     const headers = { ...ADMIN, 'Content-Type': 'application/octet-stream', 'Content-Length': '1000' }
@@ -57,7 +57,7 @@ describe('publishing on a hub that is busy', { timeout: HANG_LIMIT_MS }, () => {
     ['-1', 60_000],
     ['Wed, 21 Oct 2099 07:28:00 GMT', 60_000],
   ] as const)
-    it(`gives up after eleven attempts, with what the hub said; it asks for: ${retryAfter}`, async t => {
+    it(`gives up after eleven attempts, with the answer of the hub, if that asks for: ${retryAfter}`, async t => {
       const { hubUrl } = await serve(t, (sent, response) =>
         sent.resume().once('end', () => {
           response.writeHead(503, { 'Retry-After': retryAfter, 'Content-Type': 'application/json' })

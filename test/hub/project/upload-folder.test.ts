@@ -11,7 +11,7 @@ import { newFolder, runHub } from '../running-hub.ts'
 const MODULE = resolve(import.meta.dirname, '../../../hub/project/publishing/upload-folder.ts')
 
 describe('the folder of an upload', () => {
-  it('is removed at the next start of a hub once its own was killed, however new it is', async t => {
+  it('is removed at the next start of a hub if its own hub was killed, however new it is', async t => {
     const dataDir = newFolder(t)
     const other = await uploadInProcess(t, dataDir)
     const own = await newUploadFolder(dataDir)
@@ -22,20 +22,20 @@ describe('the folder of an upload', () => {
     assert.deepEqual(namesIn(dataDir), [basename(own)])
   })
 
-  it('is removed when another process has the id of its hub by now', async t => {
+  it('is removed when another process now has the id of its hub', async t => {
     const dataDir = newFolder(t, { [`uploads/${process.pid}-1-aaaaaa/sealed`]: '' })
     await runHub(t, { dataDir })
     assert.deepEqual(namesIn(dataDir), [])
   })
 
-  it('stays if its name is none that a hub gives', async t => {
+  it('stays if its name is not one that a hub gives', async t => {
     const names = ['upload-1', '1-1-aaaaaaa', '1-1-aaaaaa.old', 'x1-1-aaaaaa', '1-aaaaaa']
     const dataDir = newFolder(t, Object.fromEntries(names.map(name => [`uploads/${name}/sealed`, ''])))
     await runHub(t, { dataDir })
     assert.deepEqual(namesIn(dataDir), names.sort())
   })
 
-  it('keeps no hub from starting when it cannot be removed, nor the others from being removed', async t => {
+  it('does not keep a hub from starting when it cannot be removed, and the others are still removed', async t => {
     const dataDir = newFolder(t)
     const uploads = join(dataDir, 'uploads')
     const [stuck, free] = [join(uploads, `${process.pid}-1-aaaaaa`), join(uploads, `${process.pid}-1-bbbbbb`)]
@@ -55,7 +55,7 @@ describe('the folder of an upload', () => {
     chmodSync(stuck, 0o755)
   })
 
-  it('keeps no hub from starting when a file has the place of all of them', async t => {
+  it('does not keep a hub from starting when their parent is a file', async t => {
     const dataDir = newFolder(t, { uploads: '' })
     const log: string[] = []
     await runHub(t, { dataDir, log: line => log.push(line) })
