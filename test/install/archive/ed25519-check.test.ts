@@ -12,7 +12,7 @@ function bytesOfTheirOwn(size: number): Buffer {
 
 describe('checkEd25519', () => {
   for (const [name, size] of Object.entries(SIZES)) {
-    it(`returns ${name} bytes with a valid signature, and none with any other`, async () => {
+    it(`returns ${name} bytes with a valid signature, and none with any other signature`, async () => {
       const signature = sign(null, bytesOfTheirOwn(size), privateKey)
       const checked = await checkEd25519({ bytes: bytesOfTheirOwn(size), key: publicKey, signature })
       assert.ok(checked?.equals(bytesOfTheirOwn(size)))

@@ -114,14 +114,14 @@ const compressors: { name: string; needs: string[]; line: string }[] = [
 
 describe('extractTar, compared with other tools', () => {
   for (const { name, needs, line, shortNames } of sampled(tools, 2)) {
-    it(`restores what ${name} packed`, { skip: missingTools(...needs) }, async t => {
+    it(`restores a tree that ${name} packed`, { skip: missingTools(...needs) }, async t => {
       const sample = makeSample(t, shortNames === undefined)
       await compare(sample, shell(sample, line))
     })
   }
 
   for (const { name, needs, line } of sampled(compressors, 1)) {
-    it(`restores what ${name} compressed`, { skip: missingTools('tar', ...needs) }, async t => {
+    it(`restores a tree that ${name} compressed`, { skip: missingTools('tar', ...needs) }, async t => {
       const sample = makeSample(t)
       writeFileSync(join(sample.directory, 'made.tar'), shell(sample, 'tar -C source -cf - .'))
       await extractTar(await openedZstd(shell(sample, line)), { target: sample.target, limits: LIMITS })
@@ -137,7 +137,7 @@ describe('extractTar, compared with other tools', () => {
     })
   })
 
-  it('refuses what GNU tar stores as sparse', { skip: missingTools('tar', 'truncate') }, async t => {
+  it('refuses a file that GNU tar stores as sparse', { skip: missingTools('tar', 'truncate') }, async t => {
     for (const format of ['gnu', 'pax']) {
       const sample = makeSample(t)
       const tar = shell(sample, `truncate -s 10M source/holes && tar --sparse --format=${format} -C source -cf - .`)

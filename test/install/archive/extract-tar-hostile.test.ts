@@ -12,7 +12,7 @@ import { openedTar } from './sealed-artifact.ts'
 describe('a hostile tar', () => {
   for (const { name, bytes } of HOSTILE_TARS) {
     const [code] = name.split('--')
-    it(`is refused, and nothing that is refused of it is written, nor a symlink: ${name}`, async t => {
+    it(`is refused, and neither the refused entry nor a symlink is written: ${name}`, async t => {
       const directory = temporaryDirectory(t)
       const target = join(directory, 'target')
       mkdirSync(target)
@@ -23,7 +23,7 @@ describe('a hostile tar', () => {
     })
   }
 
-  it('has a name of its own in the table', () => {
+  it('has a unique name in the table', () => {
     assert.equal(new Set(HOSTILE_TARS.map(({ name }) => name)).size, HOSTILE_TARS.length)
   })
 })

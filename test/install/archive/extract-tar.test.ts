@@ -35,12 +35,12 @@ const accepted: { name: string; items: TarItem[]; listing: Record<string, string
     listing: { plugins: '755 directory', 'plugins/a': '644 x', b: '644 y' },
   },
   {
-    name: 'a single top-level directory where it is',
+    name: 'a single top-level directory without flattening it',
     items: [directory('plugins/'), file('plugins/a', 'x')],
     listing: { plugins: '755 directory', 'plugins/a': '644 x' },
   },
   {
-    name: 'directories that no member lists, and one listed after what is in it',
+    name: 'directories that no member lists, and one listed after its contents',
     items: [file('a/b/c', 'x'), directory('a/b/', { mode: 0o700 })],
     listing: { a: '755 directory', 'a/b': '755 directory', 'a/b/c': '644 x' },
   },
@@ -50,7 +50,7 @@ const accepted: { name: string; items: TarItem[]; listing: Record<string, string
     listing: { a: '755 x', b: '644 y', d: '755 directory' },
   },
   {
-    name: 'a symlink before what it points to',
+    name: 'a symlink before its target',
     items: [symlink('l', 'd/a'), file('d/a', 'x')],
     listing: { l: '-> d/a', d: '755 directory', 'd/a': '644 x' },
   },
@@ -60,12 +60,12 @@ const accepted: { name: string; items: TarItem[]; listing: Record<string, string
     listing: { d: '755 directory', 'd/a': '644 x', 'd/up': '-> ..' },
   },
   {
-    name: 'long names of PAX',
+    name: 'long PAX names',
     items: [pax({ path: LONG }), file('cut', 'x'), pax({ path: 'l', linkpath: LONG }), symlink('cut', 'cut')],
     listing: { [dirOf(LONG)]: '755 directory', [LONG]: '644 x', l: `-> ${LONG}` },
   },
   {
-    name: 'long names of GNU',
+    name: 'long GNU names',
     items: [gnuLong('L', LONG), file('cut', 'x'), gnuLong('K', LONG), symlink('l', 'cut')],
     listing: { [dirOf(LONG)]: '755 directory', [LONG]: '644 x', l: `-> ${LONG}` },
   },
@@ -75,7 +75,7 @@ const accepted: { name: string; items: TarItem[]; listing: Record<string, string
     listing: { a: '644 abc', b: '644 y' },
   },
   {
-    name: 'the commit that git archive tells',
+    name: 'the comment with the commit by git archive',
     items: [pax({ comment: 'f00' }, 'g'), file('a', 'x')],
     listing: { a: '644 x' },
   },
@@ -110,7 +110,7 @@ describe('extractTar', () => {
     })
   }
 
-  it('returns what it created, with the digest of each file', async t => {
+  it('returns the tree that it created, with the digest of each file', async t => {
     const large = createHash('shake128', { outputLength: 3_000_000 }).digest()
     const tree = await extract(
       [file('./d/a', 'abc', { mode: 0o755 }), file('large', large), symlink('l', 'd')],
@@ -129,7 +129,7 @@ describe('extractTar', () => {
     })
   })
 
-  it('extracts a tar in several frames, cut anywhere', async t => {
+  it('extracts a tar in several frames, wherever those are cut', async t => {
     const tar = buildTar([file('a', 'x'.repeat(5000)), file('b', 'y'.repeat(5000))])
     const frames = [tar.subarray(0, 700), tar.subarray(700, 5001), tar.subarray(5001)].map(part =>
       zstdCompressSync(part),
@@ -139,7 +139,7 @@ describe('extractTar', () => {
     assert.deepEqual(readdirSync(target), ['a', 'b'])
   })
 
-  it('writes only the files that it is asked for, and checks all the others', async t => {
+  it('writes only the requested files, and checks all the others', async t => {
     const only = new Set(['manifest.json', 'deployment/install.yaml', 'link'])
     const items = [
       ...[file('manifest.json', '{}'), file('deployment/install.yaml', 'x'), file('deployment/more', 'y')],
@@ -170,7 +170,7 @@ describe('extractTar', () => {
     assert.deepEqual(readdirSync(target), ['a'])
   })
 
-  it('makes directories that only the listing has, and those without files', async t => {
+  it('makes implied directories and directories without files', async t => {
     const target = makeTarget(t)
     const { directories } = await extract([directory('a/b/'), file('c/d/e', ''), directory('f/')], target)
     assert.deepEqual(directories, ['a', 'a/b', 'c', 'c/d', 'f'])
@@ -192,7 +192,7 @@ describe('extractTar', () => {
     }
   })
 
-  it('writes nothing where there is no room for all of it', { skip: whyNoMounting() }, async t => {
+  it('writes nothing if there is no room for the whole tree', { skip: whyNoMounting() }, async t => {
     const target = mountMemory(t, 'size=1m')
     const noise = createHash('shake128', { outputLength: 2_000_000 }).digest()
     const isFull = (error: unknown) => error instanceof DeploymentError && error.code === 'disk_full'
@@ -200,21 +200,23 @@ describe('extractTar', () => {
     assert.deepEqual(readdirSync(target), [])
   })
 
-  it('uses up no inode where there are not enough for all of it', { skip: whyNoMounting() }, async t => {
+  it('uses no inode if there are not enough for the whole tree', { skip: whyNoMounting() }, async t => {
     const target = mountMemory(t, 'nr_inodes=50')
     const entries = Array.from({ length: 40 }, (_, index) => file(`${index % 4}/${index}`, 'x'))
     await assert.rejects(extract(entries, target), { code: 'disk_full', message: /needs 60 inodes in .* has 49 left/ })
     assert.deepEqual(readdirSync(target), [])
   })
 
-  it('extracts what has room where the limits allow more than that', { skip: whyNoMounting() }, async t => {
+  it('extracts a tree that has room, even if the limits allow more than the disk', {
+    skip: whyNoMounting(),
+  }, async t => {
     const target = mountMemory(t, 'size=4m')
     const noise = createHash('shake128', { outputLength: 2_000_000 }).digest()
     await extract([file('small', 'x'), file('large', noise)], target)
     assert.deepEqual(readdirSync(target).toSorted(), ['large', 'small'])
   })
 
-  it('says what is wrong with an archive rather than with the host', { skip: whyNoMounting() }, async t => {
+  it('reports a problem of the archive rather than one of the host', { skip: whyNoMounting() }, async t => {
     const limits = { maxExtractedBytes: 1_000_000, maxEntries: 100 }
     for (const [target, code] of [
       [mountMemory(t, 'size=4m,ro'), 'host_not_writable'],
@@ -228,7 +230,7 @@ describe('extractTar', () => {
   })
 
   for (const { file: refused, is } of REFUSED_BY_THE_HOST) {
-    it(`says what is wrong with an archive rather than that this host refuses ${is}`, async t => {
+    it(`reports a problem of the archive rather than that this host refuses ${is}`, async t => {
       const within = async (items: TarItem[]): Promise<ExtractedTree> => {
         const target = makeTarget(t)
         writeFileSync(join(target, 'there'), 'untouched')
@@ -243,7 +245,7 @@ describe('extractTar', () => {
     })
   }
 
-  it('says that a tar ends in a file rather than what its listing up to there lacks', async t => {
+  it('reports that a tar ends within a file rather than a problem of its incomplete listing', async t => {
     const tar = buildTar([symlink('l', '../evil'), file('large', Buffer.alloc(3_000_000))]).subarray(0, 2_000_000)
     const target = makeTarget(t)
     await assert.rejects(extractTar(await openedTar(tar), { target, limits: LIMITS }), { code: 'invalid_archive' })

@@ -128,18 +128,22 @@ const tars = acceptedOf([TAR, ...DIRECTORIES_WITH_DATA, ...mutants(TAR)], extrac
 
 describe('a second reader', () => {
   for (const reader of sampled(ZIP_READERS, 2)) {
-    it(`sees in a ZIP what we see, or refuses it: ${reader.name}`, { skip: whyNot(reader) }, async () =>
-      compare(reader, await zips),
+    it(
+      `finds the same files in a ZIP as this action, or refuses it: ${reader.name}`,
+      { skip: whyNot(reader) },
+      async () => compare(reader, await zips),
     )
   }
 
   for (const reader of sampled(TAR_READERS, 1)) {
-    it(`sees in a tar what we see, or refuses it: ${reader.name}`, { skip: whyNot(reader) }, async () =>
-      compare(reader, await tars),
+    it(
+      `finds the same files in a tar as this action, or refuses it: ${reader.name}`,
+      { skip: whyNot(reader) },
+      async () => compare(reader, await tars),
     )
   }
 
-  it('has damaged archives to compare that we accept', async t => {
+  it('is also compared with this action on damaged archives', async t => {
     const [zip, tar] = [await zips, await tars]
     t.diagnostic(`${zip.length} ZIPs and ${tar.length} tars, of ${MUTANTS} damaged ones each`)
     assert.ok(zip.length > kinds.length + 1 && tar.length > 1)

@@ -49,7 +49,7 @@ describe('TreeWriter', () => {
     })
   }
 
-  it('gives a file in pieces the digest and size of the whole', async () => {
+  it('returns the digest and size of a whole file that it wrote in pieces', async () => {
     await inTemporaryDirectory(async root => {
       mkdirSync(join(root, 'd'))
       const writer = writerTo(root)
@@ -60,7 +60,7 @@ describe('TreeWriter', () => {
   })
 
   for (const umask of [0o022, 0o077]) {
-    it(`knows inode and times of each file as they stay, under umask ${umask.toString(8)}`, async t => {
+    it(`returns the final inode and times of each file, under umask ${umask.toString(8)}`, async t => {
       const before = process.umask(umask)
       t.after(() => process.umask(before))
       await inTemporaryDirectory(async root => {

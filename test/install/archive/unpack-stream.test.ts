@@ -21,14 +21,14 @@ async function collect(pieces: AsyncIterable<Buffer>): Promise<Buffer> {
 }
 
 describe('unpack', () => {
-  it('uses up each piece before the next but one is requested', async () => {
+  it('reads at most one piece ahead', async () => {
     const packed = deflateRawSync(CONTENT)
     const inflate = createInflateRaw({ chunkSize: 4096 })
     assert.ok((await collect(unpack(inflate, throughTwoBuffers(packed, 1000)))).equals(CONTENT))
     assert.equal(inflate.bytesWritten, packed.length)
   })
 
-  it('ends where the packed data does, and shows it by bytesWritten', async () => {
+  it('ends where the packed data ends, as bytesWritten shows', async () => {
     const packed = deflateRawSync(CONTENT)
     const inflate = createInflateRaw()
     const longer = Buffer.concat([packed, Buffer.alloc(10_000)])
@@ -49,7 +49,7 @@ describe('unpack', () => {
     await assert.rejects(collect(unpack(createInflateRaw(), broken())), /shorter than it was/)
   })
 
-  it('can be left in the middle', async () => {
+  it('can be abandoned in the middle', async () => {
     const inflate = createInflateRaw({ chunkSize: 1000 })
     for await (const _ of unpack(inflate, throughTwoBuffers(deflateRawSync(CONTENT), 1000))) break
     assert.ok(inflate.destroyed)

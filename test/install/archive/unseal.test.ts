@@ -69,7 +69,7 @@ describe('unseal', () => {
     'a byte more': sealed => Buffer.concat([sealed, Buffer.alloc(1)]),
     'only a nonce and a tag': () => encrypt(Buffer.alloc(0)),
     'a byte less than a nonce and a tag': () => encrypt(Buffer.alloc(0)).subarray(1),
-    nothing: () => Buffer.alloc(0),
+    'an empty artifact': () => Buffer.alloc(0),
   }
   for (const [name, change] of Object.entries(changed)) {
     it(`refuses ${name} and wipes the buffer`, async () => {
@@ -83,7 +83,7 @@ describe('unseal', () => {
     'another key': Buffer.alloc(32, 8),
     '16 bytes': DEK.subarray(16),
     '33 bytes': Buffer.alloc(33, 7),
-    'no bytes': Buffer.alloc(0),
+    'an empty key': Buffer.alloc(0),
   }
   for (const [name, dek] of Object.entries(keys)) {
     it(`refuses ${name} as key and wipes the buffer`, async () => {

@@ -51,7 +51,7 @@ const accepted: { name: string; zstd: () => Buffer; plain: Buffer }[] = [
   { name: 'a frame with its content size', zstd: () => frame(TEXT), plain: TEXT },
   { name: 'a frame without its content size', zstd: () => frame(TEXT, withoutSize), plain: TEXT },
   { name: 'a frame with a checksum', zstd: () => frame(TEXT, withChecksum), plain: TEXT },
-  { name: 'what cannot be compressed', zstd: () => frame(noise(5 * MIB)), plain: noise(5 * MIB) },
+  { name: 'incompressible data', zstd: () => frame(noise(5 * MIB)), plain: noise(5 * MIB) },
   {
     name: 'several frames',
     zstd: () => Buffer.concat([frame(TEXT), skippable, frame(TEXT)]),
@@ -72,14 +72,14 @@ const refused: { name: string; zstd: () => Buffer; code: string }[] = [
   },
   { name: 'damaged blocks', zstd: () => changed(frame(TEXT, withChecksum), 40), code: 'invalid_archive' },
   { name: 'fewer bytes than a frame declares', zstd: lyingFrame, code: 'invalid_archive' },
-  { name: 'a frame cut off', zstd: () => frame(TEXT).subarray(0, -5), code: 'invalid_archive' },
+  { name: 'a frame that is cut off', zstd: () => frame(TEXT).subarray(0, -5), code: 'invalid_archive' },
   {
-    name: 'a second frame cut off',
+    name: 'a second frame that is cut off',
     zstd: () => Buffer.concat([frame(TEXT), frame(TEXT).subarray(0, -5)]),
     code: 'invalid_archive',
   },
   {
-    name: 'bytes behind the last frame',
+    name: 'bytes after the last frame',
     zstd: () => Buffer.concat([frame(TEXT), Buffer.from('more')]),
     code: 'invalid_archive',
   },
@@ -112,7 +112,7 @@ describe('unpackZstd', () => {
     })
   }
 
-  it('unpacks nothing where the frames declare too much together', async () => {
+  it('unpacks nothing if the frames declare too much together', async () => {
     const opened = await openedZstd(Buffer.concat([frame(noise(TOO_MUCH / 2)), frame(noise(TOO_MUCH))]))
     let pieces = 0
     await assert.rejects(async () => {
@@ -153,7 +153,7 @@ describe('unpackZstd', () => {
     assert.ok(bytes <= 32 * MIB)
   })
 
-  it('yields the same bytes each time, and can be left in the middle', async () => {
+  it('yields the same bytes each time, and can be abandoned in the middle', async () => {
     const opened = await openedZstd(frame(TEXT))
     for await (const piece of unpackZstd(opened, LIMITS)) {
       assert.ok(piece.length > 0)

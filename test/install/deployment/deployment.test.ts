@@ -8,7 +8,7 @@ import { collectLog } from '../collected-log.ts'
 import { requestOf, toolsOf } from '../prepared-deployment.ts'
 import { factsOf, prepareTemporaryHost } from '../prepared-host.ts'
 
-describe('the groups of the log', () => {
+describe('the log groups', () => {
   const acting: Record<string, readonly string[]> = {
     marketplace: ['installing', 'healthchecking'],
     project: ['installing', 'healthchecking', 'notifying'],
@@ -16,7 +16,7 @@ describe('the groups of the log', () => {
     check: [],
   }
   for (const [flow, expected] of Object.entries(acting)) {
-    it(`show at once where a plan's steps may change the host (${flow})`, async t => {
+    it(`are open where a plan's steps may change the host (${flow})`, async t => {
       const transitions = { ...FLOWS, check: CHECK_TRANSITIONS }[flow] ?? {}
       const opened: (readonly [title: string, shown: string | undefined])[] = []
       const log = { ...collectLog(), group: (title: string, shown?: string) => void opened.push([title, shown]) }

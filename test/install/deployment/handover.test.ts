@@ -17,7 +17,7 @@ function checkBy(command: string, id = 'greeter'): RestoredCheck {
 }
 
 describe('the health checks that a cancelled run hands to its post step', () => {
-  it('fit into a variable of a process, and those left out leave the health unknown', async t => {
+  it('fit into an environment variable, and leave the health unknown for checks that do not fit', async t => {
     const layout = await prepareTemporaryHost(t)
     const path = await writeLocalReport(hostOf(layout), reportOf({ outcome: 'rolled_back', rollback: ROLLBACK }))
     const checks = Array.from({ length: 2000 }, (_, index) => checkBy('true', `part-${index}`))
@@ -30,7 +30,7 @@ describe('the health checks that a cancelled run hands to its post step', () => 
     assert.equal(JSON.parse(readFileSync(path, 'utf8')).rollback.healthy, null)
   })
 
-  it('still say what is unhealthy when the local report is gone', async t => {
+  it('still name the unhealthy service when the local report is gone', async t => {
     const layout = await prepareTemporaryHost(t)
     const text = writeHandover(layout, factsOf(), [checkBy('echo "no database"; exit 3')])
     const found = await checkRestored(hostOf(layout), text)
@@ -38,7 +38,7 @@ describe('the health checks that a cancelled run hands to its post step', () => 
     assert.equal(found?.found, undefined)
   })
 
-  it('are not run when something else is installed by then', async t => {
+  it('are not run if another version is installed by then', async t => {
     const layout = await prepareTemporaryHost(t)
     const text = writeHandover(layout, factsOf(), [checkBy('exit 3')])
     await recordInstalled(layout, { rows: [rowOf()], removed: [] })
@@ -46,9 +46,9 @@ describe('the health checks that a cancelled run hands to its post step', () => 
   })
 
   for (const [what, change] of Object.entries({
-    'no JSON': () => '{',
-    'a check of another shape': (text: string) => text.replace('"command"', '"eval"'),
-    'no id': (text: string) => text.replace(/"deployment_id":"[^"]*"/, '"deployment_id":"../../x"'),
+    'not JSON': () => '{',
+    'of another shape': (text: string) => text.replace('"command"', '"eval"'),
+    'for a malformed id': (text: string) => text.replace(/"deployment_id":"[^"]*"/, '"deployment_id":"../../x"'),
   })) {
     it(`are refused when they are ${what}`, async t => {
       const layout = await prepareTemporaryHost(t)

@@ -7,7 +7,7 @@ describe('awaitAll', () => {
     assert.deepEqual(await awaitAll(Promise.resolve('a'), 'b', undefined), ['a', 'b', undefined])
   })
 
-  it('throws the first failure only when nothing runs any more', async () => {
+  it('throws the first failure only after all work has ended', async () => {
     const slow = Promise.withResolvers<void>()
     let isOver = false
     const all = awaitAll(slow.promise, Promise.reject(new Error('first')), Promise.reject(new Error('second')))

@@ -57,7 +57,7 @@ describe('runChild', () => {
     assert.equal((await runChild(script('setTimeout(() => {}, 60_000)', { timeoutMs: 200 }))).kind, 'timed_out')
   })
 
-  it('stops everything that a child started', async t => {
+  it('stops every process that a child started', async t => {
     const server = createServer().listen(0, '127.0.0.1')
     t.after(() => server.close())
     await once(server, 'listening')

@@ -15,7 +15,7 @@ import { whyNoStrace } from '../../e2e/harness/strace.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 describe('replaceFile', () => {
-  it('replaces a file whole, 0600, and leaves nothing next to it', async t => {
+  it('replaces a whole file, 0600, and leaves nothing next to it', async t => {
     const folder = temporaryDirectory(t)
     const path = join(folder, 'file')
     writeFileSync(path, 'old', { mode: 0o644 })
@@ -33,7 +33,7 @@ describe('replaceFile', () => {
     assert.equal(readFileSync(join(folder, 'target'), 'utf8'), 'theirs')
   })
 
-  it('leaves nothing behind when it fails', async t => {
+  it('leaves no file behind when it fails', async t => {
     const folder = temporaryDirectory(t)
     mkdirSync(join(folder, 'taken'))
     await assert.rejects(replaceFile(join(folder, 'taken'), 'new'))
@@ -66,19 +66,19 @@ describe('writeNewFile', () => {
 })
 
 describe('makePrivateDirectories', () => {
-  it('makes a missing one, 0700, and leaves an existing one alone', async t => {
+  it('makes a missing directory, 0700, and leaves an existing one alone', async t => {
     const path = join(temporaryDirectory(t), 'a')
     for (let time = 0; time < 2; time++) await makePrivateDirectories(path)
     assert.equal(statSync(path).mode & 0o777, 0o700)
   })
 
-  it('fails where nothing can be created, even in an unusual file system', async () => {
+  it('fails if no directory can be created, even in an unusual file system', async () => {
     await assert.rejects(makePrivateDirectories('/proc/sys/hub-deploy'))
   })
 })
 
 describe('syncTrees', () => {
-  it('syncs file by file where there is no sync program', async t => {
+  it('syncs file by file if there is no sync program', async t => {
     const root = temporaryDirectory(t)
     writeTree(root, { a: '1', 'b/c': '2' })
     symlinkSync('/nowhere', join(root, 'link'))
@@ -90,7 +90,7 @@ describe('syncTrees', () => {
     assert.equal(await syncTrees([root]), 'fsync')
   })
 
-  it('throws when there is nothing to make durable', async t => {
+  it('throws if the trees do not exist', async t => {
     await assert.rejects(syncTrees([join(temporaryDirectory(t), 'gone')]))
   })
 })
@@ -110,7 +110,7 @@ describe('openPrivateFileSync', () => {
 
 describe('createFile on a file system without hard links', { skip: whyNoStrace() }, () => {
   for (const errno of ['EPERM', 'EOPNOTSUPP', 'ENOSYS']) {
-    it(`creates the file whole, and never replaces one, after ${errno}`, t => {
+    it(`creates a complete file, and never replaces one, after ${errno}`, t => {
       const path = join(temporaryDirectory(t), 'file')
       const program = join(import.meta.dirname, 'create-two-files.ts')
       const strace = ['-f', '-qq', '-o', '/dev/null', '-e', `inject=?link,linkat:error=${errno}`]

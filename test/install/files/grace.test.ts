@@ -24,7 +24,7 @@ describe('startGrace', () => {
     })
   }
 
-  it('ends nothing at once, nor without a cancel', () => {
+  it('aborts nothing at once, and nothing without a cancel', () => {
     const cancel = new AbortController()
     for (const grace of [startGrace(cancel.signal, AT_ONCE), endlessGrace()])
       assert.ok(LATER.every(name => !grace[name].aborted))

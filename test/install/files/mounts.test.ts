@@ -10,7 +10,7 @@ const MOUNTINFO = `22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
 `
 
 describe('parseMountPoints', () => {
-  it('decodes octal bytes, and leaves out what is deleted', () => {
+  it('decodes octal bytes, and leaves out deleted mount points', () => {
     const points = parseMountPoints(Buffer.from(MOUNTINFO.replace('\\303\\274', 'ü')))
     assert.deepEqual(points, ['/', '/proc', '/srv/my app/plugins/a\\b', '/srv/über\nline'])
   })

@@ -19,7 +19,7 @@ function readBelow(folder: string, path: string): string {
 }
 
 describe('openBelowSync', () => {
-  it('opens a file by its path in the folder, or by its absolute one, also where the folder itself is a symlink', t => {
+  it('opens a file by its path in the folder or its absolute path, even if the folder itself is a symlink', t => {
     const folder = temporaryDirectory(t)
     mkdirSync(join(folder, 'real/a/b'), { recursive: true })
     writeFileSync(join(folder, 'real/a/b/file'), 'content')
@@ -30,7 +30,7 @@ describe('openBelowSync', () => {
     }
   })
 
-  it('refuses what is not a regular file below it, without following a symlink', t => {
+  it('refuses anything but a regular file below the folder, without following a symlink', t => {
     const folder = temporaryDirectory(t)
     mkdirSync(join(folder, 'a'))
     writeFileSync(join(folder, 'a/file'), 'content')
@@ -41,14 +41,14 @@ describe('openBelowSync', () => {
       assert.throws(() => openBelowSync(folder, path), NotReadable, path)
   })
 
-  it('opens no device and waits for no pipe', { skip: process.getuid?.() === 0 ? false : 'needs root' }, t => {
+  it('does not open a device or wait for a pipe', { skip: process.getuid?.() === 0 ? false : 'needs root' }, t => {
     const folder = temporaryDirectory(t)
     execFileSync('mknod', [join(folder, 'zero'), 'c', '1', '5'])
     execFileSync('mkfifo', [join(folder, 'pipe')])
     for (const name of ['zero', 'pipe']) assert.throws(() => openBelowSync(folder, name), NotReadable)
   })
 
-  it('never leaves the folder while another user swaps folders of it for symlinks', {
+  it('never leaves the folder while another user swaps subfolders for symlinks', {
     skip: whyNoSwapper(),
   }, async t => {
     const root = temporaryDirectory(t)

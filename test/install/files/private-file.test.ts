@@ -5,7 +5,7 @@ import { openPrivateFileSync } from '../../../src/install/files/private-file.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 
 describe('openPrivateFileSync', () => {
-  it('opens a file without a name, which nobody else can open or replace', t => {
+  it('opens a file without a name, which no other process can open or replace', t => {
     const folder = temporaryDirectory(t)
     const file = openPrivateFileSync(folder)
     t.after(() => file.close())

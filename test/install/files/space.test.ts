@@ -20,7 +20,7 @@ function require(free: Partial<typeof PLENTY>, needed = NEEDED): void {
 }
 
 describe('requireSpace', () => {
-  it('accepts exactly what is needed', () => {
+  it('accepts exactly the needed space', () => {
     require({ bavail: 3, ffree: 20 })
     requireSpace(tmpdir(), { sizes: [1], inodes: 1 })
   })
@@ -31,17 +31,17 @@ describe('requireSpace', () => {
     assert.throws(() => require({ bavail: 2 }), { code: 'disk_full', message })
   })
 
-  it('refuses what has room for the bytes, but not for the inodes', () => {
+  it('refuses a file system with room for the bytes, but not for the inodes', () => {
     const message =
       'This deployment needs 20 inodes in /srv/host, one for each file and directory, but its file system has 19 left. Nothing was changed: remove some files there (df -i shows it) and run again.'
     assert.throws(() => require({ ffree: 19 }), { code: 'disk_full', message })
   })
 
-  it('counts no inodes where the file system has no fixed number of them', () => {
+  it('does not count inodes if the file system has no fixed number of them', () => {
     require({ files: 0, ffree: 0 })
   })
 
-  it('counts no blocks larger than those of a disk, such as those of a network', () => {
+  it('counts blocks no larger than those of a disk, even on a network file system', () => {
     require({ bavail: 1, bsize: 1024 * 1024 }, { sizes: Array(200).fill(1), inodes: 1 })
     assert.throws(() => require({ bavail: 1, bsize: 1024 * 1024 }, { sizes: Array(300).fill(1), inodes: 1 }))
   })
@@ -51,7 +51,7 @@ describe('hasSpaceForAny', () => {
   const has = (free: Partial<typeof PLENTY>, most: MostSpace): boolean =>
     hasSpaceForAny('/srv/host', most, () => ({ ...PLENTY, ...free }))
 
-  it('is true only where every division of the bytes between the entries has room', () => {
+  it('is true only if every division of the bytes between the entries has room', () => {
     const [entries, bytes] = [10, 3 * 4096]
     const divisions = [Array(entries).fill(1), [bytes], [bytes - 9, ...Array(9).fill(1)]]
     for (let bavail = 0; bavail <= 13; bavail++) {
@@ -63,7 +63,7 @@ describe('hasSpaceForAny', () => {
     assert.equal(has({ bavail: 13, ffree: entries + OWN_INODES }, { bytes, entries }), true)
   })
 
-  it('counts inodes where the file system has a fixed number of them', () => {
+  it('counts inodes if the file system has a fixed number of them', () => {
     const most = { bytes: 1, entries: 10 }
     assert.equal(has({ ffree: 10 + OWN_INODES }, most), true)
     assert.equal(has({ ffree: 9 + OWN_INODES }, most), false)

@@ -40,7 +40,7 @@ describe('toHostError', () => {
       })
     }
 
-    it('names the user alone where no path is known', () => {
+    it('names only the user if no path is known', () => {
       const { message } = toHostError(systemError('EPERM'), 'moving the tree')
       assert.ok(message.includes(`runs as uid ${uid}:`), message)
       assert.ok(!message.includes('belongs'), message)

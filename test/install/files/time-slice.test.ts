@@ -19,7 +19,7 @@ async function* pieces(): AsyncGenerator<Buffer> {
 }
 
 describe('TimeSlice.forEach', () => {
-  it('acts on each item, in order', async () => {
+  it('handles each item, in order', async () => {
     const made: number[] = []
     await new TimeSlice().forEach([1, 2, 3], item => made.push(item))
     assert.deepEqual(made, [1, 2, 3])

@@ -11,7 +11,7 @@ import { writeTree } from '../temporary-directory.ts'
 const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 
 describe('a discarded snapshot', () => {
-  it('is removed even when its id and version are as long as they may be', async t => {
+  it('is removed even if its id and version have the longest allowed length', async t => {
     const layout = await prepareTemporaryHost(t)
     const path = `.hub-deploy/snapshots/plugins/${'i'.repeat(128)}/1-${'v'.repeat(128)}`
     writeTree(layout.root, { [`${path}/main.py`]: 'old' })

@@ -22,7 +22,7 @@ const VECTORS: Vector[] = JSON.parse(readFileSync(join(import.meta.dirname, '../
 
 describe('buildPluginSig', () => {
   for (const { name, id, secret, files, symlinks, signature } of VECTORS) {
-    it(`gives the known answer: ${name}`, async t => {
+    it(`computes the known signature: ${name}`, async t => {
       const root = temporaryDirectory(t)
       writeTree(root, files)
       for (const [path, target] of Object.entries(symlinks)) symlinkSync(target, join(root, path))
@@ -31,7 +31,7 @@ describe('buildPluginSig', () => {
     })
   }
 
-  it('is what openssl computes', async t => {
+  it('computes the same signature as openssl', async t => {
     const secret = 's\u00e9cret \u{1f511}'
     const files = { 'plugin.yaml': 'execution_mode: trusted\n', 'src/x.md': '# read', 'src/main.py': 'print(1)\n' }
     const signed = `${files['plugin.yaml']}src/main.py\0${files['src/main.py']}\0src/x.md\0${files['src/x.md']}\0`

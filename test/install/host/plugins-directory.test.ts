@@ -16,7 +16,7 @@ describe('findPluginsDirectory', () => {
     'a mark of the byte order': ['\ufeffplugins: {directory: app}', 'app'],
     'no directory': ['plugins: {paths: [app]}', 'plugins'],
     'nothing about plugins': ['name: host\nplugins:\n', 'plugins'],
-    nothing: ['', 'plugins'],
+    'an empty file': ['', 'plugins'],
   }
   for (const [name, [text, directory]] of Object.entries(read)) {
     it(`reads ${name} in integration.yaml`, t => {
@@ -28,7 +28,7 @@ describe('findPluginsDirectory', () => {
 
   const unusable: Record<string, string | ((path: string) => void)> = {
     'a path that leaves the root': 'plugins: {directory: ../app}',
-    'a path that leaves it further down': 'plugins: {directory: app/../../x}',
+    'a path that leaves the root further down': 'plugins: {directory: app/../../x}',
     'the root itself': 'plugins: {directory: ./}',
     'the directory of extensions': 'plugins: {directory: ./extensions}',
     'a directory of this action': 'plugins: {directory: .hub-deploy/staging}',
@@ -36,10 +36,10 @@ describe('findPluginsDirectory', () => {
     'a name that is too long': `plugins: {directory: ${'a'.repeat(256)}}`,
     'a list': 'plugins: {directory: [app]}',
     'a number': 'plugins: {directory: 7}',
-    'plugins that are no mapping': 'plugins: [app]',
-    'no mapping': '- app',
-    'no YAML': '{[',
-    'a key twice': 'plugins: {directory: app}\nplugins: {directory: data}',
+    'plugins that are not a map': 'plugins: [app]',
+    'a file that is not a map': '- app',
+    'a file that is not YAML': '{[',
+    'a repeated key': 'plugins: {directory: app}\nplugins: {directory: data}',
     'a merge key': 'base: &b {directory: app}\nplugins: {<<: *b}',
     'aliases without end': `a: &a [x]\n${'b: [*a, *a]\n'.repeat(2)}plugins: {directory: app}`,
     'more than 32 KiB': `plugins: {directory: app}\n#${'x'.repeat(32 * 1024)}`,
@@ -61,7 +61,7 @@ describe('findPluginsDirectory', () => {
     })
   }
 
-  it('warns of a host that loads plugins from elsewhere than the input says', t => {
+  it('warns of a host that loads plugins from a directory other than that of the input', t => {
     const { find, log } = hostWith(t, root =>
       writeFileSync(join(root, 'integration.yaml'), 'plugins: {directory: app}'),
     )
@@ -77,7 +77,7 @@ describe('findPluginsDirectory', () => {
     assert.deepEqual(log.lines, [])
   })
 
-  it('is plugins on a host without that file, wherever the plugin is', t => {
+  it('returns plugins on a host without that file, wherever the plugin is', t => {
     const { find } = hostWith(t, () => {})
     assert.deepEqual(find({ recorded: 'app' }), { directory: 'plugins', isOperators: false })
   })

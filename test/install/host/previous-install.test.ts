@@ -37,13 +37,13 @@ describe('verifyPlace', () => {
     { ...MARKETPLACE, slug: 'other' },
   ]
   for (const origin of others) {
-    it(`refuses what another has installed to ${origin.contract} ${origin.slug}, unless it may take it over`, () => {
+    it(`refuses a foreign plugin to ${origin.contract} ${origin.slug}, unless that may take it over`, () => {
       assert.throws(() => verify(origin, rowOf()), PLACE_TAKEN)
       assert.match(verify(origin, rowOf(), true).join(), /plugins\/greeter, which the plugin greeter installed/)
     })
   }
 
-  it('says nothing of what this origin has installed, or what has no record', () => {
+  it('accepts a plugin of the same origin or without a record, with no warning', () => {
     assert.deepEqual([verify(MARKETPLACE, rowOf()), verify(MARKETPLACE, undefined)], [[], []])
   })
 })
@@ -82,7 +82,7 @@ describe('verifyProjectPlace', () => {
     })
   }
 
-  it('accepts its own part under the other name of its directory, and a directory that leads nowhere', async t => {
+  it('accepts its own part under another name of its directory, and a directory that is a dangling symlink', async t => {
     const layout = await prepareTemporaryHost(t)
     writeTree(layout.root, { 'integration.yaml': 'plugins: {directory: app}\n', 'plugins/greeter/main.py': '' })
     await recordInstalled(layout, { rows: [rowOf({ ...PROJECT })], removed: [] })
@@ -101,7 +101,7 @@ describe('verifyProjectPlace', () => {
 })
 
 describe('stateFor', () => {
-  it('is the version of this origin or of unknown origin, not that of another', () => {
+  it('returns the version of this origin or of unknown origin, not that of another origin', () => {
     const other: Origin = { contract: 'project', slug: 'shop' }
     const installed = rowOf({ version: '2.0.0' })
     assert.deepEqual(stateFor(previousOf({ installed, version: '2.0.0' }), MARKETPLACE), {
@@ -114,7 +114,7 @@ describe('stateFor', () => {
 })
 
 describe('versionsFrom', () => {
-  it('are the installed and retained versions of this origin, not those of another', () => {
+  it('returns the installed and retained versions of this origin, not those of another origin', () => {
     const { snapshots: _, contract, kind, slug, id, ...version } = rowOf({ version: '1.0.0' })
     const installed = rowOf({ snapshots: [{ ...version, name: '1-1.0.0' }] })
     const previous = previousOf({ installed, version: '2.0.0' })
@@ -130,22 +130,22 @@ describe('findLeftBehind', () => {
   const leftBy = (slug: string, snapshots = [holding('1-1.0'), holding('2-2.0'), snapshotOf('3-3.0')], at = root) =>
     findLeftBehind(layoutOf(at), previousOf({ removed: removedRowOf({ slug, snapshots }) }), MARKETPLACE)
 
-  it('is the newest snapshot with kept paths', () => {
+  it('returns the newest snapshot with kept paths', () => {
     assert.equal(leftBy('greeter'), `${root}/.hub-deploy/snapshots/plugins/greeter/2-2.0`)
   })
 
-  it('is undefined without kept paths, and for those of another origin', () => {
+  it('returns undefined without kept paths, and for those of another origin', () => {
     assert.equal(leftBy('greeter', [snapshotOf('3-3.0')]), undefined)
     assert.equal(leftBy('other'), undefined)
     assert.equal(leftBy('greeter', [holding('1-1.0', { origin: { ...MARKETPLACE, slug: 'other' } })]), undefined)
   })
 
-  it('finds a snapshot of this origin in the row of another', () => {
+  it('finds a snapshot of this origin in the row of another origin', () => {
     const snapshots = [holding('1-1.0', { origin: MARKETPLACE }), holding('2-2.0')]
     assert.equal(leftBy('other', snapshots), `${root}/.hub-deploy/snapshots/plugins/greeter/1-1.0`)
   })
 
-  it('is undefined when something is in the place, which has its own', t => {
+  it('returns undefined if the place is in use and has its own kept paths', t => {
     const occupied = temporaryDirectory(t)
     mkdirSync(join(occupied, 'plugins/greeter'), { recursive: true })
     assert.equal(leftBy('greeter', undefined, occupied), undefined)

@@ -39,7 +39,7 @@ describe('prepareHost', () => {
     for (const folder of [own, staging, snapshots, trees, reports, outbox]) assert.equal(modeOf(folder), 0o700, folder)
   })
 
-  it('makes a missing root, and says so', async t => {
+  it('creates a missing root, and says so', async t => {
     const layout = layoutOf(join(temporaryDirectory(t), 'app'))
     const log = collectLog()
     await prepareHost({ layout, sharedRoot: { isAllowed: false } }, log)
@@ -103,7 +103,7 @@ describe('checkHost', () => {
     checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' })
   })
 
-  it('moves nothing, also where the target of its renames has been emptied', async t => {
+  it('moves nothing, even if the target of its renames has been emptied', async t => {
     const layout = await prepareTemporaryHost(t)
     writeTree(layout.root, { 'plugins/greeter/main': '', 'plugins/greeter/data/rows': '' })
     for (const time of ['first', 'second']) {
@@ -114,7 +114,7 @@ describe('checkHost', () => {
     }
   })
 
-  it('refuses a host where the target of its renames is what a killed run has moved there', async t => {
+  it('refuses a host where a killed run has moved a directory to the target of its renames', async t => {
     const layout = await prepareTemporaryHost(t)
     writeTree(layout.root, { 'plugins/greeter/main': '' })
     writeTree(layout.own, { 'rename-probe/main': 'old' })
@@ -126,7 +126,7 @@ describe('checkHost', () => {
   })
 
   for (const [what, plant] of Object.entries(PLANTED))
-    it(`opens and follows nothing that a service has put into that target: ${what}`, async t => {
+    it(`neither opens nor follows anything that a service has put into that target: ${what}`, async t => {
       const layout = await prepareTemporaryHost(t)
       writeTree(layout.root, { 'plugins/greeter/main': '' })
       mkdirSync(renameProbePath(layout))
@@ -158,7 +158,7 @@ describe('checkHost', () => {
   })
 })
 
-describe('something else in the place of a file or directory of this action', () => {
+describe('another type of file in place of a file or directory of this action', () => {
   const kinds: Record<string, 'a directory' | 'a file'> = {
     staging: 'a directory',
     'rename-probe': 'a directory',
@@ -192,7 +192,7 @@ describe('something else in the place of a file or directory of this action', ()
   }
 })
 
-describe('a file in the place of the snapshots of a plugin', () => {
+describe('a file in place of the snapshots of a plugin', () => {
   it('is named, with advice, before anything is fetched', async t => {
     const layout = await prepareTemporaryHost(t)
     const path = join(layout.snapshots, 'plugins/greeter')

@@ -33,7 +33,7 @@ describe('verifyDestination', () => {
   const integration = { 'integration.yaml': 'plugins: {directory: app}\n' }
 
   for (const below of ['plugins/handmade/src', 'plugins/new', 'app/of', 'mods/other/src', 'extensions-too/mailer']) {
-    it(`refuses ${below}, which is in the place of another part, whoever names it`, async t => {
+    it(`refuses ${below}, which is reserved for other parts, whoever chooses it`, async t => {
       const files = { ...integration, 'plugins/handmade/src/main.py': '', 'app/greeter/main.py': '' }
       const layout = await hostWith(t, files, [rowOf({ id: 'other', directory: 'mods' })])
       mkdirSync(join(layout.root, 'extensions'))
@@ -44,7 +44,7 @@ describe('verifyDestination', () => {
   }
 
   for (const foreign of ['src', 'src/more', 'conf.d', 'link']) {
-    it(`lets no publisher add to what is there for another purpose: ${foreign}`, async t => {
+    it(`does not let a publisher add to a directory with another purpose: ${foreign}`, async t => {
       const layout = await hostWith(t, { 'src/main.py': '', 'conf.d/a.conf': '' })
       symlinkSync('src', join(layout.root, 'link'))
       await assert.rejects(verify(layout, foreign, 'publisher'), PLACE_TAKEN)
@@ -53,7 +53,7 @@ describe('verifyDestination', () => {
     })
   }
 
-  it('lets a publisher use what is not there yet, and what is said to be for plugins', async t => {
+  it('lets a publisher use a new directory, and one that is known to be for plugins', async t => {
     const files = { ...integration, 'app/greeter/main.py': '', 'plugins/a/main.py': '', 'mods/other/main.py': '' }
     const layout = await hostWith(t, files, [rowOf({ id: 'other', directory: 'mods' })])
     for (const directory of ['plugins', 'app', 'mods', 'new', 'new/for/plugins'])
@@ -84,7 +84,7 @@ describe('verifyDestination of a part that moves', () => {
     })
   }
 
-  it('refuses an absolute one that leads into the old place', async t => {
+  it('refuses an absolute kept symlink that leads into the old directory', async t => {
     const layout = await installedWith(t, 'data/now', '/tmp')
     symlinkSync(join(layout.root, 'plugins/cart/data/db'), join(layout.root, 'plugins/cart/data/latest'))
     await assert.rejects(verify(layout, 'new', 'operator'), { code: 'unsafe_host', message: /Make it relative/ })
@@ -96,18 +96,18 @@ describe('verifyDestination of a part that moves', () => {
     ['data', '../../shared'],
     ['cache', '../elsewhere'],
   ] as const) {
-    it(`accepts one that stays what it is: ${path} to ${link}`, async t => {
+    it(`accepts a kept symlink whose target stays the same: ${path} to ${link}`, async t => {
       await verify(await installedWith(t, path, link), 'new', 'publisher')
     })
   }
 
-  it('refuses settings that somebody else has put there, unless the operator names the directory', async t => {
+  it('refuses foreign settings in the new directory, unless the operator names that directory', async t => {
     const layout = await hostWith(t, { 'plugins/cart.env': 'A=1', 'app/cart.env': 'A=2' }, [rowOf(OURS)])
     await assert.rejects(verify(layout, 'app', 'host'), { ...PLACE_TAKEN, message: /app\/cart\.env/ })
     await verify(layout, 'app', 'operator')
   })
 
-  it('has the same rules for what returns after it was removed', async t => {
+  it('has the same rules for a part that returns after its removal', async t => {
     const layout = await hostWith(t, { [`${SNAPSHOT}/main.py`]: '', 'plugins/cart.env': 'A=1' })
     const snapshots = [snapshotOf('1-2.0.0', { kept_paths: ['data'] })]
     await recordInstalled(layout, { rows: [], removed: [removedRowOf({ ...OURS, snapshots })] })

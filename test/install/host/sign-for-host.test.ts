@@ -59,7 +59,7 @@ describe('signForHost', () => {
     ['Ephemeral', 1],
     ['sandboxed', 0],
   ] as const) {
-    it(`logs ${warnings} warnings for a ${mode} plugin without a secret`, async t => {
+    it(`${warnings === 0 ? 'does not warn' : 'warns'} about a plugin without a secret in execution mode ${mode}`, async t => {
       const { signed, staged, log } = await sign(t, { mode, secret: undefined, installed: { '.env': '' } })
       assert.deepEqual([signed, existsSync(join(staged, 'plugin.sig'))], [{ files: [], symlinks: [] }, false])
       assert.equal(log.lines.length, warnings)
@@ -67,7 +67,7 @@ describe('signForHost', () => {
     })
   }
 
-  it('leaves a plugin that needs no signature alone, and says nothing', async t => {
+  it('leaves a plugin that needs no signature alone, and logs nothing', async t => {
     const { signed, log } = await sign(t, { mode: 'sandboxed', installed: { 'data/x': '1' } })
     assert.deepEqual([signed, log.lines], [{ files: [], symlinks: [] }, []])
   })

@@ -47,7 +47,7 @@ describe('chooseRetained', () => {
     })
   }
 
-  it('keeps for ever what we did not install ourselves', () => {
+  it('keeps forever a version that this action did not install', () => {
     const { keep } = chooseRetained([snapshotOf('1', { artifact_sha256: null }), snapshotOf('2'), snapshotOf('3')], 1)
     assert.deepEqual(
       keep.map(row => row.name),
@@ -55,7 +55,7 @@ describe('chooseRetained', () => {
     )
   })
 
-  it('keeps for ever what contains kept paths', () => {
+  it('keeps forever a snapshot that contains kept paths', () => {
     const rows = [snapshotOf('1', { kept_paths: ['data'] }), snapshotOf('2'), snapshotOf('3')]
     assert.deepEqual(
       chooseRetained(rows, 1).keep.map(row => row.name),
@@ -65,7 +65,7 @@ describe('chooseRetained', () => {
 
   const modified = { modified: true } as const
 
-  it('counts what was modified on the host by itself, so that it pushes no genuine version out', () => {
+  it('counts modified snapshots separately, so that they never push out a genuine version', () => {
     const rows = [
       snapshotOf('1'),
       snapshotOf('2', modified),
@@ -80,18 +80,18 @@ describe('chooseRetained', () => {
     assert.deepEqual(namesFor(3), ['1', '2', '3', '4', '5'])
   })
 
-  it('keeps nothing of nothing', () => assert.deepEqual(chooseRetained([], 3), { keep: [], discard: [] }))
+  it('keeps no snapshot if there is none', () => assert.deepEqual(chooseRetained([], 3), { keep: [], discard: [] }))
 })
 
 describe('existingSnapshots', () => {
-  it('leaves out what an operator has removed', async t => {
+  it('leaves out snapshots that an operator has removed', async t => {
     const layout = await prepareTemporaryHost(t)
     mkdirSync(join(layout.snapshots, 'plugins/x/2-1.0'), { recursive: true })
     const rows = [snapshotOf('1-0.9'), snapshotOf('2-1.0')]
     assert.deepEqual(existingSnapshots(snapshotsPath(layout, PLACE), rows), rows.slice(1))
   })
 
-  it('lists the kept paths that each still has', async t => {
+  it('lists the kept paths that each snapshot still has', async t => {
     const layout = await prepareTemporaryHost(t)
     for (const path of ['1-0.9/data', '2-1.0'])
       mkdirSync(join(layout.snapshots, 'plugins/x', path), { recursive: true })

@@ -37,7 +37,7 @@ function findings({ parts }: Inspection): string[] {
 }
 
 describe('inspectHost', () => {
-  it('finds a part as it was installed', async t => {
+  it('finds no drift in a part that is as it was installed', async t => {
     const layout = await prepareTemporaryHost(t)
     await installRecorded(layout, { 'main.py': 'x' })
     const inspection = await inspect(layout)
@@ -54,7 +54,7 @@ describe('inspectHost', () => {
     ['src/__pycache__', 0o775, false],
     ['src/__pycache__', 0o777, true],
   ] as const)
-    it(`${isDrift ? 'names' : 'does not name'} ${path} of mode ${mode.toString(8)} as one that others can write`, async t => {
+    it(`${isDrift ? 'names' : 'does not name'} ${path} of mode ${mode.toString(8)} as a path that others can write`, async t => {
       const layout = await prepareTemporaryHost(t)
       const { root } = await installRecorded(layout, { 'src/deep/main.py': 'x' })
       for (const made of ['data', 'src/__pycache__']) mkdirSync(join(root, made))
@@ -65,7 +65,7 @@ describe('inspectHost', () => {
       assert.deepEqual(parts[0]?.drift, isDrift ? { kind: 'differs', paths, count: 1 } : undefined)
     })
 
-  it('finds what nobody has recorded, also where the record is gone', async t => {
+  it('finds unrecorded plugins, even if the record is gone', async t => {
     const layout = await prepareTemporaryHost(t)
     await installRecorded(layout, { 'main.py': 'x' })
     writeTree(layout.root, { 'plugins/by-hand/main.py': '', 'plugins/greeter.env': '' })
@@ -92,7 +92,7 @@ describe('inspectHost', () => {
     await assert.rejects(inspect(layout, AbortSignal.abort(reason)), reason)
   })
 
-  it('takes what a dead run has committed for installed, although the record does not say so yet', async t => {
+  it('treats the commit of a dead run as installed, even if the record does not contain it yet', async t => {
     const scene = await makeScene(t)
     const snapshots = [snapshotOf('1-1.0.0', { version: '1.0.0' })]
     const commit = {
@@ -178,7 +178,7 @@ describe('inspectHost', () => {
     }
   })
 
-  it('reads what a dead run has recorded after its commit, and the rest in its journal where that is gone', async t => {
+  it('reads the record that a dead run wrote after its commit, or its journal if that record is gone', async t => {
     const scene = await makeScene(t)
     const { layout } = scene
     await recordInstalled(layout, { rows: [rowOf({ version: '1.0.0' }), rowOf({ id: 'other' })], removed: [] })
@@ -216,7 +216,7 @@ describe('inspectHost', () => {
     assert.equal((await inspect(layout)).activity.kind, 'interrupted')
   })
 
-  it('leaves a path that a live run has stranded to that run, and names it once that is dead', async t => {
+  it('leaves a path that a live run has stranded to that run, and names the path once the run is dead', async t => {
     const layout = await journalOf(t)
     writeTree(layout.root, { '.hub-deploy/rename-probe/data/db': 'rows' })
     const holder = await holdElsewhere(t, layout.lock)
@@ -244,7 +244,7 @@ describe('inspectHost', () => {
       assert.equal((await inspect(layout)).activity.kind, expected)
     })
 
-  it('is quiet while a run has the lock and has begun nothing yet', async t => {
+  it('calls a host quiet while a run has the lock and has not begun', async t => {
     const layout = await prepareTemporaryHost(t)
     await installRecorded(layout, { 'main.py': 'x' })
     await holdElsewhere(t, layout.lock)
@@ -256,7 +256,7 @@ describe('inspectHost', () => {
     [1, 'quiet', 1],
     [9, 'busy', 2],
   ] as const)
-    it(`is ${kind} where the record of the host changes ${times} times while it is examined`, async t => {
+    it(`calls a host ${kind} if its record changes ${times === 1 ? 'once' : `${times} times`} while it is examined`, async t => {
       const layout = await prepareTemporaryHost(t)
       await installRecorded(layout, { 'main.py': 'x' })
       let left: number = times
@@ -276,7 +276,7 @@ describe('inspectHost', () => {
       assert.equal(isDrifted(inspection), kind === 'quiet' ? false : undefined)
     })
 
-  it('refuses a root that is not there', async t => {
+  it('refuses a missing root', async t => {
     const { root, ...layout } = await prepareTemporaryHost(t)
     const missing = { ...layout, root: `${root}/missing` }
     await assert.rejects(inspect(missing), error => toDeployError(error).code === 'invalid_input')

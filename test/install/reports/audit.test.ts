@@ -41,7 +41,7 @@ describe('the audit log', () => {
     assert.deepEqual(auditFiles(layout), ['audit.jsonl'])
   })
 
-  it('still knows an artifact of a file that was rotated away', async t => {
+  it('still knows an artifact from a file that was rotated away', async t => {
     const layout = await prepareTemporaryHost(t)
     const sha256 = 'cd'.repeat(32)
     await appendAudit(hostOf(layout), reportOf({ artifact_sha256: sha256 }))
@@ -67,7 +67,7 @@ describe('appendAudit', () => {
     )
   })
 
-  it('does not repeat an outcome that a recovery found once more', async t => {
+  it('does not repeat an outcome that a recovery finds again', async t => {
     const layout = await prepareTemporaryHost(t)
     const ends = ['2026-01-02T03:04:07.000Z', '2026-01-02T03:05:00.000Z'].map(completed_at => ({ completed_at }))
     for (const end of ends) await appendAudit(hostOf(layout), reportOf({ outcome: 'rolled_back', ...end }))

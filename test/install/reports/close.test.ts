@@ -143,7 +143,7 @@ describe('closeDeployment', () => {
     assert.equal(JSON.parse(readFileSync(join(layout.outbox, name as string), 'utf8')).address, 'http://other greeter')
   })
 
-  it('says once what could not be written, in the result and not in the log', async t => {
+  it('lists the files that could not be written once, in the result and not in the log', async t => {
     const { layout, log, closed } = await close(t, { delivery: HUB_DOWN, prepare: removeOwnFolder })
     assert.equal(log.lines.length, 1)
     assert.ok(!log.lines[0]?.includes('Could not write'), log.lines[0])
@@ -177,7 +177,7 @@ describe('closeDeployment', () => {
     assert.equal(closed.unwritten, undefined)
   })
 
-  it('throws nothing when nothing can be written', async t => {
+  it('does not throw when no file can be written', async t => {
     const { log, closed, sender } = await close(t, { prepare: removeOwnFolder })
     assert.equal(closed.reportPath, undefined)
     assert.equal(sender.sent.length, 1)

@@ -15,7 +15,7 @@ describe('limitSender', () => {
     assert.deepEqual([delivery.accepted, 'final' in delivery && delivery.final, sender.sent], [false, false, []])
   })
 
-  it('leaves each report the shorter of both times', async () => {
+  it('gives each report the shorter of both timeouts', async () => {
     const timeouts: number[] = []
     const sender: ReportSender = {
       address: 'here',

@@ -44,7 +44,7 @@ describe('keepInOutbox', () => {
     assert.deepEqual([waiting.report.steps, 'unrecorded' in waiting.report], [[step], false])
   })
 
-  it('does not fill the disk where every run is refused before it sends anything, and says once what it drops', async t => {
+  it('does not fill the disk if every run is refused before it sends anything, and says once which reports it drops', async t => {
     const layout = await prepareTemporaryHost(t)
     const host = { ...hostOf(layout), log: collectLog() }
     const timeOf = (index: number) => new Date(NOW.getTime() + index * 1000).toISOString()
@@ -99,7 +99,7 @@ describe('sendOutbox', () => {
   })
 
   const deliveries: Record<string, { delivery: Delivery; sent: number; left: number; warnings?: number }> = {
-    'skips what the hub cannot take': {
+    'skips a report that the hub cannot accept': {
       delivery: { accepted: false, attempts: 1, status: 500, error: 'broken', final: false },
       sent: 3,
       left: 3,
@@ -189,7 +189,7 @@ describe('sendOutbox', () => {
     )
   })
 
-  it('sends all that wait before it keeps the newest 200 of each address', async t => {
+  it('sends all waiting reports before it keeps only the newest 200 of each address', async t => {
     const layout = await prepareTemporaryHost(t)
     const there = 'http://hub another'
     for (let index = 0; index < 203; index++) {
@@ -228,7 +228,7 @@ describe('sendOutbox', () => {
     assert.match(log.lines.join('\n'), /1000\.json.* and 198 more.*remove it/)
   })
 
-  it('is a warning, and fails no run, when its folder cannot be listed', async t => {
+  it('logs a warning, and fails no run, when its folder cannot be listed', async t => {
     const layout = await prepareTemporaryHost(t)
     const [sender, log] = [senderThat({ accepted: true, attempts: 1 }), collectLog()]
     rmSync(layout.outbox, { recursive: true })
@@ -238,7 +238,7 @@ describe('sendOutbox', () => {
     assert.ok(log.lines.join('\n').includes(layout.outbox))
   })
 
-  it('notes in the local report what the hub has accepted, and never sends it again', async t => {
+  it('notes in the local report that the hub has accepted it, and never sends it again', async t => {
     const layout = await prepareTemporaryHost(t)
     const [report, sender] = [reportOf(), senderThat({ accepted: true, attempts: 1 })]
     const host = hostOf(layout, { sender })
@@ -257,7 +257,7 @@ describe('sendOutbox', () => {
     assert.deepEqual(readdirSync(layout.outbox), [])
   })
 
-  it('sends a report again whose status is another now', async t => {
+  it('sends a report again if its status has changed', async t => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     const host = hostOf(layout, { sender })

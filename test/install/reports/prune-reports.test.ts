@@ -23,13 +23,13 @@ describe('pruneReports', () => {
         keep: 1,
         gone: [],
       },
-      'those of one millisecond too': {
+      'those of the same millisecond too': {
         files: [at(1, 'greeter'), at(1, `greeter-${ID}`), at(2, 'greeter')],
         newest: at(2, 'greeter'),
         keep: 1,
         gone: [at(1, 'greeter'), at(1, `greeter-${ID}`)],
       },
-      'those of runs that knew no name': {
+      'those of runs without a known name': {
         files: [at(1, ID), at(2, 'greeter'), at(3, ID.replace('7', '8'))],
         slug: null,
         newest: at(3, ID.replace('7', '8')),
@@ -66,7 +66,7 @@ describe('pruneReports', () => {
     })
   }
 
-  it('fails no run because of a directory in the place of a report, or a folder that is gone', t => {
+  it('does not fail a run because of a directory in place of a report, or a missing folder', t => {
     const folder = temporaryDirectory(t)
     mkdirSync(join(folder, at(1, 'greeter')))
     writeFileSync(join(folder, at(2, 'greeter')), '{}')

@@ -22,16 +22,16 @@ const removed = (id: string, ...sources: (typeof OLD)[]) =>
 
 /** The sources that know the old bytes, besides the audit log, which has them for `pay`. */
 const hosts: [known: string, isReplaced: boolean, rows: Partial<Parameters<typeof recordInstalled>[1]>][] = [
-  ['the part has them', false, { rows: [row('pay')] }],
-  ['the part has others', true, { rows: [row('pay', NEW)] }],
-  ['the part was removed with them', false, { removed: [removed('pay', NEW, OLD)] }],
-  ['the part was removed with others', true, { removed: [removed('pay', OLD, NEW)] }],
-  ['nothing is recorded', true, {}],
+  ['the part has its bytes', false, { rows: [row('pay')] }],
+  ['the part has other bytes', true, { rows: [row('pay', NEW)] }],
+  ['the part was removed with its bytes', false, { removed: [removed('pay', NEW, OLD)] }],
+  ['the part was removed with other bytes', true, { removed: [removed('pay', OLD, NEW)] }],
+  ['the part has no record', true, {}],
 ]
 
-describe('what a source supplies for a part', () => {
+describe('the artifact of a source', () => {
   for (const [known, isReplaced, { rows = [], removed: gone = [] }] of hosts)
-    it(`was ${isReplaced ? '' : 'not '}replaced where ${known}`, async t => {
+    it(`was ${isReplaced ? '' : 'not '}replaced if ${known}`, async t => {
       const layout = await prepareTemporaryHost(t)
       const sources = [{ part: 'plugins/pay', ...OLD }]
       await appendAudit(hostOf(layout), reportOf({ ...ORIGIN, kind: null, id: null, sources }))
@@ -42,7 +42,7 @@ describe('what a source supplies for a part', () => {
       assert.equal(wasSupplyReplaced(layout, { origin: other, part: PART, source: OLD }), false)
     })
 
-  it('was replaced, if another part had it and none has it now', async t => {
+  it('was replaced if another part had it before and none has it now', async t => {
     const layout = await prepareTemporaryHost(t)
     const wanted = { origin: ORIGIN, part: { shelf: 'plugins', id: 'till' }, source: OLD } as const
     await appendAudit(hostOf(layout), reportOf({ ...ORIGIN, sources: [{ part: 'plugins/pay', ...OLD }] }))

@@ -91,7 +91,7 @@ describe('checkHealth by http', () => {
     assert.equal(asked(), 3)
   })
 
-  it('says what the last whole probe found, not that the end of the time cut one short', async t => {
+  it('reports the result of the last complete probe, not that of a probe that the timeout cut short', async t => {
     let asked = 0
     const url = await serve(t, (_, response) => {
       if (++asked < 4) response.writeHead(503).end('cannot open the database')
@@ -170,7 +170,7 @@ describe('checkHealth by http', () => {
     await assert.rejects(check(healthcheck, collectLog(), systemClock), unhealthy(/./))
   })
 
-  it('is not satisfied by an old process that still answers on the port', async t => {
+  it('does not pass because an old process still answers on the port', async t => {
     let version = '1.0.0'
     const url = await serve(t, (_, response) => response.end(`{"version":"${version}"}`))
     const probe = { type: 'http', url, status: 200, body: '"version":"{version}"' } as const
@@ -179,7 +179,7 @@ describe('checkHealth by http', () => {
     assert.match(await check(checkOf(probe)), /with `"version":"2\.0\.0"`/)
   })
 
-  it('finds the expected body as it was sent, however far down', async t => {
+  it('finds the expected body as it was sent, however far from the start', async t => {
     const url = await serve(t, (_, response) => response.end(`${'\n'.repeat(5000)}a::b`))
     await check(checkOf({ type: 'http', url, status: 200, body: 'a::b' }))
   })
@@ -200,7 +200,7 @@ describe('checkHealth over time', () => {
     await assert.rejects(check(healthcheck), unhealthy(/not for 60 s/))
   })
 
-  it('begins again as often as there are retries, and reports each attempt but the last, which it throws', async t => {
+  it('starts again as often as there are retries, logs each failed attempt but the last, and throws that', async t => {
     const { url } = await serveStatuses(t, [503])
     const log = collectLog()
     const options = { ...FOUR_PROBES, retries: 2 }
@@ -258,7 +258,7 @@ describe('checkHealth by tcp', () => {
     }
   })
 
-  it('fails when nothing does', async () => {
+  it('fails when nothing listens', async () => {
     const healthcheck = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, FOUR_PROBES)
     await assert.rejects(check(healthcheck), unhealthy(/: nothing listens on 127\.0\.0\.1:1 .*did the service start/))
     await assert.rejects(check(healthcheck), ({ message }) => message.split('127.0.0.1:1').length === 2)
@@ -287,7 +287,7 @@ describe('checkHealth by a command', () => {
 })
 
 describe('checkHealth with a supervisor', () => {
-  it('needs its answer as well as the check', async t => {
+  it("needs the supervisor's answer as well as the check", async t => {
     const standIns = useStandIns(t)
     standIns.setState('web.service', 'activating')
     const { url, asked } = await serveStatuses(t, [200])
@@ -302,7 +302,7 @@ describe('checkHealth with a supervisor', () => {
     assert.ok(asked() >= 2)
   })
 
-  it('can pass by its answer alone, in half of a short timeout', async t => {
+  it("can pass by the supervisor's answer alone, in half of a short timeout", async t => {
     const standIns = useStandIns(t)
     standIns.setState('web.service', 'active')
     const clock = createSteppedClock()
@@ -322,7 +322,7 @@ describe('checkHealth with a supervisor', () => {
     ],
   ] as const
   for (const [program, question, service, state] of kinds) {
-    it(`is not satisfied when ${program} starts it over and over, even if every probe finds it running`, async t => {
+    it(`does not pass when ${program} starts it over and over, even if every probe finds it running`, async t => {
       const standIns = useStandIns(t)
       standIns.setState('unit' in service ? service.unit : 'web', state)
       standIns.before(program, question, 'begin')
@@ -340,7 +340,7 @@ describe('checkHealth in Kubernetes', () => {
     context: null,
   } as const
 
-  it('is not satisfied by containers that restart too fast to be called unavailable', async t => {
+  it('does not pass with containers that restart too fast to be called unavailable', async t => {
     const standIns = useStandIns(t)
     standIns.setState('restarts', '0')
     const restart = 'echo $(($(cat state/restarts) + 1)) > state/restarts'
@@ -357,7 +357,7 @@ describe('checkHealth in Kubernetes', () => {
     assert.match(await check(checkOf(null, { service: DEPLOYMENT, timeout: 8 })), /replicas 1, updated 1, available 1/)
   })
 
-  it('passes where the pods may not be listed', async t => {
+  it('passes if the pods may not be listed', async t => {
     const standIns = useStandIns(t)
     standIns.before('kubectl', 'get', 'case $* in *restartCount*) echo Forbidden >&2; exit 1 ;; esac')
     await check(checkOf(null, { service: DEPLOYMENT, timeout: 8 }))
@@ -365,7 +365,7 @@ describe('checkHealth in Kubernetes', () => {
 })
 
 describe('the attempts of a check', () => {
-  it('name the version, so that those of the new one and of the restored one differ', async () => {
+  it('name the version, so that those of the new version and of the restored one differ', async () => {
     const log = collectLog()
     const healthcheck = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, { timeout: 1 })
     await assert.rejects(check(healthcheck, log), unhealthy(/^web 2\.0\.0 was not healthy/))
@@ -380,7 +380,7 @@ describe('the attempts of a check', () => {
 describe('findUnhealthy', () => {
   const { signal } = new AbortController()
 
-  it('reports what is not healthy, and that the rest is', async t => {
+  it('lists the unhealthy services, and says that the others are healthy', async t => {
     const { url } = await serveStatuses(t, [200])
     const log = collectLog()
     const fine = checkOf({ type: 'http', url, status: 200 })
@@ -390,7 +390,7 @@ describe('findUnhealthy', () => {
     assert.ok(log.lines.some(line => line.startsWith('info web is healthy again.')))
   })
 
-  it('calls nothing healthy that it cannot examine', async () => {
+  it('does not call a service healthy that it cannot examine', async () => {
     const log = collectLog()
     const nothing = { ...checkOf(null, { timeout: 1 }), previous_version: '1.0.0' }
     assert.match((await findUnhealthy([nothing], { log, signal })).join(), /nothing examines it/)

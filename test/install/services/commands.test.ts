@@ -60,7 +60,7 @@ describe('actionCommand', () => {
 })
 
 describe('stateCommand', () => {
-  it('asks each supervisor in its own words', () => {
+  it('asks each supervisor with its own command', () => {
     assert.deepEqual(stateCommand(SYSTEM), ['systemctl', 'is-active', 'app@1.service'])
     assert.deepEqual(stateCommand(USER), ['systemctl', '--user', 'is-active', 'app@1.service'])
     assert.deepEqual(stateCommand(CONTAINER).toSpliced(3, 1), ['docker', 'inspect', '--format', 'app'])
@@ -76,7 +76,7 @@ describe('stateCommand', () => {
 })
 
 describe('runCommand', () => {
-  it('asks each supervisor for what changes with a start', () => {
+  it('asks each supervisor for a value that changes with a start', () => {
     assert.deepEqual(runCommand(USER), ['systemctl', '--user', 'show', '--property=InvocationID', 'app@1.service'])
     assert.deepEqual(runCommand(CONTAINER), ['docker', 'inspect', '--format', '{{.State.StartedAt}}', 'app'])
     assert.deepEqual(runCommand(REMOTE), [
@@ -92,7 +92,7 @@ describe('runCommand', () => {
 })
 
 describe('forgetStartsCommand', () => {
-  it('is there for systemd, which alone counts starts', () => {
+  it('exists only for systemd, which alone counts starts', () => {
     assert.deepEqual(forgetStartsCommand(SYSTEM), ['systemctl', 'reset-failed', 'app@1.service'])
     assert.deepEqual(forgetStartsCommand(USER), ['systemctl', '--user', 'reset-failed', 'app@1.service'])
     assert.deepEqual([forgetStartsCommand(CONTAINER), forgetStartsCommand(DEPLOYMENT)], [undefined, undefined])
@@ -188,7 +188,7 @@ describe('the pods of a deployment', () => {
     assert.deepEqual([labels(''), labels('{}'), labels('map[app:web]'), labels('{"app":1}')], [null, null, null, null])
   })
 
-  it('are asked for how often their containers were restarted', () => {
+  it('report how often their containers were restarted', () => {
     assert.deepEqual(restartsCommand(REMOTE as Extract<Service, { supervisor: 'kubernetes' }>, 'app=web'), [
       'kubectl',
       '--kubeconfig=/etc/kube config',

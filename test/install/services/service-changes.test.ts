@@ -58,18 +58,18 @@ async function restored(changes: ServiceChange[]): Promise<[string[], boolean, n
 
 describe('restoreServices', () => {
   const rows: [string, string, ServiceAction[], string[], string][] = [
-    ['restarts what ran and was restarted', 'active', ['restart'], ['restart web.service'], 'active'],
-    ['restarts what ran and was stopped', 'active', ['stop'], ['restart web.service'], 'active'],
+    ['restarts a service that ran and was restarted', 'active', ['restart'], ['restart web.service'], 'active'],
+    ['restarts a service that ran and was stopped', 'active', ['stop'], ['restart web.service'], 'active'],
     [
-      'restarts what ran just once, after several actions',
+      'restarts a service that ran only once, after several actions',
       'active',
       ['stop', 'start', 'restart'],
       ['restart web.service'],
       'active',
     ],
-    ['stops what did not run', 'inactive', ['start'], ['stop web.service'], 'inactive'],
+    ['stops a service that did not run', 'inactive', ['start'], ['stop web.service'], 'inactive'],
     [
-      'stops what did not run, even if it is stopped now',
+      'stops a service that did not run, even if it is stopped now',
       'inactive',
       ['start', 'stop'],
       ['stop web.service'],
@@ -95,7 +95,7 @@ describe('restoreServices', () => {
     assert.match(problems.join(), /^A cancelled run had no time to restore unit web\.service/)
   })
 
-  it('goes from the service that was touched last to the one touched first', async () => {
+  it('goes from the service that was changed last to the one changed first', async () => {
     for (const unit of ['web.service', 'other.service']) standIns.setState(unit, 'active')
     const changes = await perform([UNIT, 'restart'], [OTHER, 'restart'])
     assert.deepEqual((await restored(changes))[0], ['restart other.service', 'restart web.service'])
@@ -103,7 +103,7 @@ describe('restoreServices', () => {
     assert.deepEqual((await restored(again))[0], ['restart web.service', 'restart other.service'])
   })
 
-  it('goes on after one that it cannot restore, and reports it', async () => {
+  it('goes on after a service that it cannot restore, and reports that service', async () => {
     for (const unit of ['web.service', 'other.service']) standIns.setState(unit, 'active')
     const changes = await perform([UNIT, 'restart'], [OTHER, 'restart'])
     standIns.before('systemctl', 'restart', '[ "$service" = web.service ] || exit 1')

@@ -31,7 +31,7 @@ describe('serviceOf', () => {
 })
 
 describe('projectServiceOf', () => {
-  it('finds the project-wide unit, where there is one', () => {
+  it('finds the project-wide unit, if there is one', () => {
     const config = 'supervisor: systemd\nsystemd: {project_unit: app.service}\nplugins: {web: {unit: own.service}}'
     assert.equal(named(config, projectServiceOf), 'unit app.service')
     assert.equal(named(config, serviceOf), 'unit own.service')

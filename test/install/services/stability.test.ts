@@ -50,7 +50,7 @@ describe('beginStreak', () => {
       2000,
       0,
     ],
-    ['is none before the first probe', [], undefined, 0],
+    ['does not exist before the first probe', [], undefined, 0],
     [
       'ends with a probe that fails',
       [
@@ -61,7 +61,7 @@ describe('beginStreak', () => {
       0,
     ],
     [
-      'begins anew after that',
+      'begins again after a failed probe',
       [
         [true, 'a'],
         [false, 'a'],
@@ -72,7 +72,7 @@ describe('beginStreak', () => {
       0,
     ],
     [
-      'begins anew with a start, even if every probe finds it healthy',
+      'begins again with a start, even if every probe finds the service healthy',
       [
         [true, 'a'],
         [true, 'b'],
@@ -82,7 +82,7 @@ describe('beginStreak', () => {
       1,
     ],
     [
-      'never lasts while it starts over and over',
+      'never lasts while the service starts over and over',
       [
         [true, 'a'],
         [true, 'b'],
@@ -112,7 +112,7 @@ describe('beginStreak', () => {
       0,
     ],
     [
-      'lasts without any run known',
+      'lasts even if no run is known',
       [
         [true, null],
         [true, null],

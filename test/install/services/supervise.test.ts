@@ -107,7 +107,7 @@ describe('the environment of a supervisor', () => {
     ['kubectl', DEPLOYMENT, ['KUBECONFIG']],
   ]
   for (const [program, service, expected] of rows) {
-    it(`passes ${expected.join(', ')} to ${program}, and nothing else of the runner`, async () => {
+    it(`passes ${expected.join(', ')} to ${program}, and nothing else from the runner`, async () => {
       for (const name of WHEREABOUTS) process.env[name] = `its ${name}`
       process.env['GITHUB_TOKEN'] = 'a-token'
       await act(service, 'restart')
@@ -132,7 +132,7 @@ describe('readServiceRun', () => {
     }
   })
 
-  it('is null where the supervisor gives no answer', async () => {
+  it('is null if the supervisor gives no answer', async () => {
     standIns.before('systemctl', 'show', 'echo "no bus"; exit 1')
     assert.equal(await readServiceRun(UNIT), null)
     standIns.before('docker', 'inspect', 'exit 0')

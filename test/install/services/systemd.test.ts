@@ -10,7 +10,7 @@ const UNITS = {
     '[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sleep 0.4\nRestart=always\nRestartSec=0\n',
 }
 
-describe('systemd itself', () => {
+describe('a real systemd', () => {
   it('starts, restarts, stops, restores and watches real user units', t => {
     const seen = runNextToManager(t, join(import.meta.dirname, 'systemd-session.ts'), UNITS)
     if (seen === undefined) return

@@ -106,11 +106,11 @@ describe('runHostCommand', () => {
     })
   })
 
-  it('names the signal that ended it', async () => {
+  it('names the signal that ended the command', async () => {
     await assert.rejects(run(requestFor(commandOf('kill -USR2 $$'))), failsWith('step_failed', /SIGUSR2/))
   })
 
-  it('reports that it could not be started', async () => {
+  it('reports that the command could not be started', async () => {
     const command = ['/no/such/program'] as const
     await assert.rejects(run(requestFor(commandOf('', { command }))), failsWith('step_failed', /ENOENT/))
   })

@@ -55,15 +55,15 @@ describe('the steps that follow a change', () => {
   const removal = { shelf: 'plugins' as const, id: 'c', directory: 'plugins', installed: rowOf({ id: 'c' }) }
   const cases: Record<string, [Scene, string]> = {
     'are idle when every part is intact': [{ intact: ['a', 'b'] }, 'stop-a db-b up-a on-b all tell other'],
-    'of a part that changes are not, nor those about all parts, or about none that is installed': [
+    'of a part that changes are not idle, nor are those for all parts or for no installed part': [
       { intact: ['b'] },
       'db-b on-b',
     ],
-    'of a part whose settings are missing are not, also before these are created': [
+    'of a part whose settings are missing are not idle, even before these are created': [
       { intact: ['a', 'b'], hasSettings: false },
       'stop-a up-a',
     ],
-    'of an intact part are not where one of them depends on a step that installs what changes': [
+    'of an intact part are not idle if one of them depends on a step that changes another part': [
       {
         intact: ['a'],
         order: {
@@ -76,11 +76,11 @@ describe('the steps that follow a change', () => {
       },
       '',
     ],
-    'about all parts are not when one is removed': [
+    'for all parts are not idle when one is removed': [
       { intact: ['a', 'b'], order: { removals: [removal] } },
       'stop-a db-b up-a on-b',
     ],
-    'do not count as idle where the host config leaves them out': [
+    'do not count as idle if the host config leaves them out': [
       { intact: ['a', 'b'], order: { skipped: new Set(['stop-a', 'up-a', 'on-b', 'all']) } },
       'db-b tell other',
     ],

@@ -29,7 +29,7 @@ function results({ deployment }: StepContext): unknown[] {
 async function doNothing(): Promise<void> {}
 
 describe('runSteps', () => {
-  it('records each step as it ended, in their order', async t => {
+  it('records the end of each step, in order', async t => {
     const context = await contextWith(t, { skipped: new Set(['two']) })
     await runSteps(context, doNothing)
     assert.deepEqual(results(context), [
@@ -53,7 +53,7 @@ describe('runSteps', () => {
     ])
   })
 
-  it('notes checks of the old version for a rollback, and none that examines nothing', async t => {
+  it('notes the checks of the old version for a rollback, except for one that examines nothing', async t => {
     const healthcheck = { ...COMMON, id: 'ok', action: 'healthcheck', timeoutSeconds: 1, retries: 0 } as const
     const hostConfig = parseHostConfig(
       'version: 1\nplugins: {a: {healthcheck: {command: [/bin/true]}}, b: {}}\n',
@@ -69,7 +69,7 @@ describe('runSteps', () => {
     assert.deepEqual(context.deployment.record.steps[0]?.checked, ['a'])
   })
 
-  it('says of how many parts more a health check has found out', async t => {
+  it('counts the parts of a health check that the message does not name', async t => {
     const ids = ['a', 'b', 'c', 'd', 'e', 'f', 'g']
     const healthcheck = { ...COMMON, id: 'ok', action: 'healthcheck', timeoutSeconds: 5, retries: 0 } as const
     const checks = ids.map(id => `${id}: {healthcheck: {command: [/bin/true, ${id}]}}`)
@@ -80,7 +80,7 @@ describe('runSteps', () => {
     assert.match(context.deployment.record.steps[0]?.did ?? '', /^a: true succeeded.*, e: true succeeded and 2 more$/)
   })
 
-  it('stops at the first that throws, and throws its error', async t => {
+  it('stops at the first step that throws, and throws its error', async t => {
     const context = await contextWith(t)
     const cause = new Error('no')
     const beforeStep = async (step: PlanStep) => {
@@ -94,7 +94,7 @@ describe('runSteps', () => {
     ])
   })
 
-  it('stops at a step that fails itself, with its code', async t => {
+  it('stops at a step that fails by itself, with its code', async t => {
     const install: PlanStep = { ...COMMON, id: 'files', action: 'install_plugin', plugin: 'unknown' }
     const context = await contextWith(t, { steps: [install, ...STEPS] })
     await assert.rejects(runSteps(context, doNothing), { code: 'step_failed' })
@@ -119,7 +119,7 @@ describe('runSteps', () => {
     ])
   })
 
-  it('removes what the new version does not contain before the first step', async t => {
+  it('removes parts that the new version does not contain before the first step', async t => {
     const context = await contextWith(t, { removals: [{ ...GONE, installed: rowOf({ id: GONE.id }) }] })
     const { layout } = context.deployment
     const path = installPath(layout, GONE)
@@ -136,7 +136,7 @@ describe('runSteps', () => {
     assert.deepEqual(results(context)[0], ['extensions/gone', 'done', null])
   })
 
-  it('removes only the record of what is gone already', async t => {
+  it('removes only the record of a part that is already gone', async t => {
     const context = await contextWith(t, { removals: [{ ...GONE, installed: rowOf({ id: GONE.id }) }] })
     await runSteps(context, doNothing)
     assert.deepEqual(results(context)[0], ['extensions/gone', 'unchanged', null])

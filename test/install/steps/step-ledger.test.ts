@@ -22,7 +22,7 @@ async function makeLedger(t: TestContext) {
 }
 
 describe('StepLedger', () => {
-  it('divides what was done for several steps among these, and adds what each takes itself', async t => {
+  it('divides the time of shared work among its steps, and adds the own time of each', async t => {
     const { ledger, pass, durations } = await makeLedger(t)
     pass(600)
     ledger.share([FIRST, SECOND])
@@ -35,7 +35,7 @@ describe('StepLedger', () => {
     assert.deepEqual(durations(), [0, 307, 340])
   })
 
-  it('charges what was done for no step to none', async t => {
+  it('charges work that is for no step to none', async t => {
     const { ledger, pass, durations } = await makeLedger(t)
     pass(600)
     ledger.share([])
@@ -43,7 +43,7 @@ describe('StepLedger', () => {
     assert.deepEqual(durations(), [0, 0, 0])
   })
 
-  it('charges its share to the step that fails', async t => {
+  it('charges a failed step with its share', async t => {
     const { ledger, pass, durations } = await makeLedger(t)
     pass(600)
     ledger.share([FIRST, SECOND])

@@ -72,7 +72,7 @@ async function makeSome(scene: Scene, { whole, some }: { whole: number; some: nu
 const UNWRITABLE = { append: async () => undefined, close: () => {} }
 
 describe('changes that are announced together', () => {
-  it('are one record, and each undo names its own', async t => {
+  it('have one record, and each undo names its own change', async t => {
     const { transaction, journalPath } = await makeSwitched(t)
     await transaction.rollback()
     const found = (readJournal(journalPath) ?? []).slice(1).map(record => {
@@ -86,7 +86,7 @@ describe('changes that are announced together', () => {
   for (const [whole, name] of ['old trees', 'kept paths', 'new trees'].entries()) {
     for (let some = 0; some < 1 << IDS.length; some++) {
       const made = IDS.filter((_, nth) => some & (1 << nth))
-      it(`are undone exactly when a power cut has kept of the ${name} only ${made.join(', ') || 'none'}`, async t => {
+      it(`are undone exactly when a power cut has kept these ${name}: ${made.join(', ') || 'none'}`, async t => {
         const scene = await makeScene(t)
         const before = scene.listing()
         const pending = await makeSome(scene, { whole, some })
@@ -103,7 +103,7 @@ describe('changes that are announced together', () => {
     }
   }
 
-  it('are not looked for once they are back and the old version has replaced its files', async t => {
+  it('are not looked for after they are back and the old version has replaced its files', async t => {
     const scene = await makeSwitched(t)
     const pending = scene.announced()
     await undoChanges({ ...scene.changeLog, journal: UNWRITABLE }, [...pending])
@@ -160,7 +160,7 @@ describe('changes that are announced together', () => {
     assert.deepEqual(listing(), before)
   })
 
-  it('are not undone where a kept file is gone that the new version may have moved, until it is put back', async t => {
+  it('are not undone if a kept file is gone that the new version may have moved, until it is put back', async t => {
     const { root, transaction, listing, before } = await makeSwitched(t)
     renameSync(join(root, 'plugins/b/data'), join(root, 'elsewhere'))
     const [from, to] = [`${snapshotOf('b')}/data`, `${STAGING}/b/data`]
@@ -174,7 +174,7 @@ describe('changes that are announced together', () => {
     assert.deepEqual(listing(), before)
   })
 
-  it('are undone but for the tree that is at neither path, which stays announced', async t => {
+  it('are undone except for a tree that is at neither path, which stays announced', async t => {
     const { root, transaction, announced } = await makeScene(t)
     await transaction.apply(RECORDS[0] ?? [])
     rmSync(join(root, snapshotOf('b')), { recursive: true })
@@ -218,7 +218,7 @@ describe('changes that are announced together', () => {
     assert.deepEqual(listing(), before)
   })
 
-  it('none is announced where one is impossible', async t => {
+  it('are not announced at all if one of them is impossible', async t => {
     const { transaction, announced, listing } = await makeScene(t)
     const before = listing()
     const gone: PlannedChange = { type: 'move', from: 'plugins/gone', to: snapshotOf('gone') }
@@ -234,7 +234,7 @@ describe('changes that are announced together', () => {
     assert.equal(transaction.changed, false)
   })
 
-  it('count as not announced where the record of all is torn', async t => {
+  it('count as not announced if their common record is torn', async t => {
     const { transaction, journalPath } = await makeScene(t)
     await transaction.apply(RECORDS[0] ?? [])
     const text = readFileSync(journalPath, 'utf8')

@@ -5,7 +5,7 @@ import { buildEnd } from '../../../src/install/transaction/end.ts'
 const AT = new Date('2026-01-02T03:04:05.678Z')
 
 describe('buildEnd', () => {
-  it('contains nulls and no change for what is not known', () => {
+  it('contains nulls and no change for unknown facts', () => {
     assert.deepEqual(buildEnd(AT, { outcome: 'success' }), {
       outcome: 'success',
       changed: false,
@@ -15,7 +15,7 @@ describe('buildEnd', () => {
     })
   })
 
-  it('keeps everything that is known', () => {
+  it('contains all known facts', () => {
     const known = {
       outcome: 'rolled_back',
       changed: true,

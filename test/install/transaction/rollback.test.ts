@@ -73,7 +73,7 @@ describe('rollBack', () => {
     assert.deepEqual([outcome, rollback?.restored, rollback?.verified], ['rolled_back', true, true])
   })
 
-  it('names what of the host could not be put back, first', async t => {
+  it('first names the files of the host that could not be put back', async t => {
     const { layout } = await makeRestored(t)
     await begin(layout)
     const lost: string[] = []
@@ -91,7 +91,7 @@ describe('rollBack', () => {
     assert.deepEqual([result.rollback?.restored, result.rollback?.problems], [false, ['in the way']])
   })
 
-  it('does not know the health of what no check examines', async t => {
+  it('reports unknown health for a part that no check examines', async t => {
     const { layout } = await makeRestored(t)
     const log = collectLog()
     const nothing = { id: 'greeter', service: null, check: null, timeout_seconds: 1, retries: 0 }
@@ -106,7 +106,7 @@ describe('rollBack', () => {
   })
 
   for (const late of ['cancelled', 'comparing', 'restoring'] as const) {
-    it(`leaves to the post step what a cancel leaves no time for (${late})`, async t => {
+    it(`leaves work to the post step that a cancel leaves no time for (${late})`, async t => {
       const { layout } = await makeRestored(t)
       await begin(layout)
       const service = { supervisor: 'systemd', scope: 'system', unit: 'no-such-unit.service' } as const
@@ -211,7 +211,7 @@ describe('rollBack', () => {
       assert.deepEqual([outcome, rollback?.verified, rollback?.problems], ['rolled_back', null, []])
     })
 
-  it('does not call a host inconsistent on which a file was written before its differences were noted', async t => {
+  it('does not call a host inconsistent if a file was written before its differences were noted', async t => {
     const { layout, place } = await makeRestored(t)
     const drift = await findDrift({ layout, log: collectLog() }, { ...PLACE, keepPaths: ['data'] })
     await timesMoveOn(layout.staging)
@@ -221,7 +221,7 @@ describe('rollBack', () => {
     assert.deepEqual([outcome, rollback?.verified, rollback?.problems], ['rolled_back', null, [WRITTEN]])
   })
 
-  it('names damage and what another process has written', async t => {
+  it('names both damage and files that another process has written', async t => {
     const { layout, place } = await makeRestored(t)
     await begin(layout)
     writeFileSync(join(place, 'main.py'), 'new')
@@ -232,7 +232,7 @@ describe('rollBack', () => {
     assert.deepEqual(rollback?.problems, [missing, WRITTEN])
   })
 
-  it('takes a file that is empty after a crash for one whose bytes were lost, unless it was empty before', async t => {
+  it('treats a file that is empty after a crash as damaged, unless it was empty before', async t => {
     const { layout, place } = await makeRestored(t)
     writeFileSync(join(place, 'README.md'), '')
     await begin(layout)
@@ -251,7 +251,7 @@ describe('rollBack', () => {
     assert.equal((await rolledBack(layout, async () => true)).rollback?.verified, null)
   })
 
-  it('does not call several trees verified of which one has no record', async t => {
+  it('does not call several trees verified if one of them has no record', async t => {
     const { layout } = await makeRestored(t)
     await begin(layout)
     mkdirSync(join(layout.root, 'extensions/other'), { recursive: true })
@@ -283,7 +283,7 @@ describe('rollBack', () => {
     assert.equal((await rolledBack(layout, undo)).outcome, 'rolled_back')
   })
 
-  it('ignores kept paths and what the host added', async t => {
+  it('ignores kept paths and files that the host added', async t => {
     const { layout, place } = await makeRestored(t)
     await begin(layout)
     writeTree(place, { 'data/db': 'other', 'log/today': 'x' })
@@ -306,7 +306,7 @@ describe('rollBack', () => {
     },
   }
   for (const [name, damage] of Object.entries(recordDamages)) {
-    it(`does not take ${name} for damage of the restored files, and names it`, async t => {
+    it(`does not mistake ${name} for damage to the restored files, and names it`, async t => {
       const { layout, record } = await makeRestored(t)
       await begin(layout)
       const path = damage(layout, record)
@@ -336,8 +336,8 @@ describe('rollBack', () => {
   })
 
   for (const [name, text] of Object.entries({
-    'a power cut has emptied': '',
-    'are not what this action writes': '[[1,2]]',
+    'was emptied by a power cut': '',
+    'is not one that this action writes': '[[1,2]]',
   }))
     it(`verifies nothing when the note ${name}`, async t => {
       const { layout, place } = await makeRestored(t)
@@ -348,7 +348,7 @@ describe('rollBack', () => {
       assert.deepEqual([outcome, rollback?.verified], ['rolled_back', null])
     })
 
-  it('verifies nothing when nobody had compared the old version before the deployment', async t => {
+  it('verifies nothing when the old version was not compared before the deployment', async t => {
     const { layout } = await makeRestored(t)
     assert.equal((await rolledBack(layout, async () => true)).rollback?.verified, null)
   })

@@ -86,7 +86,7 @@ describe('Transaction', () => {
     )
   })
 
-  it('has announced a change that the file system then refuses', async t => {
+  it('announces a change even if the file system then refuses it', async t => {
     const { transaction, journalPath } = await makeScene(t)
     const change: PlannedChange = { type: 'move', from: 'plugins/x', to: 'no/such/folder' }
     await assert.rejects(transaction.apply([change]))
@@ -138,7 +138,7 @@ describe('undoChanges', () => {
     return { ...scene, before, announced }
   }
 
-  it('stops at the first that cannot be undone, names the rest, and continues once the cause is gone', async t => {
+  it('stops at the first change that cannot be undone, names the rest, and continues once the cause is gone', async t => {
     const { root, changeLog, listing, before, announced } = await madeIn(t)
     renameSync(join(root, 'plugins/x/data'), join(root, 'elsewhere'))
     const pending = announced()
@@ -155,7 +155,7 @@ describe('undoChanges', () => {
     assert.deepEqual(listing(), before)
   })
 
-  it('undoes nothing twice when no undo could be recorded, and knows that all had been made', async t => {
+  it('undoes no change twice when no undo could be recorded, and knows that all were made', async t => {
     const { changeLog, listing, before, announced } = await madeIn(t)
     const unwritable = { ...changeLog, journal: { append: async () => undefined, close: () => {} } }
     for (let time = 1; time <= 3; time++) {
@@ -177,7 +177,7 @@ describe('undoChanges', () => {
     }
   })
 
-  it('does not look for what was put back and then replaced by the old version', async t => {
+  it('does not look for a path that was put back and then replaced by the old version', async t => {
     const { root, changeLog, before, listing, announced } = await madeIn(t)
     const unwritable = { ...changeLog, journal: { append: async () => undefined, close: () => {} } }
     await undoChanges(unwritable, announced())

@@ -85,7 +85,7 @@ describe('extractZip, compared with other tools', () => {
     })
   })
 
-  it('reads what zip wrote to a pipe, with data descriptors', { skip: missingTools('zip') }, async () => {
+  it('reads an archive that zip wrote to a pipe, with data descriptors', { skip: missingTools('zip') }, async () => {
     await inTemporaryDirectory(async directory => {
       writeSampleTree(join(directory, 'source'))
       const options = { cwd: join(directory, 'source'), maxBuffer: 10_000_000 }
@@ -98,7 +98,7 @@ describe('extractZip, compared with other tools', () => {
     })
   })
 
-  it('reads what git archive wrote, without its top-level directory', { skip: missingTools('git') }, async () => {
+  it('reads an archive by git archive, without its top-level directory', { skip: missingTools('git') }, async () => {
     await inTemporaryDirectory(async directory => {
       const source = join(directory, 'source')
       writeSampleTree(source)
@@ -111,7 +111,7 @@ describe('extractZip, compared with other tools', () => {
     })
   })
 
-  it('reads what Python wrote', { skip: missingTools('python3') }, async () => {
+  it('reads an archive that Python wrote', { skip: missingTools('python3') }, async () => {
     await inTemporaryDirectory(async directory => {
       writeSampleTree(join(directory, 'source'))
       execFileSync('python3', ['-m', 'zipfile', '-c', 'made.zip', 'source/src/run.sh', 'source/README.md'], {

@@ -37,7 +37,7 @@ describe('a hostile archive', () => {
     })
   }
 
-  it('has a name of its own in the table', () => {
+  it('has a unique name in the table', () => {
     assert.equal(new Set(HOSTILE_ZIPS.map(({ name }) => name)).size, HOSTILE_ZIPS.length)
   })
 

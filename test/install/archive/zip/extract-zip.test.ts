@@ -52,7 +52,7 @@ describe('extractZip', () => {
     })
   }
 
-  it('writes nothing where there is no room for all of it', { skip: whyNoMounting() }, async t => {
+  it('writes nothing if there is no room for the whole tree', { skip: whyNoMounting() }, async t => {
     const target = mountMemory(t, 'size=1m')
     const bytes = buildZip([file('small'), { ...file('large', Buffer.alloc(2 * 1024 * 1024)), stored: true }])
     await inTemporaryDirectory(async directory => {
@@ -64,7 +64,7 @@ describe('extractZip', () => {
     })
   })
 
-  it('uses up no inode where there are not enough for all of it', { skip: whyNoMounting() }, async t => {
+  it('uses no inode if there are not enough for the whole tree', { skip: whyNoMounting() }, async t => {
     const target = mountMemory(t, 'nr_inodes=120')
     const paths = Array.from({ length: 100 }, (_, index) => `top/${index % 10}/${index}`)
     const bytes = buildZip(paths.map(path => file(path, 'x')))
@@ -77,7 +77,7 @@ describe('extractZip', () => {
     })
   })
 
-  it('returns what it created', async () => {
+  it('returns the tree that it created', async () => {
     await inTemporaryDirectory(async directory => {
       const tree = await extractIn(directory, buildZip([file('top/d/a', 'content'), file('top/b', 'x')]))
       const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
@@ -106,7 +106,7 @@ describe('extractZip', () => {
     })
   })
 
-  it('accepts exactly the limits', async () => {
+  it('accepts an archive that exactly reaches the limits', async () => {
     await inTemporaryDirectory(async directory => {
       const target = join(directory, 'target')
       mkdirSync(target)
@@ -172,7 +172,7 @@ describe('extractZip', () => {
   })
 
   for (const umask of ['000', '077', '777']) {
-    it(`gives the same modes under umask ${umask}`, async () => {
+    it(`extracts the same modes under umask ${umask}`, async () => {
       await inTemporaryDirectory(async directory => {
         const target = join(directory, 'target')
         mkdirSync(target)

@@ -103,14 +103,14 @@ const refused: Record<string, Packed[]> = {
     pack(first),
     { ...pack(second), packed: Buffer.concat([hiddenMember, pack(second).packed]) },
   ],
-  'packed data that takes the next for its own': swallowing(first, third),
+  'packed data that continues into the next entry': swallowing(first, third),
   'packed data that does not end': [pack(first), { ...pack(second), packed: pack(second).packed.subarray(0, -1) }],
-  'packed data that is none': [pack(first), { ...pack(second), packed: Buffer.from([0xff, 0xff]) }],
+  'packed data that is not DEFLATE': [pack(first), { ...pack(second), packed: Buffer.from([0xff, 0xff]) }],
   'far more than is declared': [pack(first), { ...pack(Buffer.alloc(4_000_000)), size: 10 }],
 }
 
 describe('BatchInflater', () => {
-  it('returns the bytes of the entries, one behind the other', async () => {
+  it('returns the bytes of the entries, one after the other', async () => {
     const bytes = await inflate([pack(first), pack(second), pack(third)])
     assert.deepEqual(bytes, Buffer.concat([first, second, third]))
   })
@@ -125,7 +125,7 @@ describe('BatchInflater', () => {
     })
   }
 
-  it('does not vouch where packed data could be taken for a member', async () => {
+  it('does not vouch for packed data that could be read as another member', async () => {
     const level = { level: constants.Z_NO_COMPRESSION }
     const packed = deflateRawSync(MEMBER_HEADER, level)
     assert.ok(packed.includes(MEMBER_HEADER))

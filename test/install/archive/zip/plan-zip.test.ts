@@ -53,7 +53,7 @@ async function heapBytesPerItem(items: (count: number) => ZipItem[]): Promise<nu
 }
 
 describe('planZip', () => {
-  it('leaves next to nothing on the heap for each file, however many there are', async () => {
+  it('leaves almost nothing on the heap for each file, however many there are', async () => {
     const bytes = await heapBytesPerItem(files)
     assert.ok(bytes < MAX_HEAP_BYTES_PER_FILE, `${bytes} bytes for each file`)
   })

@@ -49,7 +49,7 @@ const zips: Record<string, ZipItem[]> = {
   'files of several batches': manyFiles(),
   'many small files': Array.from({ length: 2000 }, (_, at) => file(`f${at}`, NOISE.subarray(at, at + 400))),
   'stored files between others': manyFiles().map((item, at) => ({ ...item, stored: at % 3 === 0 })),
-  'files that hold packed files': [
+  'files that contain packed files': [
     file('a'),
     { ...file('b', MEMBER), packed: deflateRawSync(MEMBER, { level: 0 }) },
     file('c'),
@@ -72,7 +72,7 @@ describe('readInBatches', () => {
     })
   })
 
-  it('throws an error of reading ahead where the files are used, and nowhere else', async () => {
+  it('throws an error of reading ahead only when the files are used', async () => {
     await inTemporaryDirectory(async directory => {
       const path = join(directory, 'archive')
       writeFileSync(path, NOISE)

@@ -32,8 +32,8 @@ function assertRefused({ host }: Scene, code: string, message: RegExp): Promise<
   return assert.rejects(requireAtRest(host, new AbortController().signal), { code, message })
 }
 
-describe('a host that must be at rest', () => {
-  it('is one without a journal, also after a recovery', async t => {
+describe('a host', () => {
+  it('is at rest without a journal, even after a recovery', async t => {
     const scene = await makeScene(t)
     const { signal } = new AbortController()
     await requireAtRest(scene.host, signal)
@@ -42,11 +42,11 @@ describe('a host that must be at rest', () => {
     await requireAtRest(scene.host, signal)
   })
 
-  it('is not one that waits for a recovery', async t => {
+  it('is not at rest while it waits for a recovery', async t => {
     await assertRefused(await makeInterrupted(t), 'locked', /in progress or was interrupted/)
   })
 
-  it('is not one that a live run has, whatever is in its journal', async t => {
+  it('is not at rest while a live run has it, whatever its journal contains', async t => {
     const scene = await makeInterrupted(t, [UNRESTORED])
     const lock = await holdLock(scene.host, 0)
     t.after(() => lock.release())

@@ -48,8 +48,8 @@ const own = readOwnIdentity()
 const ended = (): ProcessIdentity => ({ ...own, pid: spawnSync('true').pid })
 const elsewhere: ProcessIdentity = { ...own, hostname: 'elsewhere', boot_id: 'another', pid: 1 }
 
-describe('a run that died before it had the host', () => {
-  it('is reported once as failed, and leaves nothing', async t => {
+describe('a run that died before it had the lock', () => {
+  it('is reported once as failed, and leaves no journal', async t => {
     const scene = await makeBegunScene(t)
     scene.write(ended())
     const plugins = scene.plugins()
@@ -79,7 +79,7 @@ describe('a run that died before it had the host', () => {
     assert.match(scene.log.lines.join('\n'), /has changed nothing; a later run reports it/)
   })
 
-  it('is not said to have changed nothing by a post step that finds only the journal of another run', async t => {
+  it('is not called unchanged by a post step that finds only the journal of another run', async t => {
     const scene = await makeBegunScene(t)
     scene.writeJournal(begun(scene.sender))
     const lock = await acquireLock({ path: scene.layout.lock, timeoutMs: 0, runUrl: null, log: () => {} })
@@ -88,7 +88,7 @@ describe('a run that died before it had the host', () => {
     assert.match(scene.log.lines.join('\n'), new RegExp(`${OTHER_RUN} has left nothing to recover`))
   })
 
-  it('is shown by its post step as the run reported it that has the host now', async t => {
+  it('is shown by its post step as the run that now has the lock reported it', async t => {
     const scene = await makeBegunScene(t)
     scene.writeJournal(begun(scene.sender))
     const reports = { layout: scene.layout, secrets: NO_SECRETS }
@@ -100,7 +100,7 @@ describe('a run that died before it had the host', () => {
     assert.deepEqual([report?.deployment_id, report?.outcome], [OTHER_RUN, 'failed'])
   })
 
-  it('is reported as it ended, if it had noted that', async t => {
+  it('is reported with its own end, if it had recorded that', async t => {
     const scene = await makeBegunScene(t)
     const error = { code: 'network', message: 'The hub is gone.', step: null } as const
     const end = { outcome: 'failed', changed: false, completed_at: NOW, error, rollback: null } as const
@@ -110,11 +110,11 @@ describe('a run that died before it had the host', () => {
   })
 })
 
-describe('a run that died before it had the host, beside another that had it', () => {
+describe('a run that died before it had the lock, along with another run that had it', () => {
   const otherRun = (scene: Scene) =>
     begun(scene.sender, undefined, { ...factsOf(), deployment_id: OTHER_RUN, slug: 'other' })
 
-  it('is what its own post step shows', async t => {
+  it('is the run that its own post step reports', async t => {
     const scene = await makeBegunScene(t, DEPLOYMENT_ID)
     scene.write(elsewhere)
     scene.writeJournal(otherRun(scene))
@@ -128,7 +128,7 @@ describe('a run that died before it had the host, beside another that had it', (
     )
   })
 
-  it('takes nothing with it that the other needs, where that cannot be recovered', async t => {
+  it('is removed without files that the other run needs, if that cannot be recovered', async t => {
     const scene = await makeScene(t)
     const { root, installed, journal } = scene.layout
     for (const change of UPDATE.slice(0, 2)) await applyChanges(root, [scene.withInode(change)])
@@ -147,7 +147,7 @@ describe('a run that died before it had the host, beside another that had it', (
     )
   })
 
-  it('is reported also where the other cannot be recovered', async t => {
+  it('is reported even if the other run cannot be recovered', async t => {
     const scene = await makeBegunScene(t, DEPLOYMENT_ID)
     scene.write(elsewhere)
     writeFileSync(scene.layout.journal, '{\n')
@@ -157,7 +157,7 @@ describe('a run that died before it had the host, beside another that had it', (
   })
 })
 
-describe('several runs that died before they had the host', () => {
+describe('several runs that died before they had the lock', () => {
   const IDS = ['1', '2', '3'].map(digit => `0000000${digit}-0000-4000-8000-000000000000`)
 
   async function makeDead(t: TestContext) {
@@ -170,7 +170,7 @@ describe('several runs that died before they had the host', () => {
     return { ...scene, left: () => IDS.filter(id => existsSync(begunPath(scene.layout, id))) }
   }
 
-  it('share the time for their reports; what has none left waits in the outbox', async t => {
+  it('share the time for their reports, and those without time left wait in the outbox', async t => {
     const { host, sender, left, layout } = await makeDead(t)
     const timeouts: number[] = []
     await recover({
@@ -190,7 +190,7 @@ describe('several runs that died before they had the host', () => {
     assert.equal(readdirSync(layout.outbox).length, IDS.length)
   })
 
-  it('are left to the next run from a cancel on', async t => {
+  it('are left to the next run after a cancel', async t => {
     const { host, sender, left } = await makeDead(t)
     const cancel = new AbortController()
     const grace = startGrace(cancel.signal)
@@ -215,7 +215,7 @@ describe('a run that may be alive', () => {
   const long = new Date(Date.now() - 20 * 86_400_000).toISOString()
   const alive: Record<string, { process: ProcessIdentity; startedAt?: string }> = {
     'a process that runs': { process: own },
-    'a process that runs, by a clock that was set': { process: own, startedAt: long },
+    'a process that runs, after the clock was set': { process: own, startedAt: long },
     'a process on another host': { process: elsewhere },
     'a process in another container': { process: { ...own, pid_namespace: 'pid:[1]', pid: 1 } },
   }
@@ -258,7 +258,7 @@ describe('a run that may be alive', () => {
     })
   }
 
-  it('counts as dead when no job can run for so long', async t => {
+  it('counts as dead once it is older than any job can be', async t => {
     const scene = await makeBegunScene(t)
     scene.write(elsewhere, { startedAt: long })
     await recover(scene.host)
@@ -267,7 +267,7 @@ describe('a run that may be alive', () => {
 })
 
 describe('the journal of a run that has only begun', () => {
-  it('is removed when it is none that this action writes', async t => {
+  it('is removed if it is not one that this action writes', async t => {
     const scene = await makeBegunScene(t)
     writeFileSync(scene.path, '{\n')
     await recover(scene.host)

@@ -48,7 +48,7 @@ describe('recoverHost', () => {
 })
 
 describe('recoverBeforeRefusal', () => {
-  it('recovers the host and does not change the end', async t => {
+  it('recovers the host and does not change how the run ends', async t => {
     const scene = await makeScene(t)
     const before = scene.plugins()
     await interruptUpdate(scene)
@@ -57,7 +57,7 @@ describe('recoverBeforeRefusal', () => {
     assertReported(scene, { outcome: 'rolled_back' })
   })
 
-  it('makes the end inconsistent when the host cannot be recovered, and gives both reasons', async t => {
+  it('ends the run as inconsistent when the host cannot be recovered, and gives both reasons', async t => {
     const scene = await makeScene(t)
     writeFileSync(scene.layout.journal, '{\n')
     const known = await recoverBeforeRefusal(scene.host, REFUSED)
@@ -70,7 +70,7 @@ describe('recoverBeforeRefusal', () => {
     assert.deepEqual(end, expected)
   })
 
-  it('makes the end inconsistent, with nothing to recover, while something is stranded where renames must fail', async t => {
+  it('ends the run as inconsistent, with nothing to recover, while a file is stranded where renames must fail', async t => {
     const scene = await makeScene(t)
     assert.equal(await recoverBeforeRefusal(scene.host, REFUSED), REFUSED)
     mkdirSync(join(renameProbePath(scene.layout), 'lib'), { recursive: true })
@@ -80,7 +80,7 @@ describe('recoverBeforeRefusal', () => {
     assert.match(known.error?.message ?? '', /^version is not a version\. Also: .* contains lib: /)
   })
 
-  it('obeys no journal that another user may have written since the host was checked', async t => {
+  it('does not obey a journal that another user may have written since the host was checked', async t => {
     const scene = await makeScene(t)
     await interruptUpdate(scene)
     const journal = readFileSync(scene.layout.journal)

@@ -43,7 +43,7 @@ describe('the recovery of a host whose record another process has changed', () =
     assert.ok(!existsSync(layout.journal))
   })
 
-  it('finishes a commit on the record that the run has found', async t => {
+  it('finishes a commit, based on the record that the run had found', async t => {
     const { layout, host, run, writeJournal } = await openScene(t)
     for (const change of UPDATE) await applyChanges(layout.root, [change])
     writeJournal([...run, { record: 'commit', at: AT, rows: [rowOf()], discard: [] }])
@@ -67,7 +67,7 @@ describe('the recovery of a host whose record another process has changed', () =
 })
 
 describe('the recovery of a host whose record the run itself has changed', () => {
-  it('leaves it alone, with the service that the run could not restore', async t => {
+  it('leaves the record alone, with the service that the run could not restore', async t => {
     const { layout, host, run, writeJournal } = await openScene(t)
     writeJournal([...run, ...rolledBack([])])
     await recordUnrestored(layout, [keyOfService(SERVICE)])

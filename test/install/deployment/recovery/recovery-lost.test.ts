@@ -27,7 +27,7 @@ async function recoverAgain({ host }: Scene): Promise<void> {
 }
 
 describe('the recovery of a host whose new version has removed a kept path', () => {
-  it('stops once, and restores all where the path is put back', async t => {
+  it('stops once, and restores everything if the path is put back', async t => {
     const scene = await openScene(t)
     const { root, journal, snapshots } = scene.layout
     await assert.rejects(recoverAgain(scene), {
@@ -40,7 +40,7 @@ describe('the recovery of a host whose new version has removed a kept path', () 
     assert.deepEqual([existsSync(journal), existsSync(join(snapshots, 'set-aside'))], [false, false])
   })
 
-  it('restores the old version without it where it is gone for good, and keeps the tree that may contain a copy', async t => {
+  it('restores the old version without the path if that is gone for good, and keeps the tree that may contain a copy', async t => {
     const scene = await openScene(t)
     const { root, journal, snapshots } = scene.layout
     rmSync(join(root, 'elsewhere'), { recursive: true })
@@ -57,7 +57,7 @@ describe('the recovery of a host whose new version has removed a kept path', () 
     assert.match(scene.log.lines.join('\n'), new RegExp(`warning The files that .* are now in \\S*${aside}\\.`))
   })
 
-  it('keeps that tree also where an earlier recovery was killed once it had gone on without the path', async t => {
+  it('keeps that tree even if an earlier recovery was killed after it had gone on without the path', async t => {
     const scene = await makeScene(t)
     const { root, snapshots } = scene.layout
     const [update, kept, install, settings] = UPDATE as [PlannedChange, PlannedChange, PlannedChange, PlannedChange]
@@ -91,7 +91,7 @@ describe('the recovery of a host whose new version has removed a kept path', () 
   })
 
   for (const isUndone of [false, true])
-    it(`goes on at once, and keeps that tree, where something else is in its place${isUndone ? ', also after a kill' : ''}`, async t => {
+    it(`goes on at once, and keeps that tree, if something else is in place of the path${isUndone ? ', also after a kill' : ''}`, async t => {
       const scene = await openScene(t)
       const { root, snapshots } = scene.layout
       writeTree(root, { [`${SNAPSHOT}/data/db`]: 'no rows' })
@@ -110,7 +110,7 @@ describe('the recovery of a host whose new version has removed a kept path', () 
 })
 
 describe('the recovery of a host whose old version has replaced a kept path before it was moved', () => {
-  it('loses nothing', async t => {
+  it('loses no file of the kept path', async t => {
     const scene = await makeScene(t)
     const { root, snapshots } = scene.layout
     const [update, kept] = UPDATE as [PlannedChange, PlannedChange]

@@ -20,7 +20,7 @@ const RELOCATION: readonly PlannedChange[] = [
 
 describe('recover, after an update that moves a plugin to another directory', () => {
   for (let made = 0; made <= RELOCATION.length; made++) {
-    it(`restores the old directory alone after ${made} changes`, async t => {
+    it(`restores only the old directory after ${made} changes`, async t => {
       const scene = await makeScene(t)
       const before = scene.plugins()
       await recordInstalled(scene.layout, { rows: [rowOf()], removed: [] })
@@ -33,7 +33,7 @@ describe('recover, after an update that moves a plugin to another directory', ()
     })
   }
 
-  it('touches nothing where another user could have written the new directory', async t => {
+  it('touches nothing if another user could have written the new directory', async t => {
     const scene = await makeScene(t)
     for (const change of RELOCATION) await applyChanges(scene.layout.root, [change])
     scene.writeJournal([...begun(scene.sender), ...announced(RELOCATION)])

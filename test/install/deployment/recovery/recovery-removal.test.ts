@@ -16,7 +16,7 @@ import { announced, begun, makeScene, SNAPSHOT, STAGING, UPDATE } from './recove
 const REMOVAL = UPDATE.slice(0, 1)
 
 describe('recover, after a removal', () => {
-  it('finishes what was committed, twice with the same result', async t => {
+  it('finishes a committed removal, with the same result if it runs twice', async t => {
     const scene = await makeScene(t)
     for (const change of REMOVAL) await applyChanges(scene.layout.root, [change])
     const removed = removedRowOf()

@@ -33,7 +33,7 @@ const PROJECT = {
   completing: ['healthchecking', 'notifying', 'succeeded'],
 }
 
-describe('recover, at the end of a flow', () => {
+describe('recover, at the end of a flow,', () => {
   for (const [contract, { preparing, completing }] of [
     ['marketplace', MARKETPLACE],
     ['project', PROJECT],
@@ -91,7 +91,7 @@ describe('recover, at the end of a flow', () => {
     ])
   })
 
-  it('enters every state when the journal lost all of them', async t => {
+  it('enters every state when the journal has lost all of them', async t => {
     const scene = await makeScene(t)
     for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
     scene.writeJournal([...begun(scene.sender, []), ...announced(UPDATE), COMMIT])

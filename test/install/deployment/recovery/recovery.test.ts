@@ -159,7 +159,7 @@ describe('recover', () => {
     assert.deepEqual(listTree(scene.layout.root), before)
   })
 
-  it('finishes a committed deployment: record, discarded snapshots, staging; the outcome stays success', async t => {
+  it('finishes the record, discarded snapshots and staging of a committed deployment, whose outcome stays success', async t => {
     const scene = await makeScene(t)
     for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
     const after = scene.plugins()
@@ -179,7 +179,7 @@ describe('recover', () => {
     assertReported(scene, { outcome: 'success', changed: true, error: null, state: 'succeeded' })
   })
 
-  it('removes no snapshot that only a record names which another process has written', async t => {
+  it('removes no snapshot that only a record by another process names', async t => {
     const scene = await makeScene(t)
     const { root, installed } = scene.layout
     const before = scene.plugins()
@@ -255,7 +255,7 @@ describe('recover', () => {
     )
   })
 
-  it('changes nothing any more after 5 failed attempts', async t => {
+  it('makes no more changes after 5 failed attempts', async t => {
     const scene = await makeScene(t)
     scene.writeJournal([...begun(scene.sender), ...announced(UPDATE.slice(0, 1))])
     renameSync(join(scene.layout.root, 'plugins/greeter'), join(scene.layout.root, 'elsewhere'))
@@ -301,7 +301,7 @@ describe('recover', () => {
     'a commit of another plugin': { record: 'commit', at, rows: [rowOf({ id: 'other' })], discard: [] },
     'a discarded root': { record: 'commit', at, rows: [rowOf()], discard: ['.'] },
     'a report elsewhere': { record: 'facts', facts: { started_at: '../../../../x' } },
-    'an undo of nothing': { record: 'undone', of: 1, was_made: true },
+    'an undo without its change': { record: 'undone', of: 1, was_made: true },
   }
   for (const [name, record] of Object.entries(foreign)) {
     it(`refuses a journal with ${name} and changes nothing`, async t => {
@@ -331,7 +331,7 @@ describe('recover', () => {
     assert.ok(existsSync(join(scene.layout.root, 'plugins/greeter.env')))
   })
 
-  it('removes the temporary files of killed processes, and neither those of living ones nor a directory', async t => {
+  it('removes the temporary files of killed processes, and neither those of live processes nor a directory', async t => {
     const scene = await makeScene(t)
     const name = (pid: number): string => join(scene.layout.reports, `x.json.${pid}.${DEPLOYMENT_ID}.tmp`)
     for (const path of [name(2 ** 31 - 1), name(process.ppid)]) writeFileSync(path, '')
@@ -341,7 +341,7 @@ describe('recover', () => {
     assert.deepEqual(left, [false, true, true])
   })
 
-  it('removes those of other containers, in which processes have the same numbers', async t => {
+  it('removes the temporary files of other containers, in which processes have the same numbers', async t => {
     const scene = await makeScene(t)
     const own = join(scene.layout.trees, `record.${process.pid}.${DEPLOYMENT_ID}.tmp`)
     const old = join(scene.layout.trees, `record.${process.ppid}.${DEPLOYMENT_ID}.tmp`)

@@ -78,7 +78,7 @@ describe('HostLock', () => {
     next.release()
   })
 
-  it('records for which run it waited after a state, and in none for nothing', async t => {
+  it('records the run that it waited for, and after which state, if it waited', async t => {
     const scene = await makeScene(t)
     const lock = scene.newLock()
     await lock.take(0)
@@ -98,7 +98,7 @@ describe('HostLock', () => {
     last.release()
   })
 
-  it('can be released when the host cannot be recovered', async t => {
+  it('can be released even if the host cannot be recovered', async t => {
     const scene = await makeScene(t)
     writeFileSync(scene.layout.journal, '{\n')
     for (let time = 0; time < 2; time++) {
@@ -110,7 +110,7 @@ describe('HostLock', () => {
     }
   })
 
-  it('rolls back what a dead run left, in its name, before anything new', async t => {
+  it('rolls back the changes of a dead run, and reports them under its id, before it starts anything new', async t => {
     const scene = await makeScene(t)
     writeTree(scene.layout.root, { 'plugins/greeter/main': 'old' })
     mkdirSync(dirname(join(scene.layout.root, SNAPSHOT)), { recursive: true })
@@ -130,7 +130,7 @@ describe('HostLock', () => {
 })
 
 describe('a deployment that has begun', () => {
-  it('has a journal of its own, which no other run takes for that of the host while its process lives', async t => {
+  it('has its own journal, which no other run uses while its process lives', async t => {
     const scene = await makeScene(t)
     const begun = await scene.begin()
     const path = begunPath(scene.layout, DEPLOYMENT_ID)
@@ -146,7 +146,7 @@ describe('a deployment that has begun', () => {
 })
 
 describe('HostSession', () => {
-  it('makes that journal one that a recovery can report and roll back from', async t => {
+  it('turns that journal into one that a recovery can report and roll back', async t => {
     const scene = await makeScene(t)
     const session = await scene.open()
     session.abandon()
@@ -168,7 +168,7 @@ describe('HostSession', () => {
     assert.deepEqual(scene.sender.sent, [])
   })
 
-  it('keeps the staged files where a kept path is lost, even if they fill the disk', async t => {
+  it('keeps the staged files if a kept path is lost, even if they fill the disk', async t => {
     const scene = await makeScene(t)
     const { root, staging, snapshots } = scene.layout
     writeTree(root, { [`${SNAPSHOT}/data/rows`]: 'rows' })

@@ -37,7 +37,7 @@ describe('surveyHost', () => {
     assert.deepEqual(locked, [false, false])
   })
 
-  it('refuses nothing without the lock, which it takes to check again, and then releases', async t => {
+  it('takes the lock and checks again before it refuses, and then releases the lock', async t => {
     const { layout, deployment, lock } = await makeScene(t)
     const locked: boolean[] = []
     await surveyHost(deployment, lock, async () => {
@@ -48,7 +48,7 @@ describe('surveyHost', () => {
   })
 
   for (const [what, leave] of Object.entries(LEFT)) {
-    it(`checks with the lock only where there is ${what}`, async t => {
+    it(`checks only with the lock if there is ${what}`, async t => {
       const { layout, deployment, lock } = await makeScene(t)
       leave(layout)
       const locked: boolean[] = []
@@ -57,7 +57,7 @@ describe('surveyHost', () => {
     })
   }
 
-  it('recovers first what a dead run left, or refuses with the lock', async t => {
+  it('first recovers the host from a dead run, or refuses with the lock', async t => {
     const { layout, deployment, lock } = await makeScene(t)
     writeFileSync(layout.journal, '')
     const look = surveyHost(deployment, lock, () => assert.fail('looked'))
@@ -77,7 +77,7 @@ describe('surveyHost', () => {
     lock.release()
   })
 
-  it('neither waits nor looks while another run has the host, whose process it names', async t => {
+  it('neither waits nor checks while another run has the lock, whose process it names', async t => {
     const { layout, log, deployment, lock } = await makeScene(t)
     const holder = await acquireLock({ path: layout.lock, timeoutMs: 0, runUrl: null, log: () => {} })
     t.after(() => holder.release())

@@ -24,7 +24,7 @@ describe('removeTree', () => {
     assert.equal(readdirSync(outside).length, 5)
   })
 
-  it('removes a file, a symlink and nothing', async t => {
+  it('removes a file, a symlink and a missing path', async t => {
     const folder = temporaryDirectory(t)
     writeFileSync(join(folder, 'file'), '')
     symlinkSync('file', join(folder, 'link'))
@@ -42,7 +42,7 @@ describe('removeTree', () => {
     assert.deepEqual(readdirSync(folder), [])
   })
 
-  it('removes a tree that is deeper than any path can be long', async t => {
+  it('removes a tree that is deeper than the longest path', async t => {
     const folder = temporaryDirectory(t)
     const make = 'my $n = 0; while ($n++ < 300) { mkdir "d" x 20; chdir "d" x 20 or die }'
     mkdirSync(join(folder, 'tree'))
@@ -51,7 +51,7 @@ describe('removeTree', () => {
     assert.deepEqual(readdirSync(folder), [])
   })
 
-  it('removes directories of ours that we may not write', async t => {
+  it('removes our own directories that are not writable', async t => {
     const folder = temporaryDirectory(t)
     mkdirSync(join(folder, 'tree/cache'), { recursive: true })
     writeFileSync(join(folder, 'tree/cache/module'), '')
@@ -60,7 +60,7 @@ describe('removeTree', () => {
     assert.deepEqual(readdirSync(folder), [])
   })
 
-  it('names the path of what stays, and removes the rest', { skip: whyNoImmutable() }, async t => {
+  it('names a path that it cannot remove, and removes the rest', { skip: whyNoImmutable() }, async t => {
     const folder = temporaryDirectory(t)
     const stays = join(folder, 'tree/b/stays')
     for (const name of ['a', 'b', 'c']) mkdirSync(join(folder, 'tree', name), { recursive: true })
@@ -77,7 +77,7 @@ describe('removeTree', () => {
   })
 })
 
-describe('removeTree, while a process of another user swaps subfolders for symlinks', { skip: whyNoSwapper() }, () => {
+describe('removeTree, while a process of another user swaps subfolders for symlinks,', { skip: whyNoSwapper() }, () => {
   it(`never removes anything behind them, in ${REMOVALS} removals`, async t => {
     const folder = temporaryDirectory(t)
     chmodSync(folder, 0o755)

@@ -16,7 +16,7 @@ describe('a scanned tree', () => {
     assert.deepEqual(pathsOf(root), paths)
   })
 
-  it('has what was added to a directory after it was listed, but before it was entered', t => {
+  it('includes files that were added to a directory after it was listed, but before it was entered', t => {
     const root = temporaryDirectory(t)
     writeTree(root, { 'a/b/c': '', 'd/e': '' })
     const scan = scanTree(root, ALL)
@@ -28,7 +28,7 @@ describe('a scanned tree', () => {
     )
   })
 
-  it('is not followed into a symlink that has replaced a listed directory', t => {
+  it('does not follow a symlink that has replaced a listed directory', t => {
     const root = temporaryDirectory(t)
     writeTree(root, { 'a/b': '', 'd/e': '', 'f/g': '' })
     const scan = scanTree(root, ALL)
@@ -62,7 +62,7 @@ describe('a scanned tree', () => {
     assert.ok(listed > 1 && listed <= limit / files + 1, `${listed} directories`)
   })
 
-  it('is scanned to its end where it has more names than are in memory at once', { skip: whyLeftToCi() }, t => {
+  it('is scanned to its end if it has more names than are in memory at once', { skip: whyLeftToCi() }, t => {
     const root = temporaryDirectory(t)
     const folders = ['a', 'b', 'c/d/e', 'c/f']
     for (const folder of folders) {
@@ -73,7 +73,7 @@ describe('a scanned tree', () => {
     assert.deepEqual([paths.length, paths[8000], paths.at(-1)], [32_000, 'b/00000', 'c/f/07999'])
   })
 
-  it('hears of every directory but those that are left out, each once, and never lists through a symlink', t => {
+  it('reports every directory once, except for those left out, and never lists through a symlink', t => {
     const root = temporaryDirectory(t)
     writeTree(root, { 'a/b/c': '', 'data/d': '', 'e/f': '' })
     symlinkSync('a', join(root, 'link'))

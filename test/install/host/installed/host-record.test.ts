@@ -13,12 +13,12 @@ import type { InstalledRow } from '../../../../src/install/host/installed/rows.t
 import type { Layout } from '../../../../src/install/host/layout.ts'
 import { prepareTemporaryHost, removedRowOf, rowOf, snapshotOf } from '../../prepared-host.ts'
 
-describe('the record of what is installed', () => {
+describe('the host record', () => {
   it('is empty at first', async t => {
     assert.deepEqual(readInstalled(await prepareTemporaryHost(t)), [])
   })
 
-  it('has one row for each place, 0600, the same bytes for the same rows', async t => {
+  it('has one row for each place, mode 0600, and the same bytes for the same rows', async t => {
     const layout = await prepareTemporaryHost(t)
     const rows = [rowOf(), rowOf({ kind: 'service' }), rowOf({ id: 'another' }), rowOf({ version: '3.0.0' })]
     for (const row of rows) await recordInstalled(layout, { rows: [row], removed: [] })
@@ -68,7 +68,7 @@ describe('the record of what is installed', () => {
 })
 
 describe('the record of a removed part', () => {
-  it('replaces its row until something is installed there', async t => {
+  it('replaces its row until another version is installed there', async t => {
     const layout = await prepareTemporaryHost(t)
     await recordInstalled(layout, { rows: [rowOf(), rowOf({ id: 'other' })], removed: [] })
     const removed = removedRowOf({ snapshots: [snapshotOf('1-2.0.0', { kept_paths: ['data'] })] })
@@ -94,7 +94,7 @@ describe('the record of a removed part', () => {
   })
 })
 
-describe('a name in the record of what is installed', () => {
+describe('a name in the host record', () => {
   const withSnapshot = (more: Record<string, unknown>) => rowOf({ snapshots: [snapshotOf('1-2.0.0', more)] })
   const rows: Record<string, InstalledRow> = {
     'a snapshot that leads to all plugins': withSnapshot({ name: '../../../../plugins' }),
@@ -104,7 +104,7 @@ describe('a name in the record of what is installed', () => {
     'a snapshot with a NUL byte': withSnapshot({ name: '1-2.0.0\0' }),
     'a kept path that leads upwards': withSnapshot({ kept_paths: ['data/../../other'] }),
     'an absolute kept path': withSnapshot({ kept_paths: ['/etc'] }),
-    'a snapshot of an origin that is no name': withSnapshot({ origin: { contract: 'project', slug: '..' } }),
+    'a snapshot of an origin that is not a name': withSnapshot({ origin: { contract: 'project', slug: '..' } }),
     'the id of all plugins': rowOf({ id: '.' }),
     'the id of the project root': rowOf({ id: '..' }),
     'an empty id': rowOf({ id: '' }),
@@ -114,7 +114,7 @@ describe('a name in the record of what is installed', () => {
     'a tree digest that is a path': rowOf({ tree_digest: '../installed' }),
     'a digest of another length': rowOf({ artifact_sha256: 'ab' }),
     'a time that is a path': rowOf({ installed_at: '../2026' }),
-    'a deployment that is no UUID': rowOf({ deployment_id: '..' }),
+    'a deployment that is not a UUID': rowOf({ deployment_id: '..' }),
     'a link with a line break': rowOf({ run_url: 'http://hub\n::error::' }),
   }
   for (const [name, row] of Object.entries(rows)) {

@@ -15,7 +15,7 @@ describe('the versions of a project', () => {
     rowOf({ contract: 'project', slug: 'shop', tree_digest: tree_digest ?? null, snapshots })
   const versionsIn = (layout: Layout) => readHostRecord(layout).projects.map(project => project.version)
 
-  it('stay as long as all their parts, or something that only they had, is there; the newest is the last', async t => {
+  it('stay as long as all their parts, or one that only they had, are retained, and the newest comes last', async t => {
     const layout = await prepareTemporaryHost(t)
     await recordInstalled(layout, { rows: [rowWith(trees[0])], removed: [], project: version('1.0.0') })
     await recordInstalled(layout, { rows: [rowWith(trees[0])], removed: [], project: version('1.0.1') })
@@ -30,7 +30,7 @@ describe('the versions of a project', () => {
     assert.deepEqual(versionsIn(layout), ['2.0.0'])
   })
 
-  it('are there once for each set of trees, as long as all trees of an earlier set are', async t => {
+  it('are listed once for each set of trees, as long as all trees of an earlier set are retained', async t => {
     const layout = await prepareTemporaryHost(t)
     const treesIn = () => readHostRecord(layout).projects.map(({ parts }) => parts[0]?.tree_digest)
     const [a, b] = [trees[0] ?? '', trees[1] ?? '']

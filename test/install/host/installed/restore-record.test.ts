@@ -49,11 +49,11 @@ function setAside({ snapshots }: Layout): string[] {
 
 describe('restoreRecord', () => {
   const damages: Record<string, (path: string) => void> = {
-    'is no JSON': path => writeFileSync(path, '{'),
+    'is not JSON': path => writeFileSync(path, '{'),
     'is empty': path => writeFileSync(path, ''),
-    'lists nothing': path => writeFileSync(path, '{"schema":1,"installed":[]}'),
+    'has no rows': path => writeFileSync(path, '{"schema":1,"installed":[]}'),
     'has lost a part': path => writeFileSync(path, JSON.stringify({ schema: 1, installed: [rowOf()] })),
-    'says another version': path =>
+    'names another version': path =>
       writeFileSync(path, JSON.stringify({ schema: 1, installed: [rowOf({ version: '1.0.0' }), OTHER] })),
     'is a directory': path => {
       rmSync(path)
@@ -65,7 +65,7 @@ describe('restoreRecord', () => {
     },
   }
   for (const [damage, make] of Object.entries(damages)) {
-    it(`sets aside a record that ${damage}, and writes what the run has found, with every part`, async t => {
+    it(`sets aside a record that ${damage}, and writes the one that the run had found, with every part`, async t => {
       const { layout, known, text } = await openScene(t)
       make(layout.installed)
       const log = collectLog()
@@ -88,11 +88,11 @@ describe('restoreRecord', () => {
 
   const changes: Record<string, (layout: Layout) => Promise<void>> = {
     'is as the run found it': async () => {},
-    'lists no snapshot to remove any more': layout => recordDiscarded(layout, []),
+    'no longer lists a snapshot to remove': layout => recordDiscarded(layout, []),
     'lists a snapshot to remove that the run has discarded': layout =>
       recordDiscarded(layout, [SNAPSHOT, ...COMMIT.discard]),
     'says that a service of the run is restored': layout => recordUnrestored(layout, [UNCHANGED]),
-    'contains the commit already': layout => recordInstalled(layout, COMMIT),
+    'already contains the commit': layout => recordInstalled(layout, COMMIT),
   }
   for (const [name, change] of Object.entries(changes)) {
     it(`leaves a record alone that ${name}`, async t => {
@@ -120,14 +120,14 @@ describe('restoreRecord', () => {
     })
   }
 
-  it('does not take for committed what a run has not committed', async t => {
+  it('does not keep a change that the run has not committed', async t => {
     const { layout, known, text } = await openScene(t)
     await recordInstalled(layout, COMMIT)
     await restoreRecord({ layout, log: collectLog() }, { record: known })
     assert.equal(readFileSync(layout.installed, 'utf8'), text)
   })
 
-  it('leaves what is there in its place where the record cannot be written', async t => {
+  it('leaves the existing file in place if the record cannot be written', async t => {
     const { layout, known } = await openScene(t)
     writeFileSync(layout.installed, '{')
     await assert.rejects(restoreRecord({ layout, log: collectLog() }, { record: { ...known, discard: ['/etc'] } }))
@@ -144,7 +144,7 @@ describe('recordInstalled', () => {
   })
 })
 
-describe('the record of a host that this process has', () => {
+describe('the record of a host that this process has locked', () => {
   it('is read once, whatever another process writes', async t => {
     const { layout, known } = await openScene(t)
     holdHostRecord(layout)
@@ -158,7 +158,7 @@ describe('the record of a host that this process has', () => {
     )
   })
 
-  it('is read again once it has let go', async t => {
+  it('is read again after the lock is released', async t => {
     const { layout } = await openScene(t)
     holdHostRecord(layout)
     releaseHostRecord(layout)

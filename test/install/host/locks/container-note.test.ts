@@ -23,7 +23,7 @@ describe('noteContainers', () => {
     lock.release()
   })
 
-  it('makes no lock where there is none', t => {
+  it('creates no lock if there is none', t => {
     const path = join(temporaryDirectory(t), 'kernel-lock')
     noteContainers(path)
     assert.deepEqual([existsSync(path), areContainersNoted(path)], [false, false])

@@ -34,7 +34,7 @@ describe('tryKernelLock', { skip }, () => {
     assert.deepEqual(readdirSync(dirname(path)), ['kernel-lock'])
   })
 
-  it('is not inherited by what this process starts', async t => {
+  it('is not inherited by child processes', async t => {
     const path = newPath(t)
     const lock = await take(path)
     const daemon = spawn('sleep', ['600'], { stdio: 'ignore', detached: true })
@@ -45,7 +45,7 @@ describe('tryKernelLock', { skip }, () => {
     next.release()
   })
 
-  it('does not count a lock on a file that is at its path no more, nor that it is free', async t => {
+  it('counts a lock on a file that was replaced as neither held nor free', async t => {
     const path = newPath(t)
     writeFileSync(path, '')
     const folder = temporaryDirectory(t)
@@ -65,7 +65,7 @@ describe('tryKernelLock', { skip }, () => {
     'is killed': { script: 'kill -9 $$', timeoutMs },
   }
   for (const [what, { script, timeoutMs }] of Object.entries(answers)) {
-    it(`is unavailable where flock ${what}`, async t => {
+    it(`is unavailable if flock ${what}`, async t => {
       const folder = temporaryDirectory(t)
       writeFileSync(join(folder, 'flock'), `#!/bin/sh\n${script}\n`, { mode: 0o755 })
       usePath(t, `${folder}:${process.env['PATH']}`)
@@ -73,7 +73,7 @@ describe('tryKernelLock', { skip }, () => {
     })
   }
 
-  it('is unavailable where there is no flock', async t => {
+  it('is unavailable if there is no flock', async t => {
     usePath(t, '/nonexistent')
     assert.equal(await tryKernelLock({ path: newPath(t), timeoutMs }), 'unavailable')
   })

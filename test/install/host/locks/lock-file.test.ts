@@ -28,7 +28,7 @@ function holder(more: Partial<Holder> = {}): string {
 }
 
 describe('tryTake', () => {
-  it('waits for a live process that has read the file half-written, and is the holder when that leaves it alone', t => {
+  it('waits for a live process that has read the half-written file, and has the lock once that leaves it alone', t => {
     const folder = temporaryDirectory(t)
     const path = join(folder, 'lock')
     const mark = `${path}.takeover-${EMPTY}`
@@ -39,13 +39,13 @@ describe('tryTake', () => {
     assert.equal(tryTake(path, self()), true)
   })
 
-  it('does not wait for one that was killed', t => {
+  it('does not wait for a process that was killed', t => {
     const path = join(temporaryDirectory(t), 'lock')
     writeFileSync(`${path}.takeover-${EMPTY}`, holder({ id: OTHER_ID, pid: GONE }))
     assert.equal(tryTake(path, self()), true)
   })
 
-  it('is not the holder when another process has replaced the file', t => {
+  it('does not have the lock when another process has replaced the file', t => {
     const path = join(temporaryDirectory(t), 'lock')
     writeFileSync(`${path}.takeover-${EMPTY}`, holder({ id: OTHER_ID }))
     assert.equal(tryTake(path, self()), false)
@@ -55,7 +55,7 @@ describe('tryTake', () => {
     assert.equal(readLock(path)?.id, OTHER_ID)
   })
 
-  it('is not the holder when another process has replaced the file while this one was writing it, and has finished', t => {
+  it('does not have the lock when another process has replaced the file while this one was writing it', t => {
     const path = join(temporaryDirectory(t), 'lock')
     const other = self({ id: OTHER_ID })
     let isOther: boolean | undefined
@@ -72,7 +72,7 @@ describe('tryTake', () => {
     assert.equal(readLock(path)?.id, OTHER_ID)
   })
 
-  it('makes no second link of a file, so that a killed process never leaves one with two', t => {
+  it('makes no second link to a file, so that a killed process never leaves a file with two names', t => {
     const folder = temporaryDirectory(t)
     const path = join(folder, 'lock')
     assert.equal(tryTake(path, self()), true)
@@ -105,7 +105,7 @@ describe('removeDeadMarks', () => {
       stays: true,
     },
     'the half-written file of a dead process': { name: temporaryOf(GONE), content: () => '', stays: false },
-    'the file that a live process is just writing': {
+    'the file that a live process is writing': {
       name: temporaryOf(process.pid),
       content: () => '',
       stays: true,
@@ -122,7 +122,7 @@ describe('removeDeadMarks', () => {
     })
   }
 
-  it('leaves what is not a file alone', t => {
+  it('leaves anything but a file alone', t => {
     const folder = temporaryDirectory(t)
     mkdirSync(join(folder, 'lock.takeover-folder'))
     removeDeadMarks(join(folder, 'lock'), self())

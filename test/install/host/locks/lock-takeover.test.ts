@@ -42,11 +42,11 @@ function hidePrograms(t: TestContext): void {
 
 describe('the lock of a killed process', { skip: noFlock }, () => {
   const circumstances: Record<string, Record<string, unknown>> = {
-    'is the last that it did': {},
+    'as the last act of that process': {},
     'in a container that was replaced': { hostname: 'f00d', pid_namespace: 'pid:[1]' },
-    'in a container whose namespace number, and whose pid, another process has now': { ...own, hostname: 'f00d' },
-    'on a host that was booted and renamed since': { hostname: 'formerly', boot_id: 'former' },
-    'on a host without machine id that was booted and renamed since': {
+    'in a container whose namespace number and pid another process now has': { ...own, hostname: 'f00d' },
+    'on a host that was rebooted and renamed since': { hostname: 'formerly', boot_id: 'former' },
+    'on a host without a machine id that was rebooted and renamed since': {
       hostname: 'formerly',
       boot_id: 'former',
       machine_id: null,
@@ -64,7 +64,7 @@ describe('the lock of a killed process', { skip: noFlock }, () => {
     })
   }
 
-  it('is not mistaken for that of a process which still has its kernel lock on a file that somebody removed', async t => {
+  it('is not confused with that of a process that still has its kernel lock on a removed file', async t => {
     const path = join(temporaryDirectory(t), 'lock')
     await holdElsewhere(t, path)
     rewriteHolder(path, { hostname: 'f00d' })
@@ -77,11 +77,11 @@ describe('the lock of a live process', { skip: noFlock }, () => {
   const files: Record<string, (path: string) => void> = {
     'as if before the last boot of a host with the same name': path => rewriteHolder(path, { boot_id: 'former' }),
     'as if by a process that has ended': path => rewriteHolder(path, { pid: NOBODY }),
-    'by garbage': path => writeFileSync(path, ''),
-    'by nothing, because it was removed': path => rmSync(path),
+    'as an empty file': path => writeFileSync(path, ''),
+    'or removed': path => rmSync(path),
   }
   for (const [how, change] of Object.entries(files)) {
-    it(`is left alone although its file is described ${how}`, async t => {
+    it(`is left alone even if its file was rewritten ${how}`, async t => {
       const path = join(temporaryDirectory(t), 'lock')
       await holdElsewhere(t, path)
       change(path)
@@ -90,7 +90,7 @@ describe('the lock of a live process', { skip: noFlock }, () => {
   }
 })
 
-describe('a lock that only its file describes', () => {
+describe('a lock without a kernel lock', () => {
   const holder = { id: HOLDER_ID, ...own, run_url: null, since: 'yesterday' }
   const { machine_id: _, ...ofAnOlderVersion } = holder
   const files: Record<string, { written: object; isTaken: boolean; skip?: string | false }> = {
@@ -146,7 +146,7 @@ describe('the lock of a process in another namespace', { skip: noFlock || whyNoN
     ],
   }
   for (const [which, through] of Object.entries(namespaces)) {
-    it(`${which} is left alone while that lives, and taken over when it was killed`, async t => {
+    it(`${which} is left alone while the process lives, and taken over after that was killed`, async t => {
       const path = join(temporaryDirectory(t), 'lock')
       const holder = await holdElsewhere(t, path, through)
       await assertHeld(path)
@@ -155,7 +155,7 @@ describe('the lock of a process in another namespace', { skip: noFlock || whyNoN
     })
   }
 
-  it('that was killed is taken over by one in another new container, under another name', async t => {
+  it('that was killed is taken over by a process in a new container under another name', async t => {
     const path = join(temporaryDirectory(t), 'lock')
     const container = (name: string): string[] => [
       ...['unshare', '--uts', '--pid', '--mount-proc', '--kill-child'],

@@ -69,7 +69,7 @@ describe('acquireLock', () => {
     'another boot and another pid namespace': () => holder({ boot_id: 'another', pid_namespace: 'pid:[1]' }),
     'an empty file': () => '',
     garbage: () => 'held by me',
-    'nothing but the name of this host': () => JSON.stringify({ hostname: hostname() }),
+    'only the name of this host': () => JSON.stringify({ hostname: hostname() }),
     'a hostname that is not text': () => '{"hostname":7}',
     'half a record': () => holder().slice(0, 40),
     'a record without a pid': () => holder({ pid: undefined }),
@@ -132,7 +132,7 @@ describe('acquireLock', () => {
     assert.deepEqual(readdirSync(folder), ['kernel-lock', 'lock', `lock.takeover-${HOLDER_ID}`])
   })
 
-  it('takes over a dead lock from a take-over that died too', async t => {
+  it('takes over a dead lock from a process that died while taking it over', async t => {
     const folder = temporaryDirectory(t)
     const pid = endedPid()
     writeFileSync(join(folder, 'lock'), holder({ pid }))
@@ -142,7 +142,7 @@ describe('acquireLock', () => {
     assert.deepEqual(readdirSync(folder), ['kernel-lock'])
   })
 
-  it('cleans what a holder wrote before it reports it', async t => {
+  it('cleans the text of a holder before it reports that', async t => {
     const folder = temporaryDirectory(t)
     const foreign = { run_url: 'x\n::error::y', hostname: 'elsewhere\r##[error]', deployment: 'x\n::warning::y' }
     writeFileSync(join(folder, 'lock'), holder(foreign))
@@ -198,7 +198,7 @@ describe('acquireLock', () => {
   })
 
   for (const jumpMs of [3_600_000, -3_600_000]) {
-    it(`waits as long as it may when somebody sets the date by ${jumpMs / 3_600_000} h`, async t => {
+    it(`waits for the full timeout if the clock is set by ${jumpMs / 3_600_000} h`, async t => {
       const folder = temporaryDirectory(t)
       const lock = await acquireLock(requestIn(folder))
       t.mock.timers.enable({ apis: ['Date'], now: 1_800_000_000_000 })
@@ -237,7 +237,7 @@ describe('acquireLock', () => {
     }
   }
 
-  it('says how to find a process that has the lock but has not written who it is', async t => {
+  it('says how to find a process that has the lock but has not written its name', async t => {
     const folder = temporaryDirectory(t)
     const lock = await acquireLock(requestIn(folder))
     writeFileSync(join(folder, 'lock'), '')
@@ -247,7 +247,7 @@ describe('acquireLock', () => {
     lock.release()
   })
 
-  it('reports what is wrong with the folder', async t => {
+  it('reports a problem with the folder', async t => {
     const folder = join(temporaryDirectory(t), 'gone')
     await assert.rejects(acquireLock(requestIn(folder)), DeploymentError)
   })
@@ -263,7 +263,7 @@ describe('a lock that 8 processes want at once', { concurrency: false }, () => {
   const tools: Record<string, (index: number) => boolean> = {
     'with flock': () => true,
     'without flock': () => false,
-    'of which half have flock': index => index % 2 === 0,
+    'with flock for half of them': index => index % 2 === 0,
   }
   const rows = Object.entries(scenes).flatMap(scene => Object.entries(tools).map(tool => [scene, tool] as const))
   for (const [[which, { content, dying }], [how, hasFlock]] of sampled(rows, 2)) {

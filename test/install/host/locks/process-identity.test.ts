@@ -5,7 +5,7 @@ import { describe, it } from 'node:test'
 import { isProvablyDead, pidExists, readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
 
 describe('isProvablyDead', () => {
-  it('is false for this process, and where it cannot know', () => {
+  it('is false for this process, and if it cannot know', () => {
     const own = readOwnIdentity()
     const unknown = { start_time: null, boot_id: null, pid_namespace: own.pid_namespace }
     for (const holder of [own, { ...own, ...unknown }, { ...own, boot_id: null }]) {
@@ -26,7 +26,7 @@ describe('isProvablyDead', () => {
 })
 
 describe('pidExists', () => {
-  it("is true for this process and another user's, false for one that has ended", () => {
+  it("is true for this process and another user's, and false for one that has ended", () => {
     assert.deepEqual([process.pid, 1, spawnSync('true').pid].map(pidExists), [true, true, false])
   })
 })

@@ -74,7 +74,7 @@ function assertUntouchable(layout: Layout, { allowSharedRoot, says }: { allowSha
 }
 
 describe('requireSafeHost', () => {
-  it('accepts what a deployment makes, and nothing at all', async t => {
+  it('accepts a host after a deployment, and a host without any file', async t => {
     const layout = await deployedHost(t)
     assert.deepEqual(requireSafeHost({ layout, sharedRoot: { isAllowed: false } }), [])
     assert.deepEqual(
@@ -85,13 +85,12 @@ describe('requireSafeHost', () => {
 
   const harmless: Record<string, (layout: Layout) => void> = {
     'a root that others can read': ({ root }) => chmodSync(root, 0o2755),
-    'a parent that all can write, but where nobody can move what is not theirs': ({ root }) =>
-      chmodSync(dirname(root), 0o1777),
+    'a parent that everyone can write, but with the sticky bit': ({ root }) => chmodSync(dirname(root), 0o1777),
     'a shelf that is a symlink of ours': ({ root }) => turnIntoSymlink(join(root, 'plugins')),
     'a root that is a symlink of ours': ({ root }) => turnIntoSymlink(root),
     'a shelf that is missing': ({ root }) => rmSync(join(root, 'plugins'), { recursive: true }),
     'a folder of our own that inherited the set-group-id bit': ({ own }) => chmodSync(own, 0o2700),
-    'two names of one file, both ours': ({ own }) =>
+    'two hard links to one file, both ours': ({ own }) =>
       linkSync(join(own, 'outbox/o.json'), join(own, 'outbox/o.json.1.tmp')),
   }
   for (const [name, change] of Object.entries(harmless)) {
@@ -106,7 +105,7 @@ describe('requireSafeHost', () => {
     'an installed tree of the service': ({ root }) => give(join(root, 'plugins/greeter')),
     'a snapshot of such a tree': ({ own }) => give(join(own, 'snapshots/plugins/greeter/1-1.0.0')),
     'a staged tree of the service': ({ own }) => give(join(own, 'staging/d/replaced')),
-    'what was set aside': ({ own }) => give(join(own, 'snapshots/set-aside/1-a')),
+    'a tree that was set aside': ({ own }) => give(join(own, 'snapshots/set-aside/1-a')),
   }
   for (const [name, change] of Object.entries(foreign)) {
     it(`accepts ${name}`, { skip }, async t => {
@@ -121,31 +120,31 @@ describe('requireSafeHost', () => {
       change: ({ root }) => chmodSync(root, 0o2775),
       says: /group .*chmod go-w .*app/,
     },
-    'a root that everybody can write': { change: ({ root }) => chmodSync(root, 0o777), says: /every user.*chmod go-w/ },
-    'a root where everybody can add something': { change: ({ root }) => chmodSync(root, 0o1777), says: /every user/ },
+    'a root that everyone can write': { change: ({ root }) => chmodSync(root, 0o777), says: /every user.*chmod go-w/ },
+    'a root where everyone can add something': { change: ({ root }) => chmodSync(root, 0o1777), says: /every user/ },
     'a shelf that its group can write': {
       change: ({ root }) => chmodSync(join(root, 'extensions'), 0o775),
       says: /app\/extensions .*group.*chmod go-w/,
     },
-    'a parent in which everybody can replace the root': {
+    'a parent in which everyone can replace the root': {
       change: ({ root }) => chmodSync(dirname(root), 0o777),
       says: /every user/,
     },
-    'a missing root that everybody could make': {
+    'a missing root that everyone could make': {
       change({ root }) {
         rmSync(root, { recursive: true })
         chmodSync(dirname(root), 0o777)
       },
       says: /every user/,
     },
-    'a symlinked shelf whose target everybody can write': {
+    'a symlinked shelf whose target everyone can write': {
       change({ root }) {
         turnIntoSymlink(join(root, 'plugins'))
         chmodSync(join(root, 'plugins-real'), 0o777)
       },
       says: /plugins-real .*every user/,
     },
-    'a symlinked shelf whose target everybody can replace': {
+    'a symlinked shelf whose target everyone can replace': {
       change({ root }) {
         mkdirSync(join(root, 'disk/plugins'), { recursive: true })
         chmodSync(join(root, 'disk'), 0o777)
@@ -197,15 +196,15 @@ describe('requireSafeHost', () => {
   const never: Record<string, Strange> = {
     'a folder of our own that others can read': { change: ({ own }) => chmodSync(own, 0o755), says: /0755.*chmod 700/ },
     'a folder of our own that its group can enter': { change: ({ own }) => chmodSync(own, 0o710), says: /0710/ },
-    'a file in the place of our own folder': {
+    'a file in place of our own folder': {
       change({ own }) {
         rmSync(own, { recursive: true })
         writeFileSync(own, '')
       },
       says: /is a file/,
     },
-    'a symlink in the place of our own folder': { change: ({ own }) => turnIntoSymlink(own), says: /is a symlink/ },
-    'a dangling symlink in the place of our own folder': {
+    'a symlink in place of our own folder': { change: ({ own }) => turnIntoSymlink(own), says: /is a symlink/ },
+    'a dangling symlink in place of our own folder': {
       change({ own }) {
         rmSync(own, { recursive: true })
         symlinkSync('gone', own)
@@ -221,7 +220,7 @@ describe('requireSafeHost', () => {
       change: ({ snapshots }) => chmodSync(join(snapshots, 'plugins/greeter'), 0o777),
       says: /greeter/,
     },
-    'a record with a name elsewhere': {
+    'a record with a hard link elsewhere': {
       change: ({ own, root }) => linkSync(join(own, 'audit.jsonl'), join(dirname(root), 'stolen')),
       says: /audit\.jsonl is a file that has another name elsewhere/,
     },
@@ -290,7 +289,7 @@ describe('requireSafeHost', () => {
     }
   }
 
-  it('refuses a folder of our own in a root that is not safe either, for the root', { skip }, async t => {
+  it('names the root rather than our own folder if both are unsafe', { skip }, async t => {
     const layout = await deployedHost(t)
     chownSync(layout.root, STRANGER, 0)
     chmodSync(layout.own, 0o777)

@@ -180,7 +180,7 @@ describe('findDrift', () => {
     })
   }
 
-  it('compares the bytecode that was installed, also in a cache', async t => {
+  it('compares the bytecode that was installed, even in a cache', async t => {
     const layout = await prepareTemporaryHost(t)
     const shipped = { 'lib/a.pyc': 'a', 'lib/__pycache__/b.pyc': 'b', '__pycache__/c.pyc': 'c' }
     const { root } = await installRecorded(layout, shipped)
@@ -191,7 +191,7 @@ describe('findDrift', () => {
     assert.deepEqual(drift, { added: [], removed, changed })
   })
 
-  it('finds the rest where a path is too long to be read, and counts that as added', async t => {
+  it('finds other drift even if a path is too long to be read, which counts as added', async t => {
     const { folder, root } = await makeInstalled(t)
     const dive = 'for i in $(seq 30); do mkdir "$1" && cd -P "$1" || exit 1; done'
     execFileSync('bash', ['-c', dive, '-', 'n'.repeat(200)], { cwd: root })
@@ -212,7 +212,7 @@ describe('findDrift', () => {
     assert.deepEqual([drift?.added.length, drift?.removed], [10_000, ['run']])
   })
 
-  it('compares no recorded file that has become a kept path since', async t => {
+  it('does not compare a recorded file that has become a kept path since', async t => {
     const { folder, root } = await makeInstalled(t)
     rmSync(join(root, 'lib/a'))
     writeTree(root, { 'bin/run': 'mine' })
@@ -220,7 +220,7 @@ describe('findDrift', () => {
     assert.deepEqual(await findDrift(folder, { ...TREE, keepPaths }), NONE)
   })
 
-  it('compares a tree that an earlier version of the action has installed by its content, but not its modes', async t => {
+  it('compares only the content, not the modes, of a tree that an earlier version of the action has installed', async t => {
     const layout = await prepareTemporaryHost(t)
     const [folder, tree] = [{ layout, log: collectLog() }, treeOf(FILES, SYMLINKS)]
     const root = join(layout.root, 'plugins/greeter')
@@ -235,7 +235,7 @@ describe('findDrift', () => {
     assert.deepEqual(await findDrift(folder, TREE), { ...NONE, changed: ['lib/a'] })
   })
 
-  it('knows nothing of what has no record, and is silent', async t => {
+  it('compares nothing without a record, and logs nothing', async t => {
     const { folder, ...installed } = await makeInstalled(t)
     assert.equal(await findDrift(folder, { ...TREE, id: 'other' }), undefined)
     rmSync(treeRecordPath(folder.layout, installed.tree_record))
@@ -289,7 +289,7 @@ async function makeInstalled(t: TestContext) {
 }
 
 describe('the drift of a tree whose files changed', () => {
-  it('shows also where that was between their extraction and their record', async t => {
+  it('includes changes between their extraction and their record', async t => {
     const layout = await prepareTemporaryHost(t)
     const root = installPath(layout, GREETER)
     mkdirSync(root, { recursive: true })

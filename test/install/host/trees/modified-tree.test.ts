@@ -38,7 +38,7 @@ const CHANGES: Record<string, (root: string) => void> = {
 
 describe('the description of a modified tree', () => {
   for (const [name, change] of Object.entries(CHANGES)) {
-    it(`matches a tree with ${name}, and what is changed in it later does not`, async t => {
+    it(`matches a tree with ${name}, but not after a later change`, async t => {
       const { layout, root, describe } = await makeInstalled(t)
       change(root)
       const identity = await writeTreeRecord(layout, (await describe()) ?? [])
@@ -50,7 +50,7 @@ describe('the description of a modified tree', () => {
     })
   }
 
-  it('has the digest of what is really there, without kept paths', async t => {
+  it('has the digest of the actual files, without kept paths', async t => {
     const { root, describe } = await makeInstalled(t)
     writeTree(root, { 'lib/a': 'b', 'data/db': 'rows', new: 'n' })
     symlinkSync('new', join(root, 'link'))
@@ -66,14 +66,14 @@ describe('the description of a modified tree', () => {
     assert.deepEqual(paths, ['bin/run', 'lib/a', 'lib/a.pyc', 'lib/gone'])
   })
 
-  it('is given up where two names that are no UTF-8 read alike', async t => {
+  it('is given up if two names that are not UTF-8 read alike', async t => {
     const { root, describe } = await makeInstalled(t)
     for (const byte of [0xfe, 0xff]) writeFileSync(Buffer.concat([Buffer.from(`${root}/`), Buffer.from([byte])]), '')
     assert.equal(await describe(), undefined)
   })
 
   for (const path of ['cache.bin', 'lib/a']) {
-    it(`is given up, and little is read, where ${path} has become a file of a terabyte`, async t => {
+    it(`is given up, after reading little, if ${path} has become a file of a terabyte`, async t => {
       const { root, describe } = await makeInstalled(t)
       writeTree(root, { [path]: '' })
       truncateSync(join(root, path), 2 ** 40)

@@ -41,7 +41,7 @@ describe('findMoving', () => {
     })
   }
 
-  it('finds no file that is gone, or that was replaced', async t => {
+  it('does not find a file that is gone, or that was replaced', async t => {
     const before = await openTree(t)
     rmSync(join(before.root, 'lib/a.py'))
     writeFileSync(join(before.root, 'lib/b.py'), 'B')
@@ -64,7 +64,7 @@ describe('findMoving', () => {
     assert.deepEqual([...(await findMoving(read, ['main.py'], NEVER))], [])
   })
 
-  it('looks for nothing once it is too late', async t => {
+  it('stops looking once the time is over', async t => {
     const before = await openTree(t)
     assert.deepEqual([...(await findMoving(before, LIB, AbortSignal.abort()))], [])
   })

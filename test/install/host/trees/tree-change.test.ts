@@ -37,7 +37,7 @@ describe('TreeChange', () => {
     '2 files added': { ...OLD, 'd/z': '1', z: '1' },
   }
   for (const [words, files] of Object.entries(cases))
-    it(`counts while the items pass: ${words}`, async t => {
+    it(`counts during extraction: ${words}`, async t => {
       const { layout, tree } = await recorded(t, OLD)
       const change = new TreeChange(layout, tree)
       assert.deepEqual([...change.count(itemsOf(files))], itemsOf(files))
@@ -61,7 +61,7 @@ describe('TreeChange', () => {
     '4 files': [OLD, { added: Array.from({ length: 10_000 }, (_, index) => `x${index}`) }],
   } as const
   for (const [words, [files, drift]] of Object.entries(edits))
-    it(`counts what was edited on the host: ${words}`, async t => {
+    it(`counts edits on the host: ${words}`, async t => {
       const { layout, tree } = await recorded(t, OLD)
       const change = new TreeChange(layout, tree)
       const next = await writeTreeRecord(layout, change.count(itemsOf(files)))
@@ -103,7 +103,7 @@ describe('TreeChange', () => {
     assert.equal(change.inWords(), '4 files')
   })
 
-  it('counts only the new files where the record of the old ones is damaged, and fails nothing', async t => {
+  it('counts only the new files if the record of the old ones is damaged, without an error', async t => {
     const { layout, tree } = await recorded(t, OLD)
     truncateSync(treeRecordPath(layout, tree.tree_record), 100)
     const change = new TreeChange(layout, tree)

@@ -49,7 +49,7 @@ const CHANGES: Record<string, (root: string) => void> = {
 
 describe('the stamps of a tree', () => {
   for (const [name, change] of Object.entries(CHANGES))
-    it(`are others after a change: ${name}`, async t => assert.equal(await areSame(t, change), false))
+    it(`differ after a change: ${name}`, async t => assert.equal(await areSame(t, change), false))
 
   it('are the same in a tree that was only moved, and out of which a kept path was moved', async t => {
     assert.equal(await areSame(t, () => {}), true)

@@ -41,7 +41,7 @@ async function judge(t: TestContext, { files = {}, row: more = {}, tree = TREE }
 }
 
 describe('a part whose new tree is the installed one', () => {
-  it('stays when it is intact, whatever else is there', async t => {
+  it('stays when it is intact, whatever other files are there', async t => {
     const { context, log, part, row } = await judge(t, { files: { 'data/db': 'rows', 'log/today': 'x' } })
     assert.ok(part.intact)
     assert.deepEqual(await keepPart(context, part), {
@@ -55,7 +55,7 @@ describe('a part whose new tree is the installed one', () => {
     assert.deepEqual(context.results.get('plugins/x'), { tree: { tree_digest, tree_record } })
   })
 
-  it('stays although another artifact contains it', async t => {
+  it('stays even if another artifact contains it', async t => {
     assert.ok((await judge(t, { row: OTHER_ARTIFACT })).part.intact)
   })
 
@@ -81,7 +81,7 @@ describe('a part whose new tree is the installed one', () => {
   }
 })
 
-describe('what is installed from the verified artifact itself', () => {
+describe('a part that was installed from the verified artifact itself', () => {
   const YAML = { 'plugin.yaml': 'name: x\nversion: "2.0.0"\n', 'src/main.py': 'pass' }
   const SECRET = 'secret of the host'
 
@@ -125,10 +125,10 @@ describe('what is installed from the verified artifact itself', () => {
     'another origin': { row: { slug: 'other' } },
     'other keep-paths': { keepPaths: ['.env'] },
     'a kept plugin.yaml': { keepPaths: ['plugin.yaml'], row: { keep_paths: ['plugin.yaml'] } },
-    'no record': { row: { tree_record: 'cd'.repeat(32) } },
-    'no plugin.sig where there would be one': { files: TRUSTED, secret: SECRET },
-    'a plugin.sig that would be another': { files: { ...TRUSTED, 'plugin.sig': '{}' }, secret: SECRET },
-    'a plugin.sig that nothing would make': { files: { ...TRUSTED, 'plugin.sig': '{}' } },
+    'a missing record': { row: { tree_record: 'cd'.repeat(32) } },
+    'a missing plugin.sig': { files: TRUSTED, secret: SECRET },
+    'a plugin.sig with another signature': { files: { ...TRUSTED, 'plugin.sig': '{}' }, secret: SECRET },
+    'a plugin.sig that no longer has a reason': { files: { ...TRUSTED, 'plugin.sig': '{}' } },
     'a plugin.yaml that was replaced since it was compared': {
       meanwhile: root => writeTree(root, { 'plugin.yaml': 'name: x\nversion: "9.9.9"\n' }),
     },
@@ -140,7 +140,7 @@ describe('what is installed from the verified artifact itself', () => {
     },
   }
   for (const [name, other] of Object.entries(others)) {
-    it(`is not known without extracting where there is ${name}`, async t => {
+    it(`must be extracted again with ${name}`, async t => {
       assert.equal(await find(t, other), undefined)
     })
   }

@@ -27,7 +27,7 @@ async function makeDeployment(t: TestContext, files: Record<string, string> = FI
 const NAME = { shelf: GREETER.shelf, id: GREETER.id }
 
 describe('recordDrift', () => {
-  it('names a part once, whoever asks again', async t => {
+  it('names a part once, however often it is called', async t => {
     const { log, root, deployment } = await makeDeployment(t)
     writeFileSync(join(root, 'by-hand'), '')
     await recordDrift(deployment, [GREETER, { shelf: 'extensions', id: 'other' }])
@@ -37,7 +37,7 @@ describe('recordDrift', () => {
     assert.deepEqual(deployment.record.facts.drift, [{ ...NAME, version: '2.0.0', added: ['by-hand'], ...none }])
   })
 
-  it('adds at most 500 paths to the report, and how many more there are', async t => {
+  it('adds at most 500 paths to the report, and the number of the others', async t => {
     const { log, root, deployment } = await makeDeployment(t, MANY_FILES)
     for (const path of Object.keys(MANY_FILES)) rmSync(join(root, path))
     await recordDrift(deployment, [GREETER])
@@ -78,7 +78,7 @@ describe('recordDrift', () => {
     assert.ok(JSON.stringify(entry).length < 66_000)
   })
 
-  it('reports what differs only now, in place of what differed before', async t => {
+  it('reports the current differences, in place of earlier ones', async t => {
     const { root, deployment } = await makeDeployment(t)
     writeTree(root, { first: '' })
     await recordDrift(deployment, [GREETER])
@@ -99,7 +99,7 @@ describe('recordDrift', () => {
     assert.deepEqual(deployment.record.facts.drift, [{ ...NAME, version: '2.0.0', ...none, compared: false }])
   })
 
-  it('says nothing of parts as they were installed', async t => {
+  it('does not mention parts that are as they were installed', async t => {
     const { log, deployment } = await makeDeployment(t)
     await recordDrift(deployment, [GREETER])
     warnOfDrift(deployment)

@@ -31,7 +31,7 @@ function stepFailed(error: unknown): boolean {
 }
 
 describe('the settings that a host framework injects', () => {
-  it('are those next to the plugin, 0600, and are removed with them on a rollback', async t => {
+  it('are the same as those next to the plugin, 0600, and are removed with them on a rollback', async t => {
     const { context, path, write } = await openScene(t)
     assert.equal(await write(), 'x.env and plugins/x/.env written')
     assert.equal(readFileSync(path, 'utf8'), "A=1\nB='of this host'\n")
@@ -43,21 +43,21 @@ describe('the settings that a host framework injects', () => {
     assert.deepEqual([existsSync(path), existsSync(`${join(path, '..')}.env`)], [false, false])
   })
 
-  it('are a copy of settings that were there before, with all that the operator wrote', async t => {
+  it('are a copy of existing settings, with all text of the operator', async t => {
     const { path, write } = await openScene(t, { 'plugins/x.env': '# mine\nB=2\n' })
     assert.equal(await write(), 'x.env stays; plugins/x/.env written')
     assert.equal(readFileSync(path, 'utf8'), '# mine\nB=2\n')
     assert.equal(await write(), 'x.env exists and stays')
   })
 
-  it("are never changed where they are the operator's own, nor removed on a rollback", async t => {
+  it("are never changed if they are the operator's own, nor removed on a rollback", async t => {
     const { context, path, write } = await openScene(t, { 'plugins/x/.env': 'B=mine\n' })
     assert.equal(await write(), 'x.env written')
     await context.transaction.rollback()
     assert.equal(readFileSync(path, 'utf8'), 'B=mine\n')
   })
 
-  it('are warned of, by the names of their keys, where they have other values than those next to the plugin', async t => {
+  it('cause a warning with the names of their keys if their values differ from those next to the plugin', async t => {
     const { log, write } = await openScene(t, {
       'plugins/x/.env': 'B=secret-1\nA=1\n',
       'plugins/x.env': 'A=1\nB=secret-2\n',
@@ -69,7 +69,7 @@ describe('the settings that a host framework injects', () => {
     assert.doesNotMatch(warnings.join(), /secret/)
   })
 
-  it('fail the step where existing ones lack a required key, or cannot be read', async t => {
+  it('fail the step if they exist and lack a required key, or cannot be read', async t => {
     const { write } = await openScene(t, { 'plugins/x.env': 'B=2\n', 'plugins/x/.env': 'A=1\n' })
     await assert.rejects(write(), stepFailed)
     const other = await openScene(t, { 'plugins/x.env': 'B=2\n' })
@@ -77,7 +77,7 @@ describe('the settings that a host framework injects', () => {
     await assert.rejects(other.write(), stepFailed)
   })
 
-  it('are not written where no keep-path would give them to the next version', async t => {
+  it('are not written if no keep-path would give them to the next version', async t => {
     const { log, path, write } = await openScene(t, {}, ['data'])
     assert.equal(await write(), 'x.env written')
     assert.ok(!existsSync(path))
@@ -95,7 +95,7 @@ describe('the settings that a host framework injects', () => {
     })
   }
 
-  it('are missed with a warning where no step writes them', async t => {
+  it('cause a warning if they are missing and no step writes them', async t => {
     const { context, log, part, path } = await openScene(t)
     const order = { ...context.order, parts: [part], steps: [] }
     warnOfMissingEnv({ deployment: context.deployment, order })

@@ -39,12 +39,12 @@ async function noticesOf(t: TestContext, scene: Scene): Promise<string[]> {
 
 describe('noticeSettings', () => {
   const rows: [string, Scene, string[]][] = [
-    ['all of them when the host has no settings', {}, ['A', 'B']],
-    ['what the settings lack', { settings: 'A=hunter22\n' }, ['B']],
-    ['what the settings leave empty', { settings: 'A=\nB=hunter22\n' }, ['A']],
-    ['nothing that the settings contain', { settings: 'export A=hunter22\nB="x"\n' }, []],
-    ['nothing when nothing is required', { required: [] }, []],
-    ['nothing that the plan writes', { steps: [INSTALL, WRITE] }, []],
+    ['all required keys when the host has no settings', {}, ['A', 'B']],
+    ['the keys that the settings lack', { settings: 'A=hunter22\n' }, ['B']],
+    ['the keys that the settings leave empty', { settings: 'A=\nB=hunter22\n' }, ['A']],
+    ['no key that the settings contain', { settings: 'export A=hunter22\nB="x"\n' }, []],
+    ['no key when none is required', { required: [] }, []],
+    ['no key of settings that the plan writes', { steps: [INSTALL, WRITE] }, []],
   ]
   for (const [name, scene, unset] of rows) {
     it(`names ${name}`, async t => {
@@ -56,7 +56,7 @@ describe('noticeSettings', () => {
     })
   }
 
-  it('names the settings that no step writes, never their values', async t => {
+  it('names the settings that no step writes, but never their values', async t => {
     const settings = new Map([['TOKEN', 'hunter22']])
     for (const steps of [[INSTALL], [INSTALL, WRITE]]) {
       const lines = await noticesOf(t, { required: [], steps, given: settings })
@@ -72,7 +72,7 @@ describe('noticeSettings', () => {
     assert.ok(line.startsWith('notice ') && !line.includes('\u001b') && !line.includes('::'), line)
   })
 
-  it('says nothing when the settings are not a file', async t => {
+  it('logs nothing when the settings are not a file', async t => {
     const layout = await prepareTemporaryHost(t)
     mkdirSync(`${layout.root}/plugins/x.env`, { recursive: true })
     const parts = [partOf(layout, { environment: { required: ['A'], optional: [] } })]

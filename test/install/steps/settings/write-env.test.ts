@@ -60,7 +60,7 @@ function stepFailed(error: unknown): boolean {
 }
 
 describe('writeEnv', () => {
-  it('takes no template whose bytes are not those that were recorded', async t => {
+  it('refuses a template whose bytes differ from the recorded ones', async t => {
     const layout = await prepareTemporaryHost(t)
     const [path, files] = [installPath(layout, partOf(layout)), { 'conf/env': 'A=1\n', 'conf/other': 'A=2\n' }]
     writeTreeOf(path, files)
@@ -109,7 +109,7 @@ describe('writeEnv', () => {
     assert.equal(readFileSync(scene.target, 'utf8'), 'A=\n')
   })
 
-  it('reads existing settings through a symlink of the host, and changes neither', async t => {
+  it('reads existing settings through a symlink of the host, and changes neither of them', async t => {
     const scene = await makeScene(t)
     const theirs = join(scene.root, 'theirs')
     writeFileSync(theirs, 'A=mine\n')
@@ -119,7 +119,7 @@ describe('writeEnv', () => {
   })
 
   const inTheWay: Record<string, (scene: Scene) => void> = {
-    'a symlink to nothing': ({ root, target }) => symlinkSync(join(root, 'elsewhere'), target),
+    'a dangling symlink': ({ root, target }) => symlinkSync(join(root, 'elsewhere'), target),
     'a pipe without a writer': ({ target }) => execFileSync('mkfifo', [target]),
     'a symlink to such a pipe': ({ root, target }) => {
       execFileSync('mkfifo', [join(root, 'pipe')])

@@ -84,7 +84,7 @@ function stepFailed(error: unknown): boolean {
 }
 
 describe('a part that is prepared and switched', () => {
-  it('installs into an empty place, and rolls back to nothing', async t => {
+  it('installs into an empty place, and rolls back to an empty place', async t => {
     const scene = await makeScene(t, undefined, { main: 'new' })
     assert.equal(await scene.install(), undefined)
     assert.deepEqual(scene.listing(), { 'x/main': 'new' })
@@ -114,9 +114,9 @@ describe('a part that is prepared and switched', () => {
   const kept = {
     'a file and a directory': { installed: { '.env': 'A=1', 'data/db': 'rows' }, keepPaths: ['.env', 'data'] },
     'a nested path, with the parents it needs': { installed: { 'var/lib/db': 'rows' }, keepPaths: ['var/lib'] },
-    'one inside another': { installed: { 'data/db': 'rows', 'data/x': '1' }, keepPaths: ['data', 'data/db'] },
-    'one inside another, which is named first': { installed: { 'data/db': 'rows' }, keepPaths: ['data/db', 'data'] },
-    'one named twice': { installed: { 'data/db': 'rows' }, keepPaths: ['data', 'data'] },
+    'a path inside another': { installed: { 'data/db': 'rows', 'data/x': '1' }, keepPaths: ['data', 'data/db'] },
+    'a path inside another, which is named first': { installed: { 'data/db': 'rows' }, keepPaths: ['data/db', 'data'] },
+    'a path that is named twice': { installed: { 'data/db': 'rows' }, keepPaths: ['data', 'data'] },
     'names that only begin alike': {
       installed: { 'data/db': 'rows', 'data2/db': 'more' },
       keepPaths: ['data', 'data2'],
@@ -134,7 +134,7 @@ describe('a part that is prepared and switched', () => {
     })
   }
 
-  it("keeps the host's own file where the artifact contains the same path, and says so", async t => {
+  it("keeps the host's own file if the artifact contains the same path, and says so", async t => {
     const scene = await makeScene(
       t,
       { 'data/db': 'rows' },
@@ -154,7 +154,7 @@ describe('a part that is prepared and switched', () => {
 
   const left = { 'left/main': 'older', 'left/data/db': 'rows', 'left/other': '1' }
 
-  it('carries over what was left behind when the place is empty, and moves it back on a rollback', async t => {
+  it('carries over kept paths that an earlier version left behind if the place is empty, and moves them back on a rollback', async t => {
     const scene = await makeScene(t, undefined, { main: 'new', 'data/seed': 'x' })
     writeTree(scene.layout.root, left)
     const leftBehind = join(scene.layout.root, 'left')
@@ -165,7 +165,7 @@ describe('a part that is prepared and switched', () => {
     assert.deepEqual(withoutModes(listTree(leftBehind)), { main: 'older', 'data/db': 'rows', other: '1' })
   })
 
-  it('leaves what was left behind alone when the place is not empty', async t => {
+  it('leaves those kept paths alone if the place is not empty', async t => {
     const scene = await makeScene(t, { main: 'old', '.env': 'A=1' }, { main: 'new' })
     writeTree(scene.layout.root, left)
     await scene.install({ part: { leftBehind: join(scene.layout.root, 'left') } })
@@ -208,7 +208,7 @@ describe('a part that is prepared and switched', () => {
   })
 })
 
-describe('an installed tree that another process changes after it was compared, before it is moved', () => {
+describe('an installed tree that another process changes between its comparison and its move', () => {
   const IDS = ['x', 'y']
   const FILES = { main: 'old', 'lib/a': '1' }
   const DIGEST = hash('sha256', '2')
@@ -257,7 +257,7 @@ describe('an installed tree that another process changes after it was compared, 
     return { ...scene, isChanged }
   }
 
-  it('is a modified snapshot, and in the report and the note for a rollback, at whatever moment', async t => {
+  it('becomes a modified snapshot, and is in the report and in the note for a rollback, whenever it changes', async t => {
     let nth = 2
     for (; ; nth++) {
       const { layout, context, isChanged } = await switchMeanwhile(t, nth)
@@ -279,19 +279,19 @@ describe('an installed tree that another process changes after it was compared, 
     assert.ok(nth > 6, `only ${nth - 2} moments`)
   })
 
-  it('is not looked at again right after it was compared', async t => {
+  it('is not compared again right after its comparison', async t => {
     const { context, isChanged } = await switchMeanwhile(t, 4, { msPerCall: 1 })
     assert.ok(isChanged)
     assert.equal(context.results.get('plugins/x')?.modified, undefined)
   })
 
-  it('is looked at again at once where the plan keeps no snapshot, so that no change is lost', async t => {
+  it('is compared again at once if the plan keeps no snapshot, so that no change is lost', async t => {
     const { context, isChanged } = await switchMeanwhile(t, 4, { msPerCall: 1, snapshot: false })
     assert.ok(isChanged)
     assert.ok(context.results.get('plugins/x')?.modified !== undefined)
   })
 
-  it('is a genuine snapshot where nobody changes it', async t => {
+  it('becomes a genuine snapshot if it does not change', async t => {
     const { context, isChanged } = await switchMeanwhile(t, 0)
     assert.equal(isChanged, false)
     assert.equal(context.results.get('plugins/x')?.modified, undefined)

@@ -57,7 +57,7 @@ describe('undoChange', () => {
     })
   }
 
-  it('keeps a directory that another process uses by now', async t => {
+  it('keeps a directory that another process now uses', async t => {
     const root = makeRoot(t)
     const change: Change = { type: 'make_directory', path: 'plugins' }
     await applyChanges(root, [change])
@@ -74,7 +74,7 @@ describe('undoChange', () => {
     assert.ok('new/file' in listTree(root))
   })
 
-  it('does not remove a created file without the staged one that proves that it is ours', async t => {
+  it('does not remove a created file without the staged file that proves that it is ours', async t => {
     const root = makeRoot(t)
     writeFileSync(join(root, 'new/file'), '')
     await undoChange(root, { type: 'create_file', staged: 'old/gone', path: 'new/file' })
@@ -82,7 +82,7 @@ describe('undoChange', () => {
   })
 
   const move: PlannedChange = { type: 'move', from: 'old/tree', to: 'new/tree' }
-  it('sets aside what another process has put where a tree is moved back', async t => {
+  it('sets aside files that another process has put where a tree is moved back', async t => {
     const root = makeRoot(t)
     mkdirSync(join(root, '.hub-deploy/snapshots'), { recursive: true })
     const announced = await announceable(root, move)
@@ -94,7 +94,7 @@ describe('undoChange', () => {
     assert.equal(readFileSync(join(root, String(setAside[0]), 'file'), 'utf8'), 'theirs')
   })
 
-  it('moves nothing else back that is where a tree was moved to', async t => {
+  it('does not move back another directory from the place to which a tree was moved', async t => {
     const root = makeRoot(t)
     const announced = await announceable(root, move)
     writeTree(root, { 'new/tree/file': 'theirs' })
@@ -126,7 +126,7 @@ describe('undoChange', () => {
     assert.equal(readFileSync(join(root, kept.from), 'utf8'), '2')
   })
 
-  it('recognises by its inode what is already back, even if something is at the other path', async t => {
+  it('recognizes a tree that is already back by its inode, even if the other path exists', async t => {
     const root = makeRoot(t)
     const announced = await announceable(root, move)
     writeTree(root, { 'new/tree/other': 'theirs' })
@@ -161,7 +161,7 @@ describe('applyChanges', () => {
 })
 
 describe('announceable', () => {
-  it('refuses to move what does not exist', async t => {
+  it('refuses to move a missing path', async t => {
     await assert.rejects(announceable(makeRoot(t), { type: 'move', from: 'gone', to: 'new/x' }))
   })
 
@@ -188,7 +188,7 @@ describe('changeSchema', () => {
     { type: 'move', from: 'plugins/x.env', to: 'app/of/plugins/x.env', ino },
   ]
   for (const change of allowed) {
-    it(`accepts ${describeChange(change)}`, () => assert.deepEqual(changeSchema.parse(change), change))
+    it(`accepts: ${describeChange(change)}`, () => assert.deepEqual(changeSchema.parse(change), change))
   }
 
   const outside = [
@@ -259,7 +259,7 @@ describe('changeSchema', () => {
 })
 
 describe('placesIn', () => {
-  it('lists the places into or out of which trees are moved, each once', () => {
+  it('lists each place into or out of which trees are moved once', () => {
     const changes: Change[] = [
       { type: 'move', ino: '7', from: 'extensions/gone', to: '.hub-deploy/snapshots/extensions/gone/1-1.0' },
       { type: 'make_directory', path: 'plugins/x' },

@@ -78,8 +78,8 @@ function asideIn(root: string): Record<string, string> {
   return listTree(join(folder, names[0] ?? ''))
 }
 
-describe('a move next to a process that works in the same directory', () => {
-  it('sets aside what appears in the place of the new version', async t => {
+describe('the undo of a move, while a process works in the same directory,', () => {
+  it('sets aside files that appear in the place of the new version', async t => {
     const root = makeRoot(t)
     await apply(root, OUT, DATA)
     const announced = await announceable(root, IN)
@@ -89,7 +89,7 @@ describe('a move next to a process that works in the same directory', () => {
     assert.equal(textOf(root, `${aside}/data/log`), 'theirs')
   })
 
-  it('brings data back that was another directory when it moved, and was made anew where it had been', async t => {
+  it('moves data back that was another directory when it moved, and was created again in the old place', async t => {
     const root = makeRoot(t)
     await apply(root, OUT)
     const announced = await announceable(root, DATA)
@@ -103,7 +103,7 @@ describe('a move next to a process that works in the same directory', () => {
     assert.deepEqual(Object.keys(asideIn(root)), ['log'])
   })
 
-  it('loses neither of two directories, of which one has the number that was announced', async t => {
+  it('loses neither of two directories if one has the announced inode', async t => {
     const root = makeRoot(t)
     await apply(root, OUT)
     const announced = await announceable(root, DATA)
@@ -130,7 +130,7 @@ describe('a move next to a process that works in the same directory', () => {
     },
   }
   for (const [what, { kept, rename, again }] of Object.entries(renamings)) {
-    it(`brings a kept path back where the new version has renamed ${what}`, async t => {
+    it(`moves a kept path back if the new version has renamed ${what}`, async t => {
       const root = makeRoot(t)
       writeTree(root, { 'plugins/x/var/data/db': 'rows', [`${STAGING}/tree/var/main`]: 'new' })
       const move: PlannedChange = { type: 'move', from: `${SNAPSHOT}/${kept}`, to: `${STAGING}/tree/${kept}` }
@@ -144,7 +144,7 @@ describe('a move next to a process that works in the same directory', () => {
     })
   }
 
-  it('deletes no data that the new version has renamed to where it cannot be searched', async t => {
+  it('does not delete data that the new version has renamed to an unsearchable place', async t => {
     const root = makeRoot(t)
     const [, data] = (await apply(root, OUT, DATA)) as [Change, Change]
     const hidden = join(root, STAGING, 'tree/hidden')
@@ -162,7 +162,7 @@ describe('a move next to a process that works in the same directory', () => {
     assert.equal(textOf(root, `${SNAPSHOT}/data/db`), 'rows')
   })
 
-  it('deletes no data in a tree with too many files to look for it', async t => {
+  it('does not delete data in a tree with too many files to search', async t => {
     const root = makeRoot(t)
     const [, data] = (await apply(root, OUT, DATA)) as [Change, Move]
     renameSync(join(root, STAGING, 'tree/data'), join(root, STAGING, 'tree/renamed'))
@@ -188,7 +188,7 @@ describe('a move next to a process that works in the same directory', () => {
     assert.equal(textOf(root, `${SNAPSHOT}/data/db`), 'rows')
   })
 
-  it('brings nothing back for data that only has the number of what was announced', async t => {
+  it('does not move data back that only has the announced inode', async t => {
     const root = makeRoot(t)
     const [, data] = (await apply(root, OUT, DATA)) as [Change, Move]
     rmSync(join(root, STAGING, 'tree/data'), { recursive: true })
@@ -198,7 +198,7 @@ describe('a move next to a process that works in the same directory', () => {
     assert.equal(textOf(root, `${STAGING}/tree/other/log`), 'theirs')
   })
 
-  it('calls replaced only a kept path that is nowhere else', async t => {
+  it('calls a kept path replaced only if it is nowhere else', async t => {
     const root = makeRoot(t)
     const [out, data] = (await apply(root, OUT, DATA)) as [Change, Move]
     renameSync(join(root, STAGING, 'tree/data'), join(root, 'elsewhere'))
@@ -222,7 +222,7 @@ describe('a move next to a process that works in the same directory', () => {
     ['data', 'data/log', 'the same', `${SNAPSHOT}/data`],
     ['.env', '.env', 'another', undefined],
   ] as const)
-    it(`calls ${replaced ? 'replaced' : 'moved'} a kept ${kept} that the new version has made again with ${number} number`, async t => {
+    it(`calls a kept ${kept} ${replaced ? 'replaced' : 'moved'} that the new version has made again with ${number} inode`, async t => {
       const root = makeRoot(t)
       writeTree(root, { 'plugins/x/.env': 'A=1' })
       const move: PlannedChange = { type: 'move', from: `${SNAPSHOT}/${kept}`, to: `${STAGING}/tree/${kept}` }
@@ -259,7 +259,7 @@ describe('a move next to a process that works in the same directory', () => {
     assert.equal(lost[0]?.split(' ')[0], 'lib/modules/x/data')
   })
 
-  it('does not take a new directory with an old number for data that came back', async t => {
+  it('does not mistake a new directory with an old inode for data that is already back', async t => {
     const root = makeRoot(t)
     const [, data] = await apply(root, OUT, DATA, IN)
     writeTree(root, { [`${SNAPSHOT}/data/log`]: 'made anew' })
@@ -274,7 +274,7 @@ describe('a move next to a process that works in the same directory', () => {
       symlinkSync('/tmp', folder)
     },
   }))
-    it(`brings a nested path back although its folder was ${how}`, async t => {
+    it(`moves a nested path back even if its folder was ${how}`, async t => {
       const root = makeRoot(t)
       writeTree(root, { 'plugins/x/etc/app/local.conf': 'ours', [`${STAGING}/tree/etc/app/default.conf`]: '' })
       const path = 'etc/app/local.conf'
@@ -287,7 +287,7 @@ describe('a move next to a process that works in the same directory', () => {
     })
 })
 
-describe('a move on a file system that numbers inodes anew', () => {
+describe('a move on a file system that renumbers inodes', () => {
   const UPDATE = [OUT, DATA, IN]
   for (let made = 1; made <= UPDATE.length; made++)
     it(`is undone exactly after ${made} of ${UPDATE.length}, twice`, async t => {
@@ -302,7 +302,7 @@ describe('a move on a file system that numbers inodes anew', () => {
       }
     })
 
-  it('leaves alone what an operator has put in the place meanwhile', async t => {
+  it('leaves alone a directory that an operator has put in the place meanwhile', async t => {
     const root = makeRoot(t)
     const [, , moved] = await apply(root, OUT, DATA, IN)
     rmSync(join(root, 'plugins/x'), { recursive: true })

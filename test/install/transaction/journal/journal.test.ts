@@ -70,7 +70,7 @@ describe('startJournal', () => {
     assert.deepEqual([await journal.append(STATE), await journal.append(CHANGE)], [2, 3])
   })
 
-  it('writes every record of an undo into room that was there before', async t => {
+  it('writes every record of an undo into reserved room', async t => {
     const path = pathIn(t)
     const journal = await startJournal(path, BEGIN)
     t.after(() => journal.close())
@@ -110,7 +110,7 @@ describe('openJournal', () => {
 })
 
 describe('readJournal', () => {
-  it('returns undefined for a missing journal only', t => {
+  it('returns undefined only for a missing journal', t => {
     assert.equal(readJournal(pathIn(t)), undefined)
   })
 
@@ -136,7 +136,7 @@ describe('readJournal', () => {
     }
   })
 
-  it('ends at the first record of which a power cut left sectors unwritten, and is continued there', async t => {
+  it('ends at the first record with sectors that a power cut left unwritten, and is continued there', async t => {
     const path = pathIn(t)
     const records = [BEGIN, CHANGE, ...Array.from({ length: 12 }, () => STATE), CHANGE]
     const random = createRandom(7)
@@ -164,7 +164,7 @@ describe('readJournal', () => {
     }
   })
 
-  it('refuses a lost sector before a durable record behind which more was written', t => {
+  it('refuses a lost sector before a durable record that is followed by others', t => {
     const path = pathIn(t)
     const long: JournalRecord = { ...STATE, state: 's'.repeat(900) }
     for (const behind of [
@@ -187,14 +187,14 @@ describe('readJournal', () => {
     'an empty file': '',
     'a file of NUL bytes': Buffer.alloc(whole.length),
     'a first page of NUL bytes': Buffer.concat([Buffer.alloc(4096), Buffer.from(whole.slice(4096))]),
-    'a tail of NUL bytes': Buffer.concat([Buffer.from(whole.slice(0, lines + 1)), Buffer.alloc(500)]),
+    'NUL bytes at the end': Buffer.concat([Buffer.from(whole.slice(0, lines + 1)), Buffer.alloc(500)]),
     'one NUL byte in the padding': `${whole.slice(0, -9)}\0        `,
     'a torn record that contains NUL': journalText([BEGIN], `${formatLine(2, STATE).slice(0, 40)}\0`),
-    'a cut in half': whole.slice(0, lines / 2),
-    'a cut after a whole line': whole.slice(0, lines + 1),
+    'a journal that is cut in half': whole.slice(0, lines / 2),
+    'a journal that is cut after a whole line': whole.slice(0, lines + 1),
     'a lost first line': whole.slice(whole.indexOf('\n') + 1),
     'a lost second line': [whole.split('\n')[0], ...whole.split('\n').slice(2)].join('\n'),
-    'a line twice': journalText([BEGIN]).trimEnd() + `\n${formatLine(1, BEGIN)}`.padEnd(100),
+    'a repeated line': journalText([BEGIN]).trimEnd() + `\n${formatLine(1, BEGIN)}`.padEnd(100),
     'a changed letter': whole.replace('plugins/x', 'plugins/y'),
     'a changed letter before sectors that were not written': journalText([BEGIN, CHANGE])
       .replace('plugins/x', 'plugins/y')
@@ -202,8 +202,8 @@ describe('readJournal', () => {
     'an unwritten sector and a NUL byte': journalText([BEGIN], '{"seq":2').replace(/ {2000}$/, `\0${' '.repeat(1999)}`),
     'a first sector that was not written': whole.replace(/^.{512}/s, ' '.repeat(512)),
     'a torn record of another number': journalText([BEGIN], formatLine(7, CHANGE).slice(0, -20)),
-    'a torn record that is none': journalText([BEGIN], 'free text'),
-    'more after a whole record': journalText([BEGIN], `${formatLine(2, STATE).trimEnd()}{`),
+    'a last line that is not a torn record': journalText([BEGIN], 'free text'),
+    'more text after a whole record': journalText([BEGIN], `${formatLine(2, STATE).trimEnd()}{`),
     'a journal of an earlier version of the action': `${JSON.stringify(BEGIN)}\n${JSON.stringify(STATE)}\n`,
     'an unknown record': journalText([BEGIN, { record: 'else' }]),
     'a journal that does not begin': journalText([STATE, CHANGE]),
@@ -217,7 +217,7 @@ describe('readJournal', () => {
       BEGIN,
       { ...commit, removed: [removedRowOf({ slug: 'other' })] },
     ]),
-    'an undo of what is no change': journalText([BEGIN, STATE, { ...UNDONE, of: 2 }]),
+    'an undo of a record that is not a change': journalText([BEGIN, STATE, { ...UNDONE, of: 2 }]),
     'a time that is a path': journalText([BEGIN, { record: 'facts', facts: { started_at: '../../x' } }]),
     'a slug that is a path': journalText([BEGIN, { record: 'facts', facts: { slug: '../x' } }]),
   }
@@ -258,7 +258,7 @@ describe('pendingChanges', () => {
     assert.deepEqual(pendingChanges([BEGIN]), [])
   })
 
-  it('are none after an end that restored everything, though not each undo could be recorded', () => {
+  it('are empty after an end that restored everything, even if not every undo could be recorded', () => {
     const failed: JournalRecord = { record: 'end', end: buildEnd(new Date(), { outcome: 'failed' }) }
     for (const end of [endThat(true), failed]) assert.deepEqual(pendingChanges([BEGIN, CHANGE, end]), [])
   })
@@ -284,7 +284,7 @@ describe('removeJournal', () => {
   })
 })
 
-describe('a journal that is held', { skip: missingTools('flock') }, () => {
+describe('a locked journal', { skip: missingTools('flock') }, () => {
   const isFree = async (path: string) => (await readFreeKernelLock({ path, timeoutMs: 60_000 })) !== undefined
 
   async function hold(t: TestContext) {

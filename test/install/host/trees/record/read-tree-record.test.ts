@@ -35,7 +35,7 @@ describe('a tree record', () => {
     assert.equal(readTreeRecord(layout, { tree_digest: null }), undefined)
   })
 
-  it('belongs to one tree: equal bytes elsewhere, in other modes or behind other symlinks, have their own', async t => {
+  it('belongs to one tree: the same bytes in other places, with other modes or behind other symlinks have their own record', async t => {
     const { layout, root, tree } = await makeStaged(t)
     const other = temporaryDirectory(t)
     writeTreeOf(other, FILES, SYMLINKS)
@@ -54,7 +54,7 @@ describe('a tree record', () => {
     assert.ok(layout.trees)
   })
 
-  it('has any path and target that a host can have', async t => {
+  it('can contain any path and target that a host can have', async t => {
     const layout = await prepareTemporaryHost(t)
     const odd = ['"quoted"', '\u0001', 'line\nfeed', 'tab\there', '\u{1f600}']
     const items: RecordedItem[] = odd.toSorted().map(path => ({ ...LINK, path, content: path }))
@@ -77,7 +77,7 @@ describe('a tree record', () => {
     )
   })
 
-  it('does not rely on the times of what changed while it was written', async t => {
+  it('does not rely on the times of files that changed while it was written', async t => {
     const { layout, root, tree } = await makeStaged(t)
     const [item] = [...stagedItems({ tree, staged: root }, [])]
     const [inode, modified] = item?.stamp?.split('\t') ?? []
@@ -86,7 +86,7 @@ describe('a tree record', () => {
     assert.equal(read?.stamp, undefined)
   })
 
-  it('leaves nothing when it cannot be written', async t => {
+  it('leaves no file when it cannot be written', async t => {
     const { layout } = await makeStaged(t)
     const broken = function* (): Generator<RecordedItem> {
       yield { ...LINK, path: 'a' }
@@ -102,14 +102,14 @@ describe('a tree record', () => {
     'is cut': text => text.slice(0, -1),
     'lacks a line': text => text.slice(text.indexOf('\n') + 1),
     'has NUL bytes': text => text.replaceAll(/./g, '\0'),
-    'has a line twice': text => text.replace(/^.*\n/, line => line + line),
+    'has a repeated line': text => text.replace(/^.*\n/, line => line + line),
     'has lines in another order': text => `${text.trimEnd().split('\n').toReversed().join('\n')}\n`,
     'has another name': text => text.replace('lib/a', 'lib/A'),
     'has other bytes': text => text.replace(/^./, found => (found === '0' ? '1' : '0')),
     'has a path that leaves the tree': text => text.replace('lib/a', '../b'),
     'has an absolute path': text => text.replace('\tlib/a', '\t/etc'),
     'has another mode': text => text.replace('\t644\t', '\t4755\t'),
-    'has a time that is none': text => text.replace(/\t644\t(\d+)\t\d+/, '\t644\t$1\tx'),
+    'has a malformed time': text => text.replace(/\t644\t(\d+)\t\d+/, '\t644\t$1\tx'),
     'has a quoted number for a path': text => text.replace('\tlib2', '\t"5'),
   }
   for (const [name, damage] of Object.entries(damages)) {
@@ -157,7 +157,7 @@ describe('a record of an earlier version of the action', () => {
   const damages: Record<string, (text: string) => string> = {
     'is empty': () => '',
     'is cut': text => text.slice(0, -1),
-    'is no tree': () => '{}',
+    'is not a tree': () => '{}',
     'lacks a file': text => text.replace(/\{"path":"bin[^}]*\},/, ''),
     'has another name': text => text.replace('lib/a', 'lib/c'),
     'has a path that leaves the tree': text => text.replace('lib/a', '../b'),
