@@ -22,8 +22,8 @@ const EXAMPLES = readdirSync(join(ROOT, 'examples'), { recursive: true, encoding
   .filter(name => /\.ya?ml$/.test(name))
   .map(name => `examples/${name}`)
 
-describe('the blocks of the pages', () => {
-  it('are commands only where a test can find them', () => {
+describe('the code blocks in the pages', () => {
+  it('contain commands only where a test can find them', () => {
     const texts = blocksOf().filter(({ language }) => language === 'text')
     assert.deepEqual(
       texts.filter(({ text }) => /^(?:\$ |(?:npm|npx|node|sudo|curl|systemctl|git|export) )/m.test(text)).map(placeOf),
@@ -31,7 +31,7 @@ describe('the blocks of the pages', () => {
     )
   })
 
-  it('are fenced, in a language that tests know', () => {
+  it('are fenced, in a language that a test knows', () => {
     assert.deepEqual(
       blocksOf()
         .filter(({ language }) => !LANGUAGES.includes(language))
@@ -52,14 +52,14 @@ for (const block of blocksOf().filter(({ language }) => language === 'yaml')) {
   })
 }
 
-describe('the JSON of the pages', () => {
+describe('the JSON in the pages', () => {
   const CHECKS: Readonly<Record<string, (text: string) => void | Promise<void>>> = {
     'docs/files.md': isPluginSig,
     // examples.test.ts compares this field with the sealed example.
     'docs/projects.md': text => assert.ok('content_sha256' in JSON.parse(text)),
   }
   for (const { page, text } of blocksOf().filter(({ language }) => language === 'json')) {
-    it(`is what the program makes: ${page}`, async () => await (CHECKS[page] ?? assert.fail)(text))
+    it(`is what the program writes: ${page}`, async () => await (CHECKS[page] ?? assert.fail)(text))
   }
 })
 
@@ -74,7 +74,7 @@ describe('the polkit rule of docs/security.md', () => {
     assert.equal(allows('org.freedesktop.login1.reboot', 'greeter.service', 'runner'), undefined)
   })
 
-  it('is the only JavaScript of the pages', () => {
+  it('is the only JavaScript in the pages', () => {
     const pages = blocksOf()
       .filter(({ language }) => language === 'js')
       .map(({ page }) => page)

@@ -42,7 +42,7 @@ describe('docs/errors.md', () => {
 })
 
 describe('docs/threat-model.md', () => {
-  it('names in each row the tests of the defence, which exist', () => {
+  it('names existing tests of the defence in each row', () => {
     const rows = read('docs/threat-model.md').matchAll(/^\| (?!Attack|---)(.+?) \| (?!None)(.+) \|$/gm)
     const named = [...rows].map(([, attack, defence = '']) => ({
       attack,
@@ -105,14 +105,14 @@ describe('the pictures', () => {
     })),
   )
 
-  it('are described for those who cannot see them', () => {
+  it('have a description for readers who cannot see them', () => {
     assert.deepEqual(
       shown.filter(({ text }) => text.split(/\s+/).length < 5),
       [],
     )
   })
 
-  it('are all in a page, but for their variants', () => {
+  it('are all shown in a page, except for their variants', () => {
     const files = readdirSync(join(ROOT, 'docs/pictures')).filter(name => !/-(?:phone|dark)\.png$/.test(name))
     assert.deepEqual(
       files.filter(name => !shown.some(({ path }) => path === join('docs/pictures', name))),

@@ -65,7 +65,7 @@ describe('the concurrency group of each job that deploys', () => {
     [...text.matchAll(/^ +group: (.*)$/gm)].map(([, group]) => group),
   )
 
-  it('names what it deploys and the host, as a deployment of something else need not wait for its download', () => {
+  it('names the slug and the host, because a deployment of another slug does not have to wait for its download', () => {
     assert.deepEqual([...new Set(groups)].toSorted(), [
       // biome-ignore lint/suspicious/noTemplateCurlyInString: an expression of the workflow
       'deploy-greeter-${{ matrix.host }}',
@@ -164,7 +164,7 @@ for (const { name, text } of workflowsOf(FLEET).filter(workflow => workflow.name
 
 for (const { name, text } of workflowsOf(STATUS)) {
   describe(name, () => {
-    it('passes on a host as it was installed, and fails on one whose files were changed', async () => {
+    it('passes on an unchanged host, and fails on one whose files were changed', async () => {
       await withExamplePublished(async stage => {
         await stage.deploy({ 'install-plan': 'deploy/install.yaml' })
         const inputs = { ...readInputs(text, STATUS, EXPRESSIONS), 'project-root': stage.root }
@@ -182,7 +182,7 @@ for (const { name, text } of sampled(
   1,
 )) {
   describe(name, () => {
-    it('checks with its own inputs, and fails for a plan of something else', async () => {
+    it('checks with its own inputs, and fails for a plan of another plugin', async () => {
       await withExamplePublished(async stage => {
         writeFileSync(join(stage.workspace.path, 'deploy/host-config.yaml'), 'version: 1\nsupervisor: none\n')
         const inputs = readInputs(text, VERIFY, { ...EXPRESSIONS, ...secretsOf(stage) })
@@ -197,7 +197,7 @@ for (const { name, text } of sampled(
   })
 }
 
-describe('the plans', () => {
+describe('the example plans', () => {
   it('deploy the service of the examples', async () => {
     await withExamplePublished(async stage => {
       await stage.publish('1.0.0', sources('service'), { kind: 'service', slug: 'clock' })
@@ -241,14 +241,14 @@ describe('the plans', () => {
     })
   })
 
-  it('the host config and the first workflow are those that the pages show', () => {
+  it('are shown in the pages, along with the host config and the first workflow', () => {
     assert.ok(shown('yaml', 'README.md').includes(read('examples/workflows/deploy.yml')))
     assert.ok(shown('yaml', 'docs/plan.md').includes(read('examples/install-and-restart.yaml')))
     assert.ok(shown('yaml', 'docs/host-config.md').includes(read('examples/host-config.yaml')))
   })
 })
 
-describe('the pages of projects', () => {
+describe('the pages about projects', () => {
   it('show the workflow and the plan of the examples', () => {
     assert.ok(shown('yaml', 'docs/projects.md').includes(read('examples/project/deployment/install.yaml')))
     assert.ok(shown('yaml', 'project/README.md').includes(read('examples/workflows/deploy-project.yml')))

@@ -33,7 +33,7 @@ const NOT_EXECUTED: Readonly<Record<string, string>> = {
   './config.sh --url https://github.com/OWNER/REPOSITORY --token TOKEN --labels app-1': 'it needs an account on GitHub',
 }
 
-describe('the commands of all pages', () => {
+describe('the commands in the pages', () => {
   const shown = blocksOf().filter(({ language }) => language === 'sh')
 
   it('are executed by a test, or have a reason why not', () => {
@@ -84,7 +84,7 @@ describe('docs/projects.md', () => {
 })
 
 describe('docs/hub.md', () => {
-  it('shows commands that publish, make a key, back up, restore, and deploy without a runner', async t => {
+  it('shows commands that publish, create a key, back up, restore, and deploy without a runner', async t => {
     const { folder, page } = await follow(t, 'docs/hub.md: Run it', 'docs/hub.md: Deploy from it')
     assert.match(page, /greeter[\s\S]*class="version">1\.0\.0</)
     for (const path of ['try-backup.tar', 'try-restored/hub.sqlite', 'try-host/plugins/greeter/plugin.yaml'])
@@ -93,7 +93,7 @@ describe('docs/hub.md', () => {
 })
 
 describe('docs/operating.md', () => {
-  it('shows commands that install a program which recovers this host', t => {
+  it('shows commands that install the program that recovers a host', t => {
     const folder = makeFolder(t)
     const node = join(folder, 'runner/externals/node24/bin/node')
     mkdirSync(dirname(node), { recursive: true })

@@ -46,7 +46,7 @@ const skip = whyNoEngine() === false ? 'the workflow engine executes it' : missi
 
 /** Runs the commands of its steps without an engine, in the shell that a runner uses. */
 describe('examples/workflows/release.yml', { skip }, () => {
-  it('publishes and releases exactly the bytes that it has built, also when it runs again', {
+  it('publishes and releases exactly the bytes that it has built, even when it runs again', {
     skip: ONLY_IN_CI,
   }, async () => {
     assert.equal((await release()).failed, undefined)
@@ -60,13 +60,15 @@ describe('examples/workflows/release.yml', { skip }, () => {
     assert.deepEqual([deployed.exitCode, deployed.outputs['version']], [0, '1.0.0'], deployed.log)
   })
 
-  it('publishes nothing of which plugin.yaml names another version than the tag', { skip: ONLY_IN_CI }, async () => {
+  it('publishes nothing if plugin.yaml names a version other than the tag', { skip: ONLY_IN_CI }, async () => {
     assert.equal((await release('v1.0.1')).failed, 'Check what was built')
     assert.equal((await fetch(`${stage.hub.url}/plugins/greeter`)).status, 404)
     assert.equal(readReleased(), undefined)
   })
 
-  it('releases nothing when the hub serves different bytes than it was given', { skip: ONLY_IN_CI }, async () => {
+  it('releases nothing if the hub serves different bytes from those that it was given', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     await stage.publish('1.0.0', { 'plugin.yaml': 'version: "1.0.0"\n', 'src/main.py': 'other' })
     const skipping = new Set(['Publish'])
     assert.equal((await release('v1.0.0', skipping)).failed, 'Check what the hub serves')

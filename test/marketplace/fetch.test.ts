@@ -32,7 +32,7 @@ function refusedWith(code: string) {
 }
 
 describe('fetchArtifact', () => {
-  it('asks what the hub lists, then fetches what it serves as latest', async t => {
+  it('asks for the listed version, then fetches the one that the hub serves as latest', async t => {
     const server = await serve(t, hubServing({ latest: '1.9.0', '2.0.0': '2.0.0' }))
     const { deployment } = startedDeployment(t, server.url)
     const { asked, served, listed } = await fetchOver(t, deployment)
@@ -105,12 +105,16 @@ describe('noticeOtherVersion', () => {
   const cases: Record<string, [Partial<VersionClaims>, DeployedVersion, RegExp | undefined]> = {
     'what it lists': [{ listed: '2.0.0' }, { version: 'v2.0.0', source: 'header' }, undefined],
     'an older version than it lists': [{ listed: '2.0.0' }, { version: '1.9.0', source: 'header' }, /2\.0\.0.*1\.9\.0/],
-    'something it does not name': [{ listed: '2.0.0' }, { version: '2.0.0', source: 'requested' }, /does not say/],
-    'another version than was asked for': [{ asked: '1' }, { version: '2', source: 'header' }, /asked for version 1/],
+    'a version that it does not name': [{ listed: '2.0.0' }, { version: '2.0.0', source: 'requested' }, /does not say/],
+    'a version other than the requested one': [
+      { asked: '1' },
+      { version: '2', source: 'header' },
+      /asked for version 1/,
+    ],
     'the version that was asked for': [{ asked: '1' }, { version: '1', source: 'requested' }, undefined],
   }
   for (const [name, [claims, decided, said]] of Object.entries(cases)) {
-    it(`${said === undefined ? 'says nothing' : 'names both'} when the hub serves ${name}`, () => {
+    it(`${said === undefined ? 'logs nothing' : 'names both'} when the hub serves ${name}`, () => {
       const log = collectLog()
       const found = { asked: undefined, listed: undefined, ...claims, served: { ...served, headerVersion: undefined } }
       noticeOtherVersion(log, found, decided)

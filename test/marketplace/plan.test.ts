@@ -45,19 +45,19 @@ const CASES: Readonly<Record<string, Case>> = {
       [6, /^step "up": unknown key "plugn"/],
     ],
   },
-  'a misspelled installation, of which nothing else is said': {
+  'a misspelled installation, and no problem that follows from it': {
     plan: `${head()}  - {id: files, action: instal_plugin, plugin: tick}\n  - {id: up, action: configure_plugin, plugin: tick}\n`,
     found: [[5, /unknown action "instal_plugin"/]],
   },
-  'an installation without its plugin, of which nothing else is said': {
+  'an installation without its plugin, and no problem that follows from it': {
     plan: `${head()}  - {id: files, action: install_plugin}\n  - {id: up, action: configure_plugin, plugin: tick}\n  - {id: ok, action: healthcheck}\n`,
     found: [[5, /^step "files": plugin is missing/]],
   },
-  'a dependency that does not exist, and no order that follows from it': {
+  'a dependency that does not exist, and no problem of order that follows from it': {
     plan: `${head()}  - {id: env, action: write_env, plugin: tick, from: plugins/tick/.env, depends_on: [fils]}\n${FILES}`,
     found: [[5, /depends on "fils", which is not in this plan/]],
   },
-  'a time that cannot be read, and not that it is too short': {
+  'a time that cannot be read, which is not called too short': {
     plan: `${head()}${FILES}  - {id: ok, action: healthcheck, plugin: tick, timeout: long}\n`,
     hostConfig: 'version: 1\nplugins: {tick: {healthcheck: {tcp: "h:1", stable_for: 5m}}}\n',
     found: [[6, /^step "ok": timeout must be/]],
@@ -70,7 +70,7 @@ const CASES: Readonly<Record<string, Case>> = {
       [6, /^step "x": plugin must be "tick"/],
     ],
   },
-  'steps that are no list': {
+  'steps that are not a list': {
     plan: `${head('tock')}  a: b\n`,
     found: [
       [2, /project_id must be/],
@@ -79,7 +79,7 @@ const CASES: Readonly<Record<string, Case>> = {
   },
 }
 
-describe('a plan with mistakes of form', () => {
+describe('a malformed plan', () => {
   for (const [name, { plan, kind = 'plugin', hostConfig, found }] of Object.entries(CASES))
     it(`is refused with all of them at once: ${name}`, () => {
       const { code, problems } = refusalOf({ kind, plan, hostConfig })
@@ -107,7 +107,7 @@ describe('a long plan with a mistake in every step', () => {
     assert.ok(pauses >= 300, String(pauses))
   })
 
-  it('lists at most a hundred of what later checks would find', () => {
+  it('lists at most a hundred problems of the later checks', () => {
     const stops = '  - {id: up, action: stop, plugin: other}\n'.repeat(300)
     const { problems } = refusalOf({ kind: 'plugin', plan: `${head()}${FILES}${stops}`, hostConfig: undefined })
     assert.equal(problems.filter(({ message }) => message.includes('plugin must be "tick"')).length, 100)
@@ -130,7 +130,7 @@ describe('a plan and a host config with mistakes', () => {
     )
   })
 
-  it('say nothing of the plan where only the host config has one', () => {
+  it('do not blame the plan if only the host config has a mistake', () => {
     const plan = `${head()}${FILES}  - {id: up, action: restart}\n`
     const { code, problems } = refusalOf({ kind: 'plugin', plan, hostConfig: 'version: 1\nsupervisr: none\n' })
     assert.deepEqual([code, problems.length], ['invalid_host_config', 1])

@@ -19,7 +19,7 @@ describe('verifyArtifact', () => {
     assert.equal(deployment.record.facts.signature_valid, true)
   })
 
-  it('records nothing of a signature that is not', async t => {
+  it('does not record an invalid signature as valid', async t => {
     const { deployment, found } = served(t, `hmac_sha256:${'00'.repeat(32)}`)
     await assert.rejects(verifyArtifact(deployment, found as never), { code: 'signature_mismatch' })
     assert.equal(deployment.record.facts.signature_valid, undefined)

@@ -52,7 +52,7 @@ describe('decideVersion', () => {
     })
   }
 
-  it('takes the listed version for a latest of which nothing else says what it is, and only then', () => {
+  it('uses the listed version for latest only if neither the header nor plugin.yaml names one', () => {
     const yaml = parsePluginYaml('version: 1.3.0')
     const listed = (header?: string) => claims(undefined, header, '1.4.0')
     assert.deepEqual(decideVersion(listed(), undefined), { version: '1.4.0', source: 'requested' })

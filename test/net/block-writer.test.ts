@@ -24,7 +24,7 @@ describe('BlockWriter', () => {
   })
 
   const skip = existsSync('/dev/full') ? false : 'there is no /dev/full here'
-  it('is disk_full on a full disk, at the latest when it finishes', { skip }, async t => {
+  it('throws disk_full on a full disk, at the latest when it finishes', { skip }, async t => {
     const fd = openSync('/dev/full', 'w')
     t.after(() => closeSync(fd))
     const writer = new BlockWriter(fd, () => {})
@@ -32,7 +32,7 @@ describe('BlockWriter', () => {
     await assert.rejects(writer.finish(), { name: 'DeploymentError', code: 'disk_full' })
   })
 
-  it('keeps a failure until the next call', { skip }, async t => {
+  it('throws a failure at the next call', { skip }, async t => {
     const fd = openSync('/dev/full', 'w')
     t.after(() => closeSync(fd))
     const writer = new BlockWriter(fd, () => {})
@@ -42,7 +42,7 @@ describe('BlockWriter', () => {
     await assert.rejects(writer.finish(), { code: 'disk_full' })
   })
 
-  it('is disk_full while it gets more', { skip }, async t => {
+  it('throws disk_full while it gets more bytes', { skip }, async t => {
     const fd = openSync('/dev/full', 'w')
     t.after(() => closeSync(fd))
     const writer = new BlockWriter(fd, () => {})

@@ -10,7 +10,7 @@ const LIMIT_MS = 600_000
 const HEAD = 'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n'
 
 describe('the overall deadline', () => {
-  it('ends a body that drips for ever', async t => {
+  it('ends a body that drips forever', async t => {
     const timers = createManualTimers()
     const server = await serveSocket(t, socket => drip(socket, HEAD, 1))
     const onProgress = (received: number) => {
@@ -22,7 +22,7 @@ describe('the overall deadline', () => {
     assert.equal(server.connections(), 1)
   })
 
-  it('ends a head that drips for ever', async t => {
+  it('ends a head that drips forever', async t => {
     const server = await serveSocket(t, socket => drip(socket, 'HTTP/1.1 200 OK\r\nX-Slow: ', 20))
     const call = createTestedWire().requestJson({ ...get(server.url), timeoutMs: 200 })
     await assert.rejects(call, { code: 'timeout', message: /0\.2 s in all/ })

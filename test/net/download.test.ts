@@ -61,7 +61,7 @@ describe('download', () => {
     assert.deepEqual([answer.ok, file.read().toString()], [true, 'zip'])
   })
 
-  it('replaces the content of the file, also that of a longer failed attempt', async t => {
+  it('replaces the content of the file, even after a longer failed attempt', async t => {
     let breakOff = () => {}
     const server = await serve(t, (request, response, nth) => {
       if (nth === 2) {
@@ -86,7 +86,7 @@ describe('download', () => {
     ['is reset', 'resetAndDestroy'],
   ]
   for (const [name, how] of broken) {
-    it(`is network when every attempt's body ${name}`, async t => {
+    it(`throws network when every attempt's body ${name}`, async t => {
       let onProgress = () => {}
       const server = await serveSocket(t, socket => {
         onProgress = () => socket[how]()
@@ -168,7 +168,7 @@ describe('download', () => {
     assert.deepEqual([answer.status, answer.body, answer.attempts], [403, { error: 'wrong slug' }, 1])
   })
 
-  it('is host_not_writable when the descriptor is not open for writing', async t => {
+  it('throws host_not_writable when the descriptor is not open for writing', async t => {
     const server = await serve(t, (_, response) => response.end('zip'))
     const fd = openSync('/dev/null', 'r')
     t.after(() => closeSync(fd))

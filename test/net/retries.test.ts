@@ -61,7 +61,7 @@ describe('withRetries', () => {
   })
 
   for (const hours of [1, -1]) {
-    it(`waits until the date in Retry-After, also where the host's date is ${hours} h off`, async t => {
+    it(`waits until the date in Retry-After, even if the host's date is ${hours} h off`, async t => {
       const at = Date.parse('2026-03-01T12:00:00Z')
       const dates = { Date: new Date(at).toUTCString(), 'Retry-After': new Date(at + 10_000).toUTCString() }
       const server = await serve(t, (_, response, nth) => response.writeHead(nth === 1 ? 503 : 200, dates).end())
@@ -79,7 +79,7 @@ describe('withRetries', () => {
     assert.deepEqual([answer.status, answer.attempts, wire.waits], [503, 1, []])
   })
 
-  it('attempts nothing more once it is cancelled', async t => {
+  it('makes no more attempts once it is cancelled', async t => {
     const cancel = new AbortController()
     const reason = new Error('cancelled by the operator')
     const server = await serve(t, (_, response) => response.writeHead(503).end())

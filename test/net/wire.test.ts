@@ -42,7 +42,7 @@ async function runProgram(body: string, env: Record<string, string> = {}): Promi
 }
 
 describe('createWire', () => {
-  it('uses a connection of its own for each request, and says so', async t => {
+  it('uses a separate connection for each request, and says so', async t => {
     const server = await serve(t, (_, response) => response.end('{}'))
     const wire = createTestedWire()
     await wire.requestJson(get(server.url))
@@ -69,7 +69,7 @@ describe('createWire', () => {
 })
 
 describe('the process', () => {
-  it('ends after an answer, though the server keeps the connection', async t => {
+  it('ends after an answer, even if the server keeps the connection', async t => {
     const server = await serveSocket(t, socket => socket.once('data', () => socket.write(ANSWER)))
     const ended = await runProgram(`console.log((await wire.requestJson(get(${JSON.stringify(server.url)}))).status)`)
     assert.deepEqual(ended, { code: 0, output: '200\n' })

@@ -17,7 +17,7 @@ describe('ROLLBACK_TRANSITIONS', () => {
     })
   }
 
-  it('ends in three states, and reaches rolled_back only where something may have been changed', () => {
+  it('ends in three states, and reaches rolled_back only from states that may have changed the host', () => {
     assert.deepEqual(
       STATES.filter(state => ROLLBACK_TRANSITIONS[state].length === 0),
       ['succeeded', 'failed', 'rolled_back'],

@@ -39,7 +39,7 @@ async function annotationsOf(t: TestContext, outcome: LocalReport['outcome'], er
 }
 
 describe('ActionStep', () => {
-  it('reports what could not be written next to the cause of the failure', async t => {
+  it('reports a file that could not be written along with the cause of the failure', async t => {
     const cause = new DeploymentError('host_not_writable', 'The root is read-only.')
     assert.deepEqual(await annotationsOf(t, 'failed', cause), [
       '::warning::Could not write it.',
@@ -47,7 +47,7 @@ describe('ActionStep', () => {
     ])
   })
 
-  it('reports what could not be written of a deployment that succeeded', async t => {
+  it('reports a file that a successful deployment could not write', async t => {
     assert.deepEqual(await annotationsOf(t, 'success'), ['::warning::Could not write it.'])
   })
 })

@@ -53,7 +53,7 @@ describe('Annotator', () => {
     ])
   })
 
-  it('names what could not be undone after the cause', () => {
+  it('names the changes that could not be undone after the cause', () => {
     const rollback = { restored: false, problems: ['a is off.', 'b is off.'], verified: null, healthy: null }
     const [line] = linesOf(new Error('x'), { ...failureOf('not_found', 'the cause.'), rollback })
     assert.ok(line?.endsWith('::the cause. — During the rollback: a is off. b is off.'))
@@ -71,7 +71,7 @@ describe('Annotator', () => {
     })
   }
 
-  it('writes an error of its own when the restored version is unhealthy', () => {
+  it('writes a separate error when the restored version is unhealthy', () => {
     const rollback = { restored: true, problems: ['tcp 127.0.0.1:1 refused.'], verified: true, healthy: false }
     const [line, alarm, ...more] = linesOf(new Error('x'), { ...failureOf('unhealthy', 'ok: not healthy.'), rollback })
     assert.equal(line, '::error title=unhealthy::ok: not healthy.')

@@ -4,7 +4,7 @@ import { describe, it } from 'node:test'
 import { readRunnerFacts, readWorkflowRun } from '../../src/runner/environment.ts'
 
 describe('readWorkflowRun', () => {
-  it('has nulls outside a workflow', () => {
+  it('returns nulls outside a workflow', () => {
     assert.deepEqual(Object.values(readWorkflowRun({})), [null, null, null, null, null, null])
   })
 

@@ -33,7 +33,7 @@ describe('createRunnerLog', () => {
     ])
   })
 
-  it('knows how long each group took once it has ended', () => {
+  it('knows the duration of each group that has ended', () => {
     const log = createRunnerLog(text => text)
     capturedOutput(() => {
       log.group('one')
@@ -45,7 +45,7 @@ describe('createRunnerLog', () => {
     assert.deepEqual([...log.took.keys()], ['one', 'two'])
   })
 
-  it('has no title for what was done outside a group', () => {
+  it('has no title for work outside a group', () => {
     const lines = written(log => {
       log.did('early')
       log.group('one')
@@ -58,7 +58,7 @@ describe('createRunnerLog', () => {
     )
   })
 
-  it('shows the lines of a slow group as they come, and what it did after them', t => {
+  it('shows the lines of a slow group as they come, and then its result', t => {
     t.mock.timers.enable({ apis: ['setTimeout'] })
     const lines = written(log => {
       log.group('slow')
@@ -94,7 +94,7 @@ describe('createRunnerLog', () => {
     ])
   })
 
-  it('keeps what is worth attention for the summary, redacted and once', () => {
+  it('keeps notices and warnings for the summary, redacted and without repetition', () => {
     const log = createRunnerLog(text => text.replaceAll('hunter22', '***'))
     capturedOutput(() => {
       log.warning('a hunter22')
@@ -109,7 +109,7 @@ describe('createRunnerLog', () => {
   })
 
   for (const level of ['info', 'notice', 'warning'] as const) {
-    it(`writes a ${level} as one redacted line without foreign commands`, () => {
+    it(`writes ${level} text as one redacted line without foreign commands`, () => {
       const [line, ...rest] = written(log => log[level]('a hunter22\r\n::error::b ##[error]c \u001b[31m'))
       assert.deepEqual(rest, [])
       assert.ok(line?.endsWith('a *** :·:error:·:b #·#[error]c'), line)

@@ -13,7 +13,7 @@ describe('createSecretKeeper', () => {
     assert.equal(keeper.redact(text), '***, *** and ***')
   })
 
-  for (const [name, secret] of Object.entries({ 'a whole digest': DIGEST, 'part of one': DIGEST.slice(3, 30) })) {
+  for (const [name, secret] of Object.entries({ 'a whole digest': DIGEST, 'part of a digest': DIGEST.slice(3, 30) })) {
     it(`lets no hub redact ${name} that the run knows, whichever comes first`, () => {
       const [early, late] = [0, 1].map(() => createSecretKeeper({ secrets: [], settingValues: [] }))
       early?.know({ artifact_sha256: DIGEST })
@@ -24,7 +24,7 @@ describe('createSecretKeeper', () => {
     })
   }
 
-  it('redacts a secret of a hub that only contains what the run knows', () => {
+  it('redacts a secret from a hub that only contains text that the run knows', () => {
     const keeper = createSecretKeeper({ secrets: [], settingValues: [] })
     keeper.know({ version: '1.0.0' })
     keeper.hide('token-for-1.0.0-of-a-hub')
@@ -37,7 +37,7 @@ describe('createSecretKeeper', () => {
     assert.equal(keeper.redact('greeter hunter22'), 'greeter ***')
   })
 
-  it("redacts the step's own secrets even in what the run knows, because a hub may echo them there", () => {
+  it("redacts the step's own secrets even in text that the run knows, because a hub may echo them there", () => {
     const keeper = createSecretKeeper({ secrets: ['hunter22'], settingValues: [] })
     keeper.know({ version: 'hunter22' })
     assert.equal(keeper.redact('version hunter22'), 'version ***')

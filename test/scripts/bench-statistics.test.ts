@@ -34,7 +34,7 @@ describe('the fitted exponent', () => {
 })
 
 describe('the random numbers', () => {
-  it('depend on the seed only', () => {
+  it('depend only on the seed', () => {
     const draw = (seed: number) => Array.from({ length: 5 }, createRandom(seed))
     assert.deepEqual(draw(7), draw(7))
     assert.notDeepEqual(draw(7), draw(8))

@@ -11,7 +11,7 @@ function run(code: string): unknown {
 }
 
 describe('the text of the bundle', () => {
-  it('is ASCII, and means what the code meant: in strings, templates, patterns and comments', () => {
+  it('is ASCII with the same meaning in strings, templates, patterns and comments', () => {
     const code =
       // biome-ignore lint/suspicious/noTemplateCurlyInString: it is code
       "/* \u00e9\ud83d\ude00 */ module.exports = ['\u2713\u00df', `${1}\ud83d\ude00`, /^[\ud83d\ude00\u2713]$/u.test('\ud83d\ude00')]"
@@ -29,7 +29,7 @@ describe('the text of the bundle', () => {
 
   for (const [what, code] of [
     ['a raw string', 'String.raw`a\u2713`'],
-    ['a character behind a backslash', "'\\\u2713'"],
+    ['a character after a backslash', "'\\\u2713'"],
   ] as const) {
     it(`is refused with ${what} that no escape can stand for`, () => {
       assert.throws(() => bundleText(code), /must be ASCII/)

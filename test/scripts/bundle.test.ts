@@ -13,13 +13,13 @@ interface Lockfile {
 }
 
 describe('the bundle', () => {
-  it('contains the replacement of undici and nothing of undici itself', () => {
+  it('contains the replacement for undici and no code of undici itself', () => {
     const bundle = readFileSync(BUNDLE, 'utf8')
     assert.match(bundle, /MODULE: \.\/build\/node_modules\/undici\/index\.js/)
     assert.doesNotMatch(bundle, /UND_ERR_/)
   })
 
-  it('is ASCII, of which V8 keeps one byte for each character', () => {
+  it('is ASCII, for which V8 needs one byte per character', () => {
     assert.ok(isAscii(readFileSync(BUNDLE)))
   })
 
@@ -33,13 +33,13 @@ describe('the bundle', () => {
     assert.deepEqual(packages, [...expected, 'semver', 'tunnel', 'yaml', 'zod'])
   })
 
-  it('is loaded by a program that needs little of Node.js and nothing else', () => {
+  it('is loaded by a program that needs only little of Node.js', () => {
     const loaded = readFileSync(join(ROOT, 'dist/start.js'), 'utf8').matchAll(/\brequire\("([^"]+)"\)/g)
     const expected = ['node:crypto', 'node:fs', 'node:path', 'node:vm']
     assert.deepEqual([...loaded].map(([, name]) => name).sort(), expected)
   })
 
-  it('starts without what no run needs of Node.js, and it takes long to load', () => {
+  it('starts without the slow modules of Node.js that no run needs', () => {
     // It has no action of this name.
     const program = `try {
         require(${JSON.stringify(join(ROOT, 'dist/start.js'))}).start(${JSON.stringify(join(ROOT, 'dist'))}, 'none')

@@ -36,7 +36,7 @@ describe('the demo', () => {
     )
   })
 
-  it('shows for each deployment what the step said and what the host runs', () => {
+  it('shows the message of the step and the version of the host for each deployment', () => {
     const shown = lines.flatMap((line, index) => {
       if (!line.startsWith('  step')) return []
       const host = lines.slice(index).find(later => later.startsWith('  host')) ?? ''
@@ -54,14 +54,14 @@ describe('the demo', () => {
     ])
   })
 
-  it('ends with the fleet and what to do next', () => {
+  it('ends with the fleet and the next commands', () => {
     const end = lines.slice(lines.findIndex(line => line.startsWith('--- The fleet'))).join('\n')
     assert.match(end, /^\| app-1 +greeter +1\.1\.0 +2\.0\.0 rolled_back$/m)
     assert.match(end, /^\| app-1 +clock +1\.0\.0 +1\.0\.0 success$/m)
     assert.match(end, /^npm run try -- --from examples\/plugin /m)
   })
 
-  it('prints nothing that a runner would mistake for a command, and no symbols where there is no terminal', () => {
+  it('prints nothing that a runner would mistake for a command, and no symbols without a terminal', () => {
     assert.deepEqual(
       lines.filter(line => /^\s*::|##\[|\p{Extended_Pictographic}|[✔✘─]/u.test(line)),
       [],

@@ -49,7 +49,7 @@ describe('the entries of dist/', () => {
     })
   }
 
-  it('explain themselves in a terminal, before they load anything, unless the bundle does that', t => {
+  it('explain themselves in a terminal before they load anything, unless the bundle does that', t => {
     const bundle = 'exports.recover = async () => console.log(process.argv[2])'
     for (const entry of ENTRIES) {
       for (const option of ['--help', '-h']) {
@@ -76,7 +76,7 @@ describe('the entries of dist/', () => {
     }
   })
 
-  it('are no success when what they run never ends, or fails', t => {
+  it('fail when the bundle never ends, or fails', t => {
     const run = (body: string) =>
       runEntry(t, 'recover.js', { version: '24.0.0', bundle: `exports.recover = async () => { ${body} }` }).status
     const statuses = ['', 'process.exitCode = 75', 'await new Promise(() => {})', 'throw new Error("no")'].map(run)

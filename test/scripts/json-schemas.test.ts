@@ -94,11 +94,11 @@ for (const [name, { path, schema, parse: parseFile, files, differences }] of Obj
   const validate = compile(path)
 
   describe(`the JSON Schema of ${name}`, () => {
-    it('is what the repository contains', () => {
+    it('is the same as in the repository', () => {
       assert.equal(readFileSync(join(ROOT, path), 'utf8'), SCHEMAS[path])
     })
 
-    it('accepts every such file of the examples and the pages', () => {
+    it('accepts every such file in the examples and the pages', () => {
       assert.ok(files.length >= 3)
       for (const text of files) {
         parseFile(text)
@@ -106,7 +106,7 @@ for (const [name, { path, schema, parse: parseFile, files, differences }] of Obj
       }
     })
 
-    it('accepts what the actions accept, and refuses what they refuse, but for the known differences', () => {
+    it('accepts and refuses the same files as the actions, except for the known differences', () => {
       const found = new Set<string>()
       const counts = { accepted: 0, refused: 0 }
       for (const value of files.slice(0, MUTATED).flatMap(text => mutationsOf(parse(text)))) {
@@ -138,7 +138,7 @@ describe('the patterns of the JSON Schemas', () => {
     return found
   })
 
-  it('name no category of characters, which many validators cannot read', () => {
+  it('use no character category, which many validators cannot read', () => {
     assert.ok(patterns.some(pattern => pattern.includes('\\u007f-\\u009f')))
     assert.deepEqual(
       patterns.filter(pattern => /\\p/i.test(pattern)),
@@ -146,14 +146,14 @@ describe('the patterns of the JSON Schemas', () => {
     )
   })
 
-  it('are patterns for Python too', { skip: !hasPython() && 'python3 is not installed' }, () => {
+  it('work in Python too', { skip: !hasPython() && 'python3 is not installed' }, () => {
     const compileAll = 'import json, re, sys\nfor each in json.load(sys.stdin): re.compile(each)'
     const { status, stderr } = runPython(compileAll, JSON.stringify(patterns))
     assert.equal(status, 0, stderr)
   })
 })
 
-describe('what only the parser of a plan can refuse', () => {
+describe('the list of mistakes that only the parser of a plan can refuse', () => {
   const validate = compile('schemas/install-plan.schema.json')
   const refused = {
     'two steps with one id': '[{id: a, action: prepare}, {id: a, action: prepare}]',
@@ -170,7 +170,7 @@ describe('what only the parser of a plan can refuse', () => {
     })
   }
 
-  it('leaves the form of a step to the schema too, in the plans that other tests have refused', () => {
+  it('leaves out malformed steps, which the schema refuses in the plans of other tests', () => {
     const bad = Object.entries(REFUSED_PLANS).filter(([, { plan }]) => parseDocument(plan).errors.length === 0)
     const byForm = bad.filter(([, { plan }]) => !planSchema.safeParse(parse(plan)).success).map(([name]) => name)
     const bySchema = bad.filter(([, { plan }]) => !validate(parse(plan))).map(([name]) => name)
@@ -189,7 +189,7 @@ describe('the examples', () => {
     )
   })
 
-  it('name it in the pages too', () => {
+  it('name their schema in the pages too', () => {
     const whole = blocksOf().filter(({ language, text, section }) => {
       // Leaves out the section that shows the plan in the log, because that is not a saved file.
       return language === 'yaml' && isWhole(text) && section !== 'Without a plan'

@@ -39,7 +39,7 @@ describe('a page of a log', () => {
 })
 
 describe('shrinkPng', () => {
-  it('keeps every pixel of a picture of few colours, however its rows are filtered', () => {
+  it('keeps every pixel of a picture with few colours, however its rows are filtered', () => {
     const [red, blue] = [
       [255, 0, 0],
       [0, 0, 255],
@@ -57,7 +57,7 @@ describe('shrinkPng', () => {
     assert.deepEqual(colours, [red, blue, red, blue, red, blue])
   })
 
-  it('refuses what Chromium does not write', () => {
+  it('refuses a picture that Chromium would not write', () => {
     assert.throws(() => shrinkPng(pngOf({ width: 1, height: 1, type: 6 }, Buffer.alloc(5))), /8-bit RGB/)
   })
 })

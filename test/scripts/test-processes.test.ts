@@ -21,7 +21,7 @@ describe('the processes of a test run', () => {
     'fails a test and ends the process in a hook':
       'it("goes wrong", () => assert.fail()); after(() => process.exit(0))',
     'ends the process in a test': 'it("ends", () => process.exit(0))',
-    'waits for ever': 'it("waits", () => new Promise(() => {}))',
+    'waits forever': 'it("waits", () => new Promise(() => {}))',
     'awaits something outside its tests': 'await Promise.resolve()',
     'cannot be loaded': 'import "./missing.mjs"',
     'fails a test': 'it("goes wrong", () => assert.fail())',
@@ -36,7 +36,7 @@ describe('the processes of a test run', () => {
     })
   }
 
-  it('run the hooks of a file for its own tests only', t => {
+  it('run the hooks of a file only for its own tests', t => {
     const hooks = 'before(() => { globalThis.on = true }); after(() => { globalThis.on = undefined })'
     const files = [newTest(t, `${hooks}; it("has it", () => assert.ok(globalThis.on))`)]
     files.push(newTest(t, 'it("has it not", () => assert.equal(globalThis.on, undefined))'))

@@ -65,7 +65,7 @@ describe('each command of the hub', () => {
   }
 })
 
-describe('an option before "--", which npm takes for itself', { concurrency: 2 }, () => {
+describe('an option before "--", which npm takes as its own,', { concurrency: 2 }, () => {
   for (const [script, path, args] of [
     ['try', 'scripts/try.ts', ['examples/plugin']],
     ['try', 'scripts/try.ts', []],
@@ -88,7 +88,7 @@ describe('an option before "--", which npm takes for itself', { concurrency: 2 }
     assert.match(stderr, /^npm has taken the option --port for itself: type "--" before your options, /)
   })
 
-  it('is none if it is a setting of npm itself, or no npm started the program', async () => {
+  it('is ignored if it is a setting of npm itself, or if npm did not start the program', async () => {
     for (const npm of [{ npm_lifecycle_event: 'hub', npm_config_git: '/usr/bin/git' }, { npm_config_from: 'true' }]) {
       const { stderr } = await run('hub/cli.ts', ['publish', '--data', '/nowhere'], npm)
       assert.match(stderr, /^Name the signing secret with exactly one of /)

@@ -21,9 +21,9 @@ function codeOf(act: () => void): string | undefined {
 
 const offered = { version: '2.0.0', source: { from: FROM, id: 'b' } }
 
-describe('what a marketplace serves for a part', () => {
+describe('the version that a marketplace serves for a part', () => {
   const reused: [what: string, history: SuppliedVersion[], code: string | undefined][] = [
-    ['nothing known', [], undefined],
+    ['no known version', [], undefined],
     ['the same bytes', [had('2.0.0', 'b')], undefined],
     ['another version', [had('1.0.0', 'a')], undefined],
     ['the same version with different bytes', [had('2.0.0', 'a')], 'version_reused'],
@@ -43,7 +43,7 @@ describe('what a marketplace serves for a part', () => {
 
   const other = { source: { from: `${FROM}-lite`, id: 'a' } }
   const older: [what: string, past: Partial<SourcePast>, code: string | undefined][] = [
-    ['nothing known', {}, undefined],
+    ['no known version', {}, undefined],
     ['the same version', { installed: had('2.0.0', 'b') }, undefined],
     ['an older version', { installed: had('1.0.0', 'a') }, undefined],
     ['a newer version', { installed: had('3.0.0', 'a') }, 'downgrade_refused'],

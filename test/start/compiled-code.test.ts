@@ -75,7 +75,7 @@ const CHANGES: Record<string, (path: string, folder: string) => void> = {
 }
 
 describe('the compiled code of a user', () => {
-  it('is what an earlier run kept for this bundle, in one file that is ours alone', t => {
+  it('is the code that an earlier run kept for this bundle, in one private file', t => {
     const { own, path } = keptAt(t)
     assert.equal(read(own), CODE.toString())
     assert.deepEqual(readdirSync(own), ['compiled'])
@@ -88,7 +88,7 @@ describe('the compiled code of a user', () => {
     assert.deepEqual([read(own), readdirSync(own)], ['newer', ['compiled']])
   })
 
-  it('leaves nothing of a process that was killed while it wrote one', t => {
+  it('leaves no file of a process that was killed while it wrote one', t => {
     const { own } = keptAt(t)
     writeFileSync(join(own, 'compiled.1.00000000-0000-4000-8000-000000000000.tmp'), CODE)
     keep(own, Buffer.from('what Node.js has compiled since'))
@@ -100,7 +100,7 @@ describe('the compiled code of a user', () => {
     assert.equal(read(own, Buffer.from('module.exports = []')), undefined)
   })
 
-  it('is not used where any of its bytes has changed', t => {
+  it('is not used if any of its bytes has changed', t => {
     const { own, path } = keptAt(t)
     const whole = readFileSync(path)
     for (let at = 0; at < whole.length; at++) {
@@ -114,20 +114,20 @@ describe('the compiled code of a user', () => {
   })
 
   for (const [name, change] of Object.entries(CHANGES)) {
-    it(`is not used where its file ${name}`, t => {
+    it(`is not used if its file ${name}`, t => {
       const { own, path, folder } = keptAt(t)
       change(path, folder)
       assert.equal(read(own), undefined)
     })
   }
 
-  it('is not used where it is larger than any can be', t => {
+  it('is not used if it is larger than the limit', t => {
     const { own } = ownCache(t)
     keep(own, Buffer.alloc(17 * 1024 * 1024))
     assert.equal(read(own), undefined)
   })
 
-  it('is neither read nor written where others could write', t => {
+  it('is neither read nor written in a folder where others could write', t => {
     const { base, own } = keptAt(t)
     for (const path of [own, base]) {
       chmodSync(path, 0o770)
@@ -138,7 +138,7 @@ describe('the compiled code of a user', () => {
     }
   })
 
-  it('is neither read nor written where the environment names no folder', () => {
+  it('is neither read nor written if the environment names no folder', () => {
     keep(undefined)
     assert.equal(read(undefined), undefined)
   })
@@ -150,7 +150,7 @@ describe('the compiled code of a user', () => {
     assert.equal(read(own), CODE.toString())
   })
 
-  it('leaves what is there, and nothing else, when it cannot be kept', t => {
+  it('leaves existing files, and no others, when it cannot be kept', t => {
     const { own } = ownCache(t)
     mkdirSync(join(own, 'compiled'))
     keep(own)
@@ -160,7 +160,7 @@ describe('the compiled code of a user', () => {
 
   const KEPT_WITH = { 'size=32m': [], 'size=256m': ['compiled'] }
   for (const [size, kept] of Object.entries(KEPT_WITH)) {
-    it(`takes no last space of a disk: ${kept[0] ?? 'nothing'} with ${size}`, { skip: whyNoMounting() }, t => {
+    it(`does not use the last space of a disk: ${kept[0] ?? 'nothing'} with ${size}`, { skip: whyNoMounting() }, t => {
       const own = join(mountMemory(t, size), 'hub-deploy')
       mkdirSync(own, { mode: 0o700 })
       keep(own)
@@ -174,12 +174,12 @@ describe('the compiled code of a user', () => {
     assert.deepEqual(contributors(own, runs), [0, 0, 2, 2, 2])
   })
 
-  it('is that of a run without a kind only until another run has some', t => {
+  it('contains the code of a run without a kind only until a run with a kind keeps its own', t => {
     const { own } = ownCache(t)
     assert.deepEqual(contributors(own, [undefined, undefined, 'update', undefined, 'update']), [0, 0, 2, 2, 2])
   })
 
-  it('is not replaced where so many kinds of runs completed it that their list is full', t => {
+  it('is not replaced if the list of the kinds of runs that completed it is full', t => {
     const { own } = keptAt(t)
     keepOf('r'.repeat(96), own, Buffer.from('newer'))
     assert.equal(read(own), CODE.toString())

@@ -21,7 +21,7 @@ const asRoot = process.getuid?.() === 0 ? false : 'only root can give files to a
 
 /** Folders that another user could have prepared, or could still change. */
 const STRANGE: Record<string, { change: (host: ReturnType<typeof ownCache>) => void; skip?: string | false }> = {
-  'no folder': { change: ({ own }) => rmSync(own, { recursive: true }) },
+  'a missing folder': { change: ({ own }) => rmSync(own, { recursive: true }) },
   'a file': {
     change({ own }) {
       rmSync(own, { recursive: true })
@@ -62,11 +62,11 @@ const STRANGE: Record<string, { change: (host: ReturnType<typeof ownCache>) => v
 }
 
 describe('isTrustedFolder', () => {
-  it('trusts a folder that is ours alone', t => {
+  it('trusts a folder that only we can use', t => {
     assert.equal(isTrustedFolder(ownCache(t).own), true)
   })
 
-  it('trusts one below a sticky folder in which every user can write, where the next folder is ours', t => {
+  it('trusts one below a sticky folder in which every user can write, if the next folder is ours', t => {
     const { folder, own } = ownCache(t)
     chmodSync(folder, 0o1777)
     assert.equal(isTrustedFolder(own), true)
@@ -89,7 +89,7 @@ describe('isTrustedFolder', () => {
 })
 
 describe('makeTrustedFolder', () => {
-  it('makes what is missing, 0700, and leaves alone what is there', t => {
+  it('creates missing folders, 0700, and leaves existing ones alone', t => {
     const { folder, own } = ownCache(t)
     assert.equal(makeTrustedFolder(own), true)
     const deep = join(folder, 'home/.cache/hub-deploy')
@@ -98,7 +98,7 @@ describe('makeTrustedFolder', () => {
       assert.equal(statSync(path).mode & 0o7777, 0o700)
   })
 
-  it('makes nothing below a folder in which others can write, or in the place of a broken symlink', t => {
+  it('creates no folder below one in which others can write, or in place of a dangling symlink', t => {
     const { folder } = ownCache(t)
     const open = join(folder, 'open')
     mkdirSync(open)

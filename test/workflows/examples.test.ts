@@ -18,7 +18,7 @@ const ONLY_IN_CI = whyLeftToCi()
 const PULL_REQUEST = { pull_request: { head: { repo: { full_name: 'example/operations' } } } }
 
 describe('the example workflows', { skip: whyNoEngine() }, () => {
-  it('deploy.yml deploys to one host and prints what its outputs say', async t => {
+  it('deploy.yml deploys to one host and prints its outputs', async t => {
     const fleet = await openFleet(t)
     const result = await execute(fleet, 'deploy.yml', { version: 'latest' })
     assert.deepEqual(outline(result), ['deploy: success'], result.log)
@@ -102,7 +102,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     assert.deepEqual(fleet.files('app-1'), before)
   })
 
-  it('nightly-drift.yml fails for the host whose files were changed, and changes none', async t => {
+  it('nightly-drift.yml fails for the host whose files were changed, and changes no file', async t => {
     const fleet = await openFleet(t)
     await fleet.install('1.0.0')
     appendFileSync(join(fleet.rootOf('app-2'), 'plugins/greeter/plugin.yaml'), '# changed\n')
@@ -112,7 +112,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     assert.deepEqual([fleet.files('app-1'), fleet.files('app-2')], before)
   })
 
-  it('nightly-latest.yml brings every host to the artifact that its gate found', { skip: ONLY_IN_CI }, async t => {
+  it('nightly-latest.yml deploys to every host the artifact that its gate verified', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openFleet(t)
     await fleet.install('1.0.0')
     await fleet.release('2.0.0')
@@ -160,7 +160,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
   })
 
   describe('release.yml', () => {
-    it('builds, publishes and releases what the gate finds on the hub', async t => {
+    it('builds, publishes and releases the artifact that the gate finds on the hub', async t => {
       const { fleet, releases } = await openRelease(t)
       const result = await release(fleet, 'v2.0.0')
       assert.deepEqual(outline(result), ['release: success'], result.log)
@@ -175,7 +175,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
       assert.deepEqual([releases(), await latestOn(fleet)], [[], '1.0.0'])
     })
 
-    it('releases nothing when the hub serves different bytes than those that were built', {
+    it('releases nothing when the hub serves bytes other than those that were built', {
       skip: ONLY_IN_CI,
     }, async t => {
       const { fleet, releases } = await openRelease(t)

@@ -16,7 +16,7 @@ const CALLER = read('examples/workflows/rollout.yml')
 const ONLY_IN_CI = whyLeftToCi()
 
 describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
-  it('installs what the gate verified on the canary, then on the others, though a newer version appears', async t => {
+  it('installs the verified version on the canary, then on the others, even if a newer version appears', async t => {
     const fleet = await openOldFleet(t)
     await fleet.release('2.0.0')
     await onCheckOfCanary(t, fleet, async nth => {
@@ -73,7 +73,9 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(JSON.parse(versions), { '1.0.0': ['app-1', 'app-2'] })
   })
 
-  it('rolls the canary back when it falls ill later, and touches no other host', { skip: ONLY_IN_CI }, async t => {
+  it('rolls the canary back when it becomes unhealthy later, and touches no other host', {
+    skip: ONLY_IN_CI,
+  }, async t => {
     const fleet = await openOldFleet(t)
     await fleet.release('2.0.0')
     const [canary, other] = [fleet.installedFiles('app-1'), fleet.files('app-2')]
@@ -89,7 +91,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(await fleet.hosts(), ['app-1 1.0.0 success', 'app-2 1.0.0 success'])
   })
 
-  it('leaves alone what an operator has rolled back while the canary soaked', { skip: ONLY_IN_CI }, async t => {
+  it('leaves a host alone that an operator has rolled back while the canary soaked', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openOldFleet(t)
     await fleet.release('2.0.0')
     const other = fleet.files('app-2')
@@ -176,7 +178,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(fleet.installedFiles('app-2'), other)
   })
 
-  it('leaves a host as it is that runs a newer version than the latest', { skip: ONLY_IN_CI }, async t => {
+  it('leaves a host alone that runs a version newer than the latest', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openOldFleet(t)
     await fleet.release('3.0.0')
     await fleet.deploy({ version: '3.0.0', 'project-root': fleet.rootOf('app-2'), 'host-id': 'app-2' })
@@ -200,7 +202,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     })
   }
 
-  it('installs nothing else under the version that the gate verified', { skip: ONLY_IN_CI }, async t => {
+  it('installs no other bytes under the version that the gate verified', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openOldFleet(t)
     await fleet.release('2.0.0')
     const before = fleet.installedFiles('app-2')
@@ -214,7 +216,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(fleet.installedFiles('app-2'), before)
   })
 
-  it('deploys to the canary alone when there are no other hosts', { skip: ONLY_IN_CI }, async t => {
+  it('deploys only to the canary when there are no other hosts', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openOldFleet(t)
     await fleet.release('2.0.0')
     const other = fleet.files('app-2')
@@ -234,7 +236,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
 })
 
 describe('the file rollout.yml', () => {
-  it('asks for nothing but to read the repository', () => {
+  it('asks only for permission to read the repository', () => {
     assert.deepEqual(ROLLOUT.permissions, { contents: 'read' })
     for (const job of Object.values<object>(ROLLOUT.jobs)) assert.ok(!('permissions' in job))
   })
@@ -260,7 +262,7 @@ describe('the file rollout.yml', () => {
     assert.ok(shown.includes('rollout.yml') && CALLER.endsWith(shown))
   })
 
-  it('only checks what the canary runs after the soak', () => {
+  it('only checks the canary after the soak', () => {
     const [check = {}] = ROLLOUT.jobs.health.steps.filter(({ id }: { id?: string }) => id === 'check')
     assert.equal(check.with['check-only'], true)
   })
@@ -274,7 +276,7 @@ describe('the file rollout.yml', () => {
     assert.equal(Object.entries(rollback).find(([name]) => name === 'install-plan')?.[1], '${{ inputs.install-plan }}')
   })
 
-  it('pins every action that is not of this repository to a commit', () => {
+  it('pins every action from another repository to a commit', () => {
     const jobs = Object.values<{ steps: { uses?: string }[] }>(ROLLOUT.jobs)
     const used = jobs.flatMap(job => job.steps).flatMap(({ uses }) => uses ?? [])
     for (const uses of used) assert.match(uses, /^OWNER\/hub-deploy(\/[a-z]+)?@v1$|@[0-9a-f]{40}$/)

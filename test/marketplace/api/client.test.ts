@@ -92,7 +92,7 @@ describe('MarketplaceClient', () => {
     assert.deepEqual(hub.requests, [])
   })
 
-  it('requests plugins from the hub itself, even when services have a base of their own', async t => {
+  it('requests plugins from the hub itself, even if services have their own base URL', async t => {
     const hub = await serve(t, answering(200, '{"latest_version":"1.0.0"}'))
     await clientOf(`${hub.url}/api/`, { services: 'http://127.0.0.1:1' }).readListedVersion()
     assert.equal(hub.requests[0]?.url, '/api/plugins/greeter')
@@ -197,7 +197,7 @@ describe('a refusal', () => {
     })
   }
 
-  it('with 404 names the base URL that was asked, without a query, and the input that says it', async t => {
+  it('with 404 names the base URL, without a query, and the input that sets it', async t => {
     const { server } = await withHub(t, answering(404, '{}'))
     const elsewhere = { hub: `${server.url}/app/`, services: `${server.url}/svc` }
     const said = async (kind: 'plugin' | 'service') =>
@@ -214,7 +214,7 @@ describe('a refusal', () => {
     for (const version of ['1.2', 'vintage', 'latest']) assert.match(await said(version), / hub-url\.$/)
   })
 
-  it('with 404 does not name an input that nobody has set as one to check', async t => {
+  it('with 404 does not ask to check an input that has its default', async t => {
     const { server } = await withHub(t, answering(404, '{}'))
     const { message } = await refusalOf(() =>
       clientOf(server.url, {}, 'service').fetchArtifact(artifactRequest(t, '1')),
@@ -232,7 +232,7 @@ describe('a refusal', () => {
 })
 
 describe('fetchArtifact', () => {
-  it('returns the digest, the signature header and what the other headers say', async t => {
+  it('returns the digest, the signature header and the values of the other headers', async t => {
     const headers = {
       'X-Signature': 'hmac_sha256:00',
       'X-Plugin': 'greeter@1.4.0',

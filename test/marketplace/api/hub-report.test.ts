@@ -49,7 +49,7 @@ describe('createReportSender', () => {
     })
   })
 
-  it('says where a report went that the hub has no route for, and which input says so', async t => {
+  it('names the URL of a report that the hub has no route for, and the input that sets it', async t => {
     const server = await serve(t, (_, response) => response.writeHead(404).end('{}'))
     const said = async (hub?: string): Promise<string> => {
       const sender = senderTo(`${server.url}/app/`, hub)
@@ -74,14 +74,14 @@ describe('createReportSender', () => {
     })
   })
 
-  it('builds its address from hub, kind and slug, without the slashes that end the base', () => {
+  it('builds its address from hub, kind and slug, without the trailing slashes of the base URL', () => {
     assert.equal(senderTo('https://hub.example/').address, senderTo('https://hub.example').address)
     assert.notEqual(senderTo('https://hub.example').address, senderTo('https://other.example').address)
   })
 })
 
 describe('buildReportBody', () => {
-  it('has the fields of the contract and no others', () => {
+  it('returns the fields of the contract and no others', () => {
     assert.deepEqual(buildReportBody(reportOf({ repo: 'example/greeter@v2' }), GREETER), {
       kind: 'plugin',
       slug: 'greeter',

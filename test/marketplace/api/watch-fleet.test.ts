@@ -54,20 +54,20 @@ describe('watchFleet', () => {
     assert.deepEqual([fleet?.inSync, error, waits], [true, undefined, [2000, 4000, 8000, 15_000, 15_000, 15_000]])
   })
 
-  it('stops when the time is up, having asked a last time', async t => {
+  it('asks a last time when the time is up, and stops', async t => {
     const { fleet, waits, requests } = await watch(t, answer([OLD]), { waitMs: 40_000 })
     assert.deepEqual([fleet?.inSync, waits], [false, [2000, 4000, 8000, 15_000, 11_000]])
     assert.equal(requests, waits.length + 1)
   })
 
-  it('asks once where there is nothing to wait for', async t => {
+  it('asks once if there is nothing to wait for', async t => {
     for (const more of [{ waitMs: 0 }, { expectVersion: undefined }]) {
       const { waits, fleet } = await watch(t, answer([OLD]), more)
       assert.deepEqual([waits, fleet?.reports.length], [[], 1])
     }
   })
 
-  it('logs how far the fleet is when that changes, and once a minute', async t => {
+  it('logs the progress of the fleet when it changes, and once a minute', async t => {
     const two = (version: string) => answer([NEW, rowOf('app-2', { version })])
     const handlers = [two('1.0.0'), two('1.0.0'), two('1.5.0')] as const
     const { lines } = await watch(t, inTurn(...handlers), { waitMs: 100_000 })
@@ -85,7 +85,7 @@ describe('watchFleet', () => {
     assert.match(lines[0] ?? '', /could not be asked; trying again: .*503 \(restarting\)/)
   })
 
-  it('fails with what prevented the last attempt, and keeps what it saw before', async t => {
+  it('fails with the error of the last attempt, and returns the fleet that it saw before', async t => {
     const away = answer({}, 503)
     const { fleet, error } = await watch(t, inTurn(answer([OLD]), away), { waitMs: 5000 })
     assert.deepEqual([fleet?.reports.length, error?.code], [1, 'artifact_unavailable'])
@@ -95,12 +95,12 @@ describe('watchFleet', () => {
     [401, 'authentication_failed'],
     [404, 'not_found'],
   ] as const)
-    it(`asks no hub again that answers ${status}`, async t => {
+    it(`does not ask a hub again that answers ${status}`, async t => {
       const { error, requests } = await watch(t, inTurn(answer([OLD]), answer({}, status), answer([NEW])))
       assert.deepEqual([error?.code, requests], [code, 2])
     })
 
-  it('takes the loss of a host for what it is', async t => {
+  it('is not in sync when a host disappears', async t => {
     const { fleet } = await watch(t, inTurn(answer([NEW, rowOf('app-2')]), answer([])), { waitMs: 10_000 })
     assert.deepEqual([fleet?.hosts.length, fleet?.inSync], [0, false])
   })

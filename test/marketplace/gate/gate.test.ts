@@ -99,7 +99,7 @@ async function assertBothRefuse(t: TestContext, code: ErrorCode, refused: Case):
   assert.deepEqual([await deployCode(both, { dryRun: true }), await gateCode(both)], [code, code])
 }
 
-describe('what a deployment refuses before it touches the host, the gate refuses with the same code', () => {
+describe('the gate refuses with the same code as a deployment, which has not touched the host,', () => {
   for (const [name, [answers, code]] of Object.entries(LIES)) {
     it(`a hub that ${name}`, async t => await assertBothRefuse(t, code, { answers }))
   }
@@ -150,7 +150,7 @@ describe('what a deployment refuses before it touches the host, the gate refuses
     await assertBothRefuse(t, 'not_a_plugin', { answers: { artifact: serveArtifact(bytes) }, request })
   })
 
-  it('a plugin.yaml that is a link to nothing', async t => {
+  it('a plugin.yaml that is a dangling symlink', async t => {
     const bytes = buildZip([symlink('plugin.yaml', 'src/none.yaml'), file('src/main.py')])
     await assertBothRefuse(t, 'not_a_plugin', { answers: { artifact: serveArtifact(bytes) } })
   })
@@ -180,7 +180,7 @@ describe('the gate of a file', () => {
     return result
   }
 
-  it('passes, also where the version is named with a leading v', async t => {
+  it('passes, even if the version is named with a leading v', async t => {
     const { facts, error } = await checkFile(t, { version: `v${VERSION}` })
     assert.deepEqual([error, facts.version, facts.size], [undefined, `v${VERSION}`, bytes.length])
     assert.equal((await checkFile(t)).facts.version, VERSION)
@@ -196,7 +196,7 @@ describe('the gate of a file', () => {
     'a lower limit': ['archive_too_large', { maxArtifactBytes: 10 }],
     'a path to the folder above': ['invalid_input', { path: '../greeter.zip' }],
     'the workspace': ['invalid_input', { path: '.' }],
-    'a path that is not there': ['invalid_input', { path: 'none.zip' }],
+    'a missing path': ['invalid_input', { path: 'none.zip' }],
     'a symlink': ['invalid_input', { path: 'link.zip' }],
   }
   for (const [name, [code, more]] of Object.entries(refused)) {
@@ -210,7 +210,7 @@ describe('the gate of a file', () => {
   })
 })
 
-describe('what the gate accepts, a deployment installs', () => {
+describe('the gate accepts, and a deployment installs,', () => {
   for (const { name, bytes } of oneIn(NTH, ACCEPTED_ZIPS)) {
     it(`an archive: ${name}`, async t => {
       const request = { ...SERVICE, ...LARGE_LIMITS }
@@ -250,7 +250,7 @@ describe('what the gate accepts, a deployment installs', () => {
     })
   }
 
-  it('the bytes whose digest the gate gives', async t => {
+  it('the bytes with the digest that the gate returned', async t => {
     const both = await scene(t, { answers: { artifact: serveArtifact(pluginZip()) } })
     const { facts } = await checkRelease(gateRequest(both), both.tools)
     const pinned = { version: facts.version ?? '', artifactSha256: facts.sha256 }

@@ -25,7 +25,7 @@ function openWith(timers: ManualTimers, url: string) {
 }
 
 describe('the connect timeout', () => {
-  it('ends a TLS handshake that stalls, and counts as not sent', async t => {
+  it('ends a TLS handshake that stalls, and counts the request as not sent', async t => {
     const timers = createManualTimers()
     const server = await serveSocket(t, socket => socket.once('data', () => timers.expire(CONNECT_MS)))
     const wire = createTestedWire({ timeouts, startTimer: timers.startTimer })
@@ -77,7 +77,7 @@ describe('the idle timeout', () => {
     })
   }
 
-  it('ends a wait for a server that sends nothing but interim answers', async t => {
+  it('ends a wait for a server that sends only interim answers', async t => {
     const server = await serveSocket(t, socket => {
       const timer = setInterval(() => socket.write('HTTP/1.1 100 Continue\r\n\r\n'), 20)
       socket.on('close', () => clearInterval(timer))
@@ -94,7 +94,7 @@ describe('the idle timeout', () => {
     assert.deepEqual([answer.status, answer.attempts], [200, 2])
   })
 
-  it('starts anew with every chunk and does not count the time that we take', async t => {
+  it('starts again with every chunk and does not count our own processing time', async t => {
     const timers = createManualTimers()
     let send: () => unknown = () => {}
     const server = await serve(t, (_, response) => {

@@ -27,7 +27,7 @@ describe('a failing connection', () => {
     await assert.rejects(call, { code: 'network', message: /ECONNREFUSED/ })
   })
 
-  it('is network when the server of an https URL does not speak TLS', async t => {
+  it('is reported as network when the server of an https URL does not speak TLS', async t => {
     const server = await serveSocket(t, socket => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
     await assert.rejects(createTestedWire().requestJson(get(server.url.replace('http:', 'https:'))), {
       code: 'network',
@@ -35,7 +35,7 @@ describe('a failing connection', () => {
     })
   })
 
-  it('is bad_response when the server of an http URL speaks TLS', async t => {
+  it('is reported as bad_response when the server of an http URL speaks TLS', async t => {
     const alert = Buffer.from([0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x46])
     const server = await serveSocket(t, socket => socket.once('data', () => socket.end(alert)))
     await assert.rejects(createTestedWire().requestJson(get(server.url)), {
@@ -104,7 +104,7 @@ describe('explainFailure', () => {
     assert.doesNotMatch(error.message, /\n|::/)
   })
 
-  it("says what this action needs to trust a certificate, not what Node's command line has for it", () => {
+  it("names the input for trusting a certificate, not an option of Node's command line", () => {
     const hint =
       'self-signed certificate; if the root CA is installed locally, try running Node.js with --use-system-ca'
     const refused = Object.assign(new Error(hint), { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' })

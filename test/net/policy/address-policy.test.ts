@@ -98,7 +98,7 @@ describe('a redirect', () => {
     assert.deepEqual(body, { internal: true })
   })
 
-  it('reaches only the usable ones of several addresses', async t => {
+  it('reaches only the allowed ones of several addresses', async t => {
     const hub = await serveRedirect(t, port => `http://storage.test:${port}/x`)
     const wire = wireOf({ ...HUB, 'storage.test': '::1 127.0.0.1' })
     assert.deepEqual((await wire.requestJson(get(`http://hub.test:${hub.port}/`))).body, { internal: true })

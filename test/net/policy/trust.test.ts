@@ -126,7 +126,7 @@ describe('readTrust', () => {
 })
 
 describe('a TLS handshake that fails', () => {
-  it('counts as not sent', async t => {
+  it('counts the request as not sent', async t => {
     const server = await serveSocket(t, socket => socket.once('data', () => socket.resetAndDestroy()))
     const call = createTestedWire().requestJson({
       ...get(server.url.replace('http:', 'https:')),

@@ -37,7 +37,7 @@ describe('parseRequestUrl', () => {
     '//user:s3cret@hub.test/?t=s3cret',
     'hub.test/?token=s3cret#s3cret',
   ]) {
-    it(`quotes no secret of ${url}`, () => {
+    it(`quotes no secret from ${url}`, () => {
       assert.throws(
         () => parseRequestUrl(url, { allowHttp: false }),
         (error: Error) => !error.message.includes('s3cret'),

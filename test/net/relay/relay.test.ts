@@ -11,7 +11,7 @@ import type { ChildRoute } from '../../../src/net/relay/route-for-child.ts'
 const hasIPv6 = Object.values(networkInterfaces()).some(all => all?.some(({ address }) => address === '::1'))
 
 describe('the relay of a program that speaks HTTPS itself', () => {
-  it('reaches an address that was judged, whatever the name means elsewhere', async t => {
+  it('reaches an address that was approved, whatever the name means elsewhere', async t => {
     const port = await startGreeter(t, '127.0.0.1')
     const relay = await startRelay(t, `https://git.test:${port}`, { addresses: ['127.0.0.1'] })
     assert.equal(await ask(relay.proxy, `git.test:${port}`), '200 hello')
@@ -32,7 +32,7 @@ describe('the relay of a program that speaks HTTPS itself', () => {
     assert.equal(await ask(proxy.replace(/:[0-9a-f]{48}@/, ':guess@'), `127.0.0.1:${port}`), '407 ')
   })
 
-  it('passes on no byte above the limit', async t => {
+  it('passes on no byte beyond the limit', async t => {
     const port = await startGreeter(t, '127.0.0.1')
     const relay = await startRelay(t, `https://127.0.0.1:${port}`, { addresses: ['127.0.0.1'] }, 4)
     assert.equal(await ask(relay.proxy, `127.0.0.1:${port}`), '200 ')

@@ -30,12 +30,12 @@ async function route(url: string, more: Partial<WireOptions> = {}): Promise<unkn
   }
 }
 
-describe('the way of another program to a URL that a publisher chose', () => {
+describe('the route of another program to a URL that a publisher chose', () => {
   afterEach(() => {
     delete process.env['https_proxy']
   })
 
-  it('is to the addresses that were judged, and to no others of the name', async () => {
+  it('leads to the approved addresses, and to no others of the name', async () => {
     assert.deepEqual(await route('https://git.example.org/x'), { addresses: ['203.0.113.2', '2001:db8::2'] })
     assert.deepEqual(await route('https://203.0.113.9:8443/x'), { addresses: ['203.0.113.9'] })
     assert.deepEqual(await route('https://[2001:db8::9]/x'), { addresses: ['2001:db8::9'] })
@@ -52,7 +52,7 @@ describe('the way of another program to a URL that a publisher chose', () => {
   ])
     it(`does not lead to ${host}`, async () => assert.equal(await route(`https://${host}/x`), 'insecure_url'))
 
-  it('ends where a name has no address, or the run is cancelled', async () => {
+  it('ends if a name has no address, or if the run is cancelled', async () => {
     assert.equal(await route('https://absent.example.org'), 'network')
     const reason = new DeployError('cancelled', 'cancelled')
     assert.equal(await route('https://git.example.org', { signal: AbortSignal.abort(reason) }), 'cancelled')
@@ -61,7 +61,7 @@ describe('the way of another program to a URL that a publisher chose', () => {
     assert.equal(await route('https://git.example.org', { addresses: silent, timeouts }), 'timeout')
   })
 
-  it('is the proxy of the environment, which judges names itself', async () => {
+  it('is the proxy of the environment, which resolves names itself', async () => {
     process.env['https_proxy'] = 'http://proxy.example.org:3128'
     assert.deepEqual(await route('https://git.example.org'), { proxy: 'http://proxy.example.org:3128/' })
     assert.equal(await route('https://x.localhost'), 'insecure_url')

@@ -51,10 +51,10 @@ describe('refusalOf', () => {
     'nothing from HTML': ['<h1>no</h1>', /answered 500\./],
     'nothing from a list': [[{ error: 'x' }], /answered 500\./],
     'nothing when error is null': [{ error: null }, /answered 500\./],
-    'detail where there is no error': [{ error: null, detail: 'why', message: 'other' }, /answered 500 \(why\)/],
+    'detail if there is no error': [{ error: null, detail: 'why', message: 'other' }, /answered 500 \(why\)/],
     'a detail that is a list as JSON': [{ detail: [{ msg: 'x' }] }, /answered 500 \(\[\{"msg":"x"\}\]\)/],
-    'message where the others are empty': [{ error: '', detail: null, message: 'why' }, /answered 500 \(why\)/],
-    'message where there is neither': [{ message: 'why' }, /answered 500 \(why\)/],
+    'message if the others are empty': [{ error: '', detail: null, message: 'why' }, /answered 500 \(why\)/],
+    'message if there is neither': [{ message: 'why' }, /answered 500 \(why\)/],
     'error before detail and message': [{ message: 'm', detail: 'd', error: 'why' }, /answered 500 \(why\)/],
     'an error that is not text as JSON': [{ error: { code: 7 } }, /answered 500 \(\{"code":7\}\)/],
   }
@@ -70,7 +70,7 @@ describe('refusalOf', () => {
     assert.ok(message.length < 1000)
   })
 
-  it('names the route, but of a download_url only the origin, because whoever knows its path may download', () => {
+  it('names the route, but only the origin of a download_url, because its path gives access to the download', () => {
     assert.match(refuse('latest', 500, {}).message, /https:\/\/hub\.example\/\S+ answered 500/)
     assert.match(refuse('download', 500, {}).message, /https:\/\/hub\.example answered 500/)
   })
@@ -79,7 +79,7 @@ describe('refusalOf', () => {
 describe('parseAnswer', () => {
   const SCHEMA = z.object({ token: z.string() })
 
-  it('returns what a 2xx answer contains', () => {
+  it('returns the content of a 2xx answer', () => {
     const call = { call: 'latest', subject: 'project shop' } as const
     for (const status of [200, 201, 299]) assert.deepEqual(parseAnswer(call, answerOf(status), SCHEMA), { token: 'T1' })
   })
@@ -103,7 +103,7 @@ describe('parseAnswer', () => {
     })
   }
 
-  it('names the field that is wrong, and quotes nothing of the answer', () => {
+  it('names the field that is wrong, and quotes nothing from the answer', () => {
     const call = { call: 'auth', subject: 'project shop' } as const
     const { message } = thrownBy(() => parseAnswer(call, answerOf(200, { token: ['hunter22'] }), SCHEMA))
     assert.match(message, /"token"/)

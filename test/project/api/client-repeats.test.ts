@@ -55,7 +55,7 @@ describe('retries', () => {
     })
   }
 
-  it('does not send the devkey again after the connection broke', async t => {
+  it('does not send the dev key again after the connection broke', async t => {
     const server = await serveSocket(t, socket => socket.once('data', () => socket.destroy()))
     assert.equal((await refusalOf(clientOf(server.url).authenticate)).code, 'network')
     assert.equal(server.connections(), 1)
@@ -70,7 +70,7 @@ describe('retries', () => {
   })
 })
 
-describe('a token that the hub accepted before and does not accept any more', () => {
+describe('a token that the hub no longer accepts', () => {
   const AUTH = 'POST /v1/auth'
   const DOWNLOAD = 'GET /download'
   const tokens: Answer[] = [
@@ -192,7 +192,7 @@ describe('sendReport', () => {
     assert.equal(calls.filter(({ route }) => route === SENT_REPORT).length, 2)
   })
 
-  it("returns the report's 401 when the hub no longer accepts the devkey", async t => {
+  it("returns the report's 401 when the hub no longer accepts the dev key", async t => {
     const { client } = await withHub(t, {
       'POST /v1/auth': [
         [200, { access_token: TOKEN }],

@@ -33,7 +33,7 @@ function download(t: TestContext, client: ProjectClient, descriptor: ArtifactDes
 }
 
 describe('ProjectClient', () => {
-  it('makes the calls of the contract, each but the first with the token (contract 4.2, 5.2)', async t => {
+  it('makes the calls of the contract, with the token in all but the first (contract 4.2, 5.2)', async t => {
     const { client, calls } = await withHub(t)
     await client.authenticate()
     assert.equal(await client.readLatestVersion(), '1.0.0')
@@ -123,7 +123,7 @@ describe('the token', () => {
     )
   })
 
-  it('is not sent with a redirected POST, nor are the devkey and the credential', async t => {
+  it('is not sent with a redirected POST, and neither are the dev key and the credential', async t => {
     const elsewhere = answering({})
     const { url } = await serve(t, elsewhere.handler)
     const away: Answer = [307, '', { Location: url }]

@@ -34,7 +34,7 @@ describe('createReportSender', () => {
     })
   }
 
-  it('lets a report wait when the hub refuses the devkey', async t => {
+  it('lets a report wait when the hub refuses the dev key', async t => {
     const { server, calls } = await serveHub(t, { 'POST /v1/auth': [403, { error: 'revoked' }] })
     const delivery = await senderTo(server.url).send(reportOf(), ONCE)
     assert.partialDeepStrictEqual(delivery, { accepted: false, status: null, final: false, denied: true })
@@ -46,7 +46,7 @@ describe('createReportSender', () => {
     assert.partialDeepStrictEqual(delivery, { accepted: false, status: null, final: false })
   })
 
-  it('builds its address from hub and project, without the slashes that end the base', () => {
+  it('builds its address from hub and project, without the trailing slashes of the base URL', () => {
     assert.equal(senderTo('https://hub.example/').address, senderTo('https://hub.example').address)
     assert.notEqual(senderTo('https://hub.example').address, senderTo('https://other.example').address)
     assert.equal(senderTo('https://hub.example/x').address, 'https://hub.example/x/v1/deployments/report shop')
@@ -54,7 +54,7 @@ describe('createReportSender', () => {
 })
 
 describe('buildReportBody', () => {
-  it('has the fields of the contract and no others (contract 2.2)', () => {
+  it('returns the fields of the contract and no others (contract 2.2)', () => {
     const report = reportOf({ plugins: [{ id: 'cart', version: '2.0.0' }] })
     assert.deepEqual(buildReportBody(report, 'shop'), {
       project_id: 'shop',
@@ -67,7 +67,7 @@ describe('buildReportBody', () => {
     })
   })
 
-  it('has no plugins when none are known, and names the requested version', () => {
+  it('returns no plugins when none are known, and names the requested version', () => {
     const body = buildReportBody(reportOf({ version: null, requested_version: 'latest' }), 'shop')
     assert.deepEqual([body.plugins, body.version], [[], 'latest'])
     assert.equal(buildReportBody(reportOf({ version: null, requested_version: null }), 'shop').version, 'unknown')

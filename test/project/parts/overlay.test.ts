@@ -31,7 +31,7 @@ function placed(t: TestContext, files: Record<string, string>, links: Record<str
 }
 
 describe('a fetched tree', () => {
-  it('is laid over the stub: it wins where both have a name, and nothing of the stub is written through it', async t => {
+  it('replaces files of the stub with the same name, and no file of the stub is written through it', async t => {
     const fetched = placed(t, { 'plugin.yaml': 'fetched', 'src/a': 'fetched', file: 'fetched' }, { link: '/etc' })
     const stub = placed(
       t,
@@ -56,7 +56,7 @@ describe('a fetched tree', () => {
     )
   })
 
-  it('is recorded with the stamps that its files have on the disk, those of the stub too', async t => {
+  it('is recorded with the stamps of its files on the disk, including those of the stub', async t => {
     const slice = new TimeSlice()
     const extracted = (path: string): PlacedTree => {
       const { staged, tree } = placed(t, {})
@@ -86,7 +86,7 @@ describe('a fetched tree', () => {
     )
   })
 
-  it('wins where the stub has the same name in another normal form of Unicode', async t => {
+  it('replaces a file of the stub with the same name in another Unicode normal form', async t => {
     const composed = { 'caf\u00e9.template': 'fetched', '\u00e9/a': 'fetched' }
     const fetched = placed(t, composed)
     const stub = placed(t, { 'cafe\u0301.template': 'stub', 'e\u0301/x.template': 'stub', 'e\u0301.template': 'stub' })
@@ -97,7 +97,7 @@ describe('a fetched tree', () => {
     )
   })
 
-  it('gets nothing from the archive but descriptions and templates', async t => {
+  it('gets only descriptions and templates from the archive', async t => {
     const stub = placed(t, {
       ...{ 'plugin.yaml': '', 'service.yaml': '', 'extension.yaml': '', 'a/b.template': '' },
       ...{ 'src/__init__.py': 'evil', 'a/plugin.yaml': '', 'b.template.py': '' },

@@ -27,20 +27,20 @@ function summaryOf(more: Partial<Inspection>, error?: DeploymentError): string {
 }
 
 describe('buildStatusSummary', () => {
-  it('says first that nobody can say what was installed, where the record is gone', () => {
+  it('first says that the installed versions are unknown if the record is gone', () => {
     const summary = summaryOf({ isRecordLost: true, unrecorded: ['plugins/greeter'] })
     assert.match(summary, /^### [^\n]*\n\n> \[!WARNING\]\n> The record \.hub-deploy\/installed\.json is gone/)
     assert.doesNotMatch(summary.split('\n')[0] ?? '', /✅/)
   })
 
-  it('names what nobody has recorded, and does not call such a host empty', () => {
+  it('names unrecorded directories, and does not call such a host empty', () => {
     const unrecorded = Array.from({ length: 22 }, (_, index) => `plugins/by-hand-${index}`)
     const summary = summaryOf({ unrecorded })
     assert.match(summary, /^### ⚠️ Nothing is recorded as installed on app-1\n/)
     assert.match(summary, /not compared: plugins\/by-hand-0, .* and 2 more\.\n/)
   })
 
-  it('has a line with the result, what differs, and the parts, those that differ first', () => {
+  it('has a line with the result, the differences, and the parts, starting with those that differ', () => {
     const snapshots = [
       snapshotOf('1-1.0.0', { version: '1.0.0' }),
       snapshotOf('2-1.1.0', { version: '1.1.0', modified: true }),

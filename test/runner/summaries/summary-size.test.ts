@@ -58,13 +58,13 @@ function factsOf(text: string, count: number): SummaryFacts {
 }
 
 describe('a summary', () => {
-  it('stays below 1 MiB whatever is in it, and says that there is more', () => {
+  it('stays below 1 MiB whatever it contains, and says that there is more', () => {
     const summary = buildDeploySummary(factsOf(LONG, 10_000))
     assert.ok(Buffer.byteLength(summary) < MEBIBYTE, String(Buffer.byteLength(summary)))
     assert.ok((summary.match(/ more/g)?.length ?? 0) >= 5)
   })
 
-  it('always has the step that failed, wherever it is in the plan', () => {
+  it('always contains the failed step, wherever it is in the plan', () => {
     const steps = Array.from({ length: 10_000 }, (_, index) => ({
       ...{ id: `step-${index}`, action: 'prepare', duration_ms: 1, error: null },
       status: index === 9000 ? ('failed' as const) : ('done' as const),
@@ -91,7 +91,7 @@ describe('nextStep', () => {
     for (const code of ERROR_CODES) assert.match(nextStep(code, undefined), /^[A-Z].{10,260}[.]$/, code)
   })
 
-  it('puts what is known of this error before what its code says', () => {
+  it('puts advice for the specific error before the advice for its code', () => {
     const error = new DeploymentError('unhealthy', 'It is broken.', { next: 'Read its log' })
     assert.match(nextStep('unhealthy', error), /^Read its log\. Correct the version/)
     assert.doesNotMatch(nextStep('cancelled', error), /Read its log/)

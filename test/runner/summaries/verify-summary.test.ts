@@ -30,7 +30,7 @@ const FACTS: CheckedFacts = {
 }
 
 describe('buildVerifySummary', () => {
-  it('begins with the verdict, and says of each fact whether the signature covers it', () => {
+  it('begins with the verdict, and says for each fact whether the signature covers it', () => {
     assert.equal(
       buildVerifySummary(SUBJECT, { facts: FACTS, error: undefined }),
       `### ✅ greeter 1.1.0 is verified: signature, contents and plan
@@ -55,7 +55,7 @@ describe('buildVerifySummary', () => {
     assert.doesNotMatch(summary, /^\| Plan/m)
   })
 
-  it('says why it fails before what it knows, and vouches for nothing', () => {
+  it('says why it fails before it lists the facts, and vouches for nothing', () => {
     const error = new SignatureError('signature_mismatch', 'The bytes are others.')
     const facts = { version: '1.1.0', versionSource: 'requested', sha256: 'ab'.repeat(32), size: 9 } as const
     assert.equal(
@@ -84,7 +84,7 @@ describe('buildVerifySummary', () => {
     assert.equal(summary.match(/^- <code>a&#124;b&#42;\.yaml:[12]:1<\/code> no &#60;b&#62;$/gm)?.length, 2)
   })
 
-  it('stays below 1 MiB whatever is wrong', () => {
+  it('stays below 1 MiB, however many problems there are', () => {
     const file = `${'x'.repeat(4000)}.yaml`
     const problems = Array.from({ length: 100 }, (_, line) => ({ message: '*'.repeat(9000), file, line, column: 1 }))
     const error = new SourceError('invalid_plan', 'The plan', problems)

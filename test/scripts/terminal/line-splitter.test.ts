@@ -6,8 +6,8 @@ describe('the lines of a text', () => {
   for (const [name, pieces, lines] of [
     ['in one piece', ['a\nb\n'], ['a', 'b']],
     ['cut within a line', ['a\nb', 'c\n'], ['a', 'bc']],
-    ['without an end of the last', ['a\nb'], ['a', 'b']],
-    ['with empty ones', ['\n\na\n'], ['', '', 'a']],
+    ['without an end of the last line', ['a\nb'], ['a', 'b']],
+    ['with empty lines', ['\n\na\n'], ['', '', 'a']],
   ] as const)
     it(`are all shown: ${name}`, () => {
       const shown: string[] = []

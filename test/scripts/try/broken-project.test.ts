@@ -17,10 +17,13 @@ describe('the plugin of the step that fails', () => {
       '- {id: a, extension: mailer}',
       /needs a step with a plugin in .*: remove the option\.$/,
     ],
-    'a plan with a step of that id': ['- {id: broken, plugin: cart}', /"broken", but .* has one already: rename/],
+    'a plan that already has a step with that id': [
+      '- {id: broken, plugin: cart}',
+      /"broken", but .* has one already: rename/,
+    ],
   } as const
   for (const [name, [step, message]] of Object.entries(refused))
-    it(`is none in ${name}`, t => {
+    it(`cannot be chosen in ${name}`, t => {
       const folder = temporaryDirectory(t)
       writeTree(folder, { 'deployment/install.yaml': `steps:\n${step}\n` })
       assert.throws(

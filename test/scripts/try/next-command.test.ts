@@ -9,7 +9,7 @@ const PLUGIN: Part = { ...PART, kind: 'plugin', versionFile: 'plugin.yaml' }
 const KEPT = { setting: [], root: 'it' }
 
 describe('the next command', () => {
-  it('names the next version of a service, which has no file that says it', () => {
+  it('names the next version of a service, which has no file with a version', () => {
     const given = { setting: [], kind: 'service', root: '/tmp/it' }
     assert.equal(
       nextCommand(PART, given),
@@ -21,13 +21,13 @@ describe('the next command', () => {
     assert.equal(nextCommand(PLUGIN, KEPT), 'npm run try -- --from /srv/clock --root it')
   })
 
-  it('names the version of a plugin whose plugin.yaml does not', () => {
+  it('names the version of a plugin whose plugin.yaml does not name one', () => {
     const plugin = { ...PLUGIN, version: '1.0.0', versionFile: undefined }
     assert.match(nextCommand(plugin, KEPT), / --root it --version 1\.0\.1$/)
     assert.match(nextCommand(plugin, { setting: [] }), / --root DIR --version 1\.0\.0$/)
   })
 
-  it('names the next version of a project, whose plan does not say it', () => {
+  it('names the next version of a project, whose plan does not name it', () => {
     const project = { ...PART, kind: 'project', pluginsDirname: 'plugins', versionFile: undefined } as const
     assert.match(nextCommand(project, KEPT), / --version 1\.0\.10$/)
     const other = { ...KEPT, 'plugins-dirname': 'src/modules' }
@@ -41,11 +41,11 @@ describe('the next command', () => {
     assert.equal(nextCommand(PLUGIN, { setting: [] }), command)
   })
 
-  it('says no number that nobody can count on', () => {
+  it('names no next version if the current one cannot be incremented', () => {
     assert.match(nextCommand({ ...PART, version: '1.0.0-beta' }, KEPT), /--version NEXT$/)
   })
 
-  it('quotes what a shell would read otherwise, and shows no value of a setting', () => {
+  it('quotes arguments for the shell, and shows no value of a setting', () => {
     const given = { from: "it's mine", setting: ['TOKEN=hunter22'], plan: 'a b.yaml' }
     assert.equal(
       nextCommand(PLUGIN, given),

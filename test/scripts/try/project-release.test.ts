@@ -10,7 +10,7 @@ import { temporaryDirectory } from '../../install/temporary-directory.ts'
 const EXAMPLE = join(import.meta.dirname, '../../../examples/project')
 
 describe('the release of a project', () => {
-  it('is published once for the same files, although sealing makes other bytes', async t => {
+  it('is published once for the same files, although sealing produces different bytes', async t => {
     const { stage, release } = await openShop(t)
     const first = await release('1.0.0')
     assert.deepEqual(first.leftOut, ['README.md'])
@@ -19,7 +19,7 @@ describe('the release of a project', () => {
     assert.equal(statSync(join(stage.folder, 'signing-key.pem')).mode & 0o777, 0o600)
   })
 
-  it('is refused under a version that has other files, or another permission to execute one', async t => {
+  it('is refused under a version that has other files, or another executable bit', async t => {
     const { source, release } = await openShop(t)
     await release('1.0.0')
     const message = /^This hub has prj_ShopExample01 1\.0\.0 with different files, .* \(--version 1\.0\.1\)\.$/

@@ -9,7 +9,7 @@ import { temporaryDirectory, writeTree } from '../../install/temporary-directory
 
 const EXAMPLES = join(import.meta.dirname, '../../../examples')
 
-describe('what is in a folder', () => {
+describe('the source in a folder', () => {
   for (const [name, expected, given] of [
     [
       'is a plugin with the name and version of its plugin.yaml',
@@ -22,7 +22,7 @@ describe('what is in a folder', () => {
       { slug: 'clock', version: '2.0.0' },
     ],
     [
-      'is a project if it has its plan, which says its id',
+      'is a project if it has a plan, which names its id',
       {
         kind: 'project',
         slug: 'prj_ShopExample01',
@@ -40,7 +40,7 @@ describe('what is in a folder', () => {
       assert.deepEqual(readSources(folder, given), { ...found, ...given })
     })
 
-  it('has the version of an option where plugin.yaml has none', t => {
+  it('has the version of an option if plugin.yaml has none', t => {
     const folder = temporaryDirectory(t)
     writeTree(folder, { 'plugin.yaml': 'name: a\n' })
     const { version, versionFile } = readSources(folder, { version: '2.0.0' })
@@ -59,7 +59,7 @@ describe('what is in a folder', () => {
   })
 
   const refused: Readonly<Record<string, [Readonly<Record<string, string>>, RegExp]>> = {
-    'is no plugin and has no program': [
+    'is not a plugin and has no program': [
       { 'a.txt': '' },
       /has no plugin\.yaml: add one with the lines "name: .*--kind service/,
     ],
@@ -103,14 +103,14 @@ describe('what is in a folder', () => {
       )
   })
 
-  it('needs no key of the host if no plugin of the project is to be signed', t => {
+  it('needs no key of the host if no plugin of the project needs a signature', t => {
     const unsigned = temporaryDirectory(t)
     const plan = 'project_id: shop\nsteps: []\n'
     writeTree(unsigned, { 'deployment/install.yaml': plan, 'plugins/a/plugin.yaml': '[', 'plugins/b': '' })
     assert.equal(readSources(unsigned, {}).isSigned, false)
   })
 
-  it('has its plugins in another folder if an option says so', t => {
+  it('has its plugins in another folder if an option names it', t => {
     const folder = temporaryDirectory(t)
     const files = { 'plugin.yaml': 'name: a\nversion: "1"\nexecution_mode: trusted\nentry_point: main.py\n' }
     writeTree(folder, { 'deployment/install.yaml': 'project_id: shop\nsteps: []\n' })
@@ -140,7 +140,7 @@ describe('what is in a folder', () => {
       assert.throws(() => readSources(place, { 'plugins-dirname': named }), expectSentence(UsageError, message))
   })
 
-  it('is a plugin if it has a plugin.yaml, also next to a plan of a project', t => {
+  it('is a plugin if it has a plugin.yaml, even next to a plan of a project', t => {
     const folder = temporaryDirectory(t)
     writeTree(folder, { 'plugin.yaml': 'name: a\nversion: 1.10\n', 'deployment/install.yaml': '' })
     const { kind, version } = readSources(folder, {})
@@ -177,7 +177,7 @@ describe('what is in a folder', () => {
     }
   })
 
-  it('is refused for options that do not fit it', t => {
+  it('is refused with options that do not fit it', t => {
     const folder = temporaryDirectory(t)
     writeTree(folder, { run: '' })
     chmodSync(join(folder, 'run'), 0o755)

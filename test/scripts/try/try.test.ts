@@ -71,7 +71,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     expectPlainText(child.output())
   })
 
-  it('continues in a folder of its own: an update, what a version may not do, and a rollback', async () => {
+  it('continues in its own folder with an update, a reused version and a rollback', async () => {
     const temporary = mkdtempSync(join(folder, 'tmp-'))
     const root = join(temporary, 'stage')
     const source = join(temporary, 'clock')
@@ -225,7 +225,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(given.output(), /settings: \|\n.*GREETER_TOKEN=\$\{\{ secrets\.GREETER_TOKEN \}\}$/m)
   })
 
-  it('cancels the deployment when it is stopped, and leaves nothing', async () => {
+  it('cancels the deployment when it is stopped, and leaves no files', async () => {
     const temporary = mkdtempSync(join(folder, 'tmp-'))
     const hostConfig = join(folder, 'never-healthy.yaml')
     writeFileSync(hostConfig, 'version: 1\nplugins:\n  greeter: {healthcheck: {command: ["false"]}}\n')
@@ -252,7 +252,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.deepEqual(readdirSync(temporary), [])
   })
 
-  it('refuses a hostile folder, a missing plan and a foreign --root in one sentence, and leaves nothing', async () => {
+  it('refuses a hostile folder, a missing plan and a foreign --root in one sentence, and leaves no files', async () => {
     const temporary = mkdtempSync(join(folder, 'tmp-'))
     const source = join(folder, 'hostile')
     cpSync(PLUGIN, source, { recursive: true })

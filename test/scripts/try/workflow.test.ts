@@ -37,7 +37,7 @@ describe('the workflow for a real host', () => {
     ['a service with a plan', { ...PART, kind: 'service', slug: '1e3', isSigned: false }, [PLAN]],
   ]
   for (const [what, part, files] of rows) {
-    it(`gives the action all that it needs for ${what}, and only inputs that it has`, () => {
+    it(`gives the action all inputs that it needs for ${what}, and only inputs that it has`, () => {
       const { jobs } = parse(workflowLines(part, files).join('\n'))
       const { with: given } = jobs.deploy.steps.at(-1)
       assert.equal(given.slug, part.slug)
@@ -56,7 +56,7 @@ describe('the workflow for a real host', () => {
     })
   }
 
-  it('is that of the README for a plugin without a signature, up to the step that deploys', () => {
+  it('is the same as in the README for a plugin without a signature, up to the step that deploys', () => {
     const printed = parse(workflowLines({ ...PART, isSigned: false }, [PLAN]).join('\n'))
     const [checkout, { id, ...deploy }] = read('examples/workflows/deploy.yml').jobs.deploy.steps
     assert.ok(id)
@@ -68,7 +68,7 @@ describe('the workflow for a real host', () => {
     assert.deepEqual(steps, [checkout, { ...deploy, with: { ...deploy.with, [PLAN.input]: PLAN.path } }])
   })
 
-  it('is that of the README of the project action for a project', () => {
+  it('is the same as in the README of the project action for a project', () => {
     const expected = read('examples/workflows/deploy-project.yml')
     const printed = parse(workflowLines(SHOP, []).join('\n'))
     const { with: given, ...step } = printed.jobs.deploy.steps[0]
@@ -82,7 +82,7 @@ describe('the workflow for a real host', () => {
     assert.deepEqual(printed, { ...expected, name: 'Deploy prj_ShopExample01', jobs: { deploy: job } })
   })
 
-  it('lets a project read the host config in the repository, and only then', () => {
+  it('checks out the repository only if a project needs its host config', () => {
     const [plain, withFile] = [[], [HOST]].map(files =>
       parse(workflowLines({ ...SHOP, isSigned: true }, files).join('\n')),
     )
@@ -92,7 +92,7 @@ describe('the workflow for a real host', () => {
     assert.equal(withFile.jobs.deploy.steps[1].with['host-config'], HOST.path)
   })
 
-  it('gives each setting the value of a secret of its name', () => {
+  it('gives each setting the value of a secret with its name', () => {
     const { jobs } = parse(workflowLines(PART, [PLAN], ['GREETER_TOKEN', 'lang']).join('\n').concat('\n'))
     const { settings } = jobs.deploy.steps.at(-1).with
     const lines = ['GREETER_TOKEN', 'lang'].map(name => `${name}=\${{ secrets.${name} }}\n`)

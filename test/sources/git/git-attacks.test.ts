@@ -13,7 +13,7 @@ import { type GitStage, namesIn, openGitStage } from './git-stage.ts'
 const skip = whyNoGitServer() ?? false
 const TOKEN = 'a-secret-token-of-32-characters!'
 
-describe('a git server, a repository or a host that attacks a deployment', { skip }, () => {
+describe('fetching a part with git', { skip }, () => {
   let stage: GitStage
   before(async () => {
     stage = await openGitStage()
@@ -28,7 +28,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     ref,
   })
 
-  it('has no attribute applied: no end of line, encoding, ident, substitution, omission or filter', async () => {
+  it('applies no attribute: no line ending, encoding, ident, substitution, omission or filter', async () => {
     const marker = join(stage.folder, 'filtered')
     const files = {
       '.gitattributes':
@@ -49,7 +49,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     assert.equal(existsSync(marker), false)
   })
 
-  it('finds none of the configuration of the host, its user or the job', async () => {
+  it('ignores the configuration of the host, its user and the job', async () => {
     const marker = join(stage.folder, 'ran')
     const ref = stage.repository('configured').commit({ a: '1' })
     const hooks = join(stage.folder, 'hooks')
@@ -93,23 +93,23 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
       code: /^bad_response$/,
       lines: file => [`040000 tree ${tree(`100755 blob ${file}\tpost-checkout`)}\t.git`],
     },
-    'a name that climbs': {
+    'a name that leaves the tree': {
       code: /^bad_response$/,
       lines: file => [`040000 tree ${tree(`100644 blob ${file}\tx`)}\t..`],
     },
     'a name with a backslash': { code: /^unsafe_archive$/, lines: file => [`100644 blob ${file}\ta\\b`] },
     'a name with an escape sequence': { code: /^unsafe_archive$/, lines: file => [`100644 blob ${file}\t\u001b[2J`] },
     'a name that is not UTF-8': { code: /^unsafe_archive$/, lines: file => [`100644 blob ${file}\t\udcff`] },
-    'two names that are one': {
+    'two equivalent names': {
       code: /^unsafe_archive$/,
       lines: file => [`100644 blob ${file}\t\u00e9`, `100644 blob ${file}\te\u0301`],
     },
-    nothing: { code: /^empty_artifact$/, lines: () => [] },
+    'no files': { code: /^empty_artifact$/, lines: () => [] },
   }
   let blob: (text: string) => string
   let tree: (line: string) => string
   for (const [what, { code, lines }] of sampled(Object.entries(trees), 3)) {
-    it(`commits ${what}`, async () => {
+    it(`refuses a commit with ${what}`, async () => {
       const name = what.replaceAll(/\W/g, '-')
       const repository = stage.repository(name)
       blob = text => repository.blob(text)
@@ -119,14 +119,14 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     })
   }
 
-  it('sends more than max-artifact-bytes allows', async () => {
+  it('refuses a server that sends more than max-artifact-bytes allows', async () => {
     const { randomBytes } = await import('node:crypto')
     const ref = stage.repository('huge').commit({ a: randomBytes(3_000_000), b: randomBytes(3_000_000) })
     const { code } = await stage.refusal(source('huge', ref), { request: { maxArtifactBytes: 1_000_000 } })
     assert.equal(code, 'archive_too_large')
   })
 
-  it('sends little that becomes much: zeros, deltas, and trees of trees of trees', async () => {
+  it('refuses small packs that unpack to much: zeros, deltas, and trees of trees of trees', async () => {
     const limits = { request: { extraction: { maxExtractedBytes: 10_000_000, maxEntries: 1000 } } }
     const zeros = stage.repository('zeros').commit({ a: Buffer.alloc(30_000_000) })
     assert.equal((await stage.refusal(source('zeros', zeros), limits)).code, 'archive_too_large')
@@ -141,7 +141,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     assert.equal((await stage.refusal(source('bomb', bomb.commitTree(level)), limits)).code, 'archive_too_large')
   })
 
-  it('answers with what is not git, or with a damaged pack', async () => {
+  it('refuses an answer that is not git, and a damaged pack', async () => {
     const ref = stage.repository('damaged').commit({ a: '1' })
     stage.server.intercept = (_, response) => {
       response.writeHead(200, { 'content-type': 'text/html' }).end('<h1>log in</h1>')
@@ -160,7 +160,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     assert.match((await stage.refusal(source('damaged', ref))).code, /^(?:artifact_unavailable|bad_response)$/)
   })
 
-  it('moves the branch between its answer and the fetch: one commit arrives, the one that was listed', async () => {
+  it('fetches the listed commit even if the branch moves meanwhile', async () => {
     const repository = stage.repository('moving')
     const first = repository.commit({ a: '1' })
     let posts = 0
@@ -175,7 +175,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     assert.equal(readFileSync(join(staged, 'a'), 'utf8'), '1')
   })
 
-  it('keeps silent until the time is over, or the run is cancelled, and leaves no process behind', {
+  it('ends a silent fetch at the timeout or at a cancel, and leaves no process behind', {
     timeout: HANG_LIMIT_MS,
   }, async () => {
     const ref = stage.repository('slow').commit({ a: '1' })
@@ -192,7 +192,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     await lastEnds(stage.folder)
   })
 
-  it('sees no token in an argument or a file, and none of another host or port', async () => {
+  it('shows no token in an argument or a file, and sends it only to its own host and port', async () => {
     const ref = stage.repository('private').commit({ a: '1' })
     const seen: string[] = []
     stage.server.intercept = () => {
@@ -217,7 +217,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     assert.deepEqual([...new Set(stage.server.requests.map(({ headers }) => headers.authorization))], [undefined])
   })
 
-  it('redirects to where the token must not go, to this host, or to another scheme', async () => {
+  it('refuses every redirect: to another server, to this host, and to another scheme', async () => {
     const ref = stage.repository('redirecting').commit({ a: '1' })
     const other = await openGitStage()
     try {
@@ -241,7 +241,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     }
   })
 
-  it('asks for a password that nobody types, or refuses', async () => {
+  it('fails at once if the server asks for a password or denies access', async () => {
     const ref = stage.repository('guarded').commit({ a: '1' })
     for (const status of [401, 403]) {
       stage.server.intercept = (_, response) => {
@@ -254,7 +254,7 @@ describe('a git server, a repository or a host that attacks a deployment', { ski
     }
   })
 
-  it('has no git, an old one, or one in a relative folder of PATH', async () => {
+  it('refuses an old git, and one in a relative folder of PATH, and reports a missing git', async () => {
     const ref = stage.repository('gitless').commit({ a: '1' })
     const folder = join(stage.folder, 'bin')
     mkdirSync(folder)

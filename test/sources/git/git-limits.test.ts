@@ -19,7 +19,7 @@ const MIB = 1024 * 1024
 const REF = 'a1'.repeat(20)
 const ADVERTISEMENT = { 'content-type': 'application/x-git-upload-pack-advertisement' }
 
-describe('what git may use while it fetches a part', { skip }, () => {
+describe('git, while it fetches a part,', { skip }, () => {
   let stage: GitStage
   before(async () => {
     stage = await openGitStage()
@@ -32,7 +32,7 @@ describe('what git may use while it fetches a part', { skip }, () => {
   const refusal = (options: FetchOptions = {}, name = 'served', ref = REF): Promise<DeployError> =>
     stage.refusal({ url: `${stage.server.url}/${name}`, ref }, options)
 
-  it('is little memory: a compressed list of refs without an end ends below 256 MiB', async () => {
+  it('uses little memory: an endless compressed list of refs ends below 256 MiB', async () => {
     let most = 0
     stage.server.intercept = (_, response) => {
       sendRefsForever(response, () => {
@@ -45,7 +45,7 @@ describe('what git may use while it fetches a part', { skip }, () => {
     assert.ok(most > 16 * MIB && most < 256 * MIB, `${most} bytes`)
   })
 
-  it('is no more than max-artifact-bytes from the network, whatever they are', async () => {
+  it('receives no more than max-artifact-bytes from the network, whatever they are', async () => {
     let sent = 0
     stage.server.intercept = (_, response) => {
       response.writeHead(200, ADVERTISEMENT)
@@ -59,7 +59,7 @@ describe('what git may use while it fetches a part', { skip }, () => {
     assert.ok(sent < 64 * MIB, `${sent} bytes`)
   })
 
-  it('is no time for a tree of trees that contain nothing', { skip: whyLeftToCi() }, async () => {
+  it('does not spend its time on a huge tree of empty trees', { skip: whyLeftToCi() }, async () => {
     const repository = stage.repository('hollow')
     let level = repository.git(['mktree'], '')
     for (let depth = 0; depth < 12; depth++)
@@ -70,7 +70,7 @@ describe('what git may use while it fetches a part', { skip }, () => {
     assert.equal(code, 'archive_too_large')
   })
 
-  it('is no more than the file system has room for', { skip: whyNoMounting() }, async t => {
+  it('writes no more than the file system has room for', { skip: whyNoMounting() }, async t => {
     const ref = stage.repository('wide').commit({ a: randomBytes(4 * MIB) })
     assert.equal((await refusal({ folder: mountMemory(t, 'size=32m') }, 'wide', ref)).code, 'disk_full')
     const folder = mountMemory(t, 'size=66m')
@@ -79,7 +79,7 @@ describe('what git may use while it fetches a part', { skip }, () => {
     assert.match(message, /has room for/)
   })
 
-  it('is what the sources before have left: of entries, of bytes that arrive and of bytes that are unpacked', {
+  it('uses only what earlier sources have left: entries, received bytes and unpacked bytes', {
     skip: whyLeftToCi(),
   }, async () => {
     const commit = stage.repository('twice').commit({ 'x/a': randomBytes(20_000), b: 'b' })
@@ -100,12 +100,12 @@ describe('what git may use while it fetches a part', { skip }, () => {
     }
   })
 
-  it('is limited, or git does not start: a shell that cannot set a limit is reported', async () => {
+  it('does not start without its limits: a shell that cannot set them is reported', async () => {
     assert.equal((await refusal({ request: { maxArtifactBytes: Number.NaN } })).code, 'source_not_supported')
   })
 
   for (const words of ['signal 25', 'x\nerror: index-pack died of signal 25\nfatal: Out of memory, malloc failed']) {
-    it(`is not what the server says: ${JSON.stringify(words)}`, async () => {
+    it(`is not called limited because the server says ${JSON.stringify(words)}`, async () => {
       stage.server.intercept = (_, response) => {
         response
           .writeHead(200, ADVERTISEMENT)
@@ -116,7 +116,7 @@ describe('what git may use while it fetches a part', { skip }, () => {
     })
   }
 
-  it('ends when this process is killed during a fetch, although the server sends on', async () => {
+  it('ends when this process is killed during a fetch, even if the server continues to send', async () => {
     const folder = join(stage.folder, 'killed')
     mkdirSync(folder)
     const request = { ca: stage.server.certificate.cert, hubUrl: stage.server.url }

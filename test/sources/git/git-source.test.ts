@@ -35,13 +35,13 @@ describe('a part from git', { skip }, () => {
     )
   })
 
-  it('is one directory of the tree', async () => {
+  it('may be one directory of the tree', async () => {
     const ref = stage.repository('mono').commit({ 'parts/pay/a.py': 'a', 'parts/pay/b/c.py': 'c', 'parts/x': 'x' })
     const { staged } = await stage.fetch({ url: `${stage.server.url}/mono`, ref, subdirectory: 'parts/pay' })
     assert.deepEqual(namesIn(staged), ['a.py', 'b', 'b/c.py'])
   })
 
-  it('may be what a branch or a tag is now', async () => {
+  it('may be the current commit of a branch or a tag', async () => {
     const repository = stage.repository('named')
     const commit = repository.commit({ a: '1' }, 'main')
     repository.git(['tag', '-a', '-m', 'one', 'v1', commit])
@@ -52,7 +52,7 @@ describe('a part from git', { skip }, () => {
     assert.equal(readFileSync(join(staged, 'a'), 'utf8'), '2')
   })
 
-  it('is refused at a branch or tag where a digest would not cover all of it, and the commit id is named', async () => {
+  it('is refused at a branch or tag if the digest would not cover all of it, with the commit id in the message', async () => {
     const url = `${stage.server.url}/uncovered`
     const repository = stage.repository('uncovered')
     const trees = {
@@ -89,7 +89,7 @@ describe('a part from git', { skip }, () => {
     assert.deepEqual(namesIn(staged), ['new'])
   })
 
-  it('is reached by the addresses that were judged, and by no other meaning of its name', async () => {
+  it('is fetched from the approved addresses, and from no others of its name', async () => {
     const ref = stage.repository('pinned').commit({ a: '1' })
     const url = stage.server.url.replace('127.0.0.1', 'hub.test')
     const resolve = ((_name: string, _options: object, callback: (error: null, found: object[]) => void) =>
@@ -110,7 +110,7 @@ describe('a part from git', { skip }, () => {
     assert.equal(code, 'network')
   })
 
-  it('is refused where it is not what the manifest names', async () => {
+  it('is refused if it does not match the manifest', async () => {
     const repository = stage.repository('there')
     const ref = repository.commit({ 'a/b': '1', link: '->a' })
     const url = `${stage.server.url}/there`

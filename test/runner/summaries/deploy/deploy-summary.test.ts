@@ -74,7 +74,7 @@ describe('buildDeploySummary', () => {
     )
   })
 
-  it('shows the wait for another run apart from the state in which it waited, and escapes what that is', () => {
+  it('shows the wait for another run separately from the state in which it waited, and escapes the name of that run', () => {
     const at = (second: number): string => `2026-01-02T03:04:0${second}.000Z`
     const states = [
       { state: 'verifying_signature', at: at(0) },
@@ -91,7 +91,7 @@ describe('buildDeploySummary', () => {
     assert.ok(!line.includes('<b>'), line)
   })
 
-  it('shows the warning about the report once where it is the cause', () => {
+  it('shows the warning about the report once if it is the cause', () => {
     const reported = { accepted: false, attempts: 1, error: 'The hub answered 403.' }
     const error = new DeploymentError('report_refused', 'Version 2.0.0 stays. The hub answered 403.')
     const notes = [{ level: 'warning', text: 'The hub did not accept the report: The hub answered 403.' } as const]
@@ -143,7 +143,7 @@ describe('buildDeploySummary', () => {
         .split('\n')
         .filter(line => line.includes('Edited on this host'))
 
-    it('names a snapshot for those alone that were replaced', () => {
+    it('names a snapshot only for files that were replaced', () => {
       const [first = '', second = '', ...others] = editedIn({ drift: [replaced, kept] })
       assert.match(first, /greeter\/main\.py.* This deployment replaced them; they are kept in .*1-1\.0\.0/)
       assert.doesNotMatch(first, /mailer/)
@@ -164,15 +164,15 @@ describe('buildDeploySummary', () => {
         { outcome: 'rolled_back', rollback: { ...restored, verified: false } },
         /\(added\)\.$/,
       ],
-      'a rollback of which nothing is known': [{ outcome: 'rolled_back' }, /\(added\)\.$/],
+      'a rollback without any known result': [{ outcome: 'rolled_back' }, /\(added\)\.$/],
       'a run that was killed': [{ outcome: 'interrupted' }, /\(added\)\.$/],
-      'a host with neither version whole': [
+      'a host with neither version intact': [
         { outcome: 'inconsistent', rollback: { ...restored, restored: false } },
         /\(added\)\.$/,
       ],
     } as const
     for (const [run, [facts, line]] of Object.entries(fates))
-      it(`says after ${run} only what is known of them`, () => {
+      it(`says after ${run} only what is known about them`, () => {
         const lines = editedIn({ ...facts, drift: [kept] })
         assert.equal(lines.length, 1)
         assert.match(lines[0] ?? '', line)
@@ -193,7 +193,7 @@ describe('buildDeploySummary', () => {
     })
   }
 
-  it('does not say of a host that refuses a run that no version is intact there', () => {
+  it('does not claim that a host that refuses a run has no intact version', () => {
     const error = { code: 'inconsistent' as const, message: 'installed.json is not a record.', step: null }
     const summary = buildDeploySummary({ report: reportOf({ outcome: 'inconsistent', error }), plannedSteps: [] })
     assert.match(
@@ -239,7 +239,7 @@ describe('buildDeploySummary', () => {
   }
 
   for (const text of ['see https://evil.example/x', 'HTTP://evil.example', 'www.evil.example', 'WWW.evil.example'])
-    it(`makes no link of ${text}`, () => {
+    it(`makes no link from ${text}`, () => {
       const summary = buildDeploySummary({
         report: reportOf({ outcome: 'failed', error: { code: 'artifact_unavailable', message: text, step: null } }),
         plannedSteps: [],
@@ -301,7 +301,7 @@ describe('buildDeploySummary', () => {
     assert.match(line ?? '', /^<code>down<\/code> \(stop\) was skipped: nothing changes for it\. .*redeploy/)
   })
 
-  it('names the provision steps that no rollback has undone', () => {
+  it('names the provision steps, which no rollback can undo', () => {
     const entry = { duration_ms: 1, error: null, action: 'provision' }
     const rollback = { restored: true, problems: [], verified: true, healthy: null }
     const steps = [
@@ -321,7 +321,7 @@ describe('buildDeploySummary', () => {
     assert.equal(lineOf({ outcome: 'success' }), undefined)
   })
 
-  it('does not call a host unchanged on which steps have run without changing a file', () => {
+  it('does not call a host unchanged if steps have run without changing a file', () => {
     const entry = { duration_ms: 1, error: null, id: 'up', action: 'restart' }
     const headlineOf = (facts: Parameters<typeof reportOf>[0], isIdle = false): string =>
       buildDeploySummary({
@@ -355,7 +355,7 @@ describe('buildDeploySummary', () => {
     assert.match(line ?? '', /^<code>down<\/code> \(stop\) was skipped: /)
   })
 
-  it('says that something was installed only if a part was moved', () => {
+  it('says that a version was installed only if a part was moved', () => {
     const ok = { ...done, id: 'ok', action: 'healthcheck', checked: ['greeter'] }
     const lineOf = (...steps: LocalReport['steps']): string | undefined =>
       buildDeploySummary({ report: reportOf({ steps: [...steps, ok] }), plannedSteps: [] }).split('\n')[2]
@@ -382,7 +382,7 @@ describe('buildDeploySummary', () => {
       assert.match(summaryOf([]), /^Installed after 1\.3 s\. No health check ran\.$/m)
     })
 
-    it('does not call what is installed healthy when a check of it had nothing to examine', () => {
+    it('does not call the installed version healthy if one of its checks had nothing to examine', () => {
       const states = ['loading_plan', 'healthchecking', 'succeeded'].map(state => ({
         state,
         at: reportOf().started_at,
@@ -403,7 +403,7 @@ describe('buildDeploySummary', () => {
     })
   })
 
-  describe('of what to do next', () => {
+  describe('of the next step', () => {
     const entry = { duration_ms: 1, error: null }
     const restored = { restored: true, problems: [], verified: true, healthy: null }
     const db = { ...entry, id: 'db', action: 'provision', status: 'done' as const }
@@ -419,7 +419,7 @@ describe('buildDeploySummary', () => {
     const nextOf = (...run: Parameters<typeof summaryOf>): string =>
       /\*\*Next:\*\* (.*?)\\?$/m.exec(summaryOf(...run))?.[1] ?? ''
 
-    it('is nothing to repair only where nothing is left', () => {
+    it('asks for no repair only if nothing is left to repair', () => {
       assert.equal(nextOf('cancelled', {}), 'Nothing to repair. Run again when you want to.')
       assert.equal(
         nextOf('cancelled', { rollback: { ...restored, healthy: false } }),
@@ -433,7 +433,7 @@ describe('buildDeploySummary', () => {
       assert.doesNotMatch(nextOf('interrupted', { steps: [{ ...db, status: 'failed' }] }), /Nothing to repair/)
     })
 
-    it('is to check a provision step that may have run when the run was killed', () => {
+    it('asks to check a provision step that may have run when the run was killed', () => {
       const summary = summaryOf('interrupted', { states: installing })
       assert.match(summary, /^> The run was killed while it installed.*<code>provision<\/code> step.*may have run/m)
       assert.match(summary, /If the plan has a <code>provision<\/code> step, check whether it ran\. Find out/)
@@ -445,7 +445,7 @@ describe('buildDeploySummary', () => {
     })
   })
 
-  it('says whether a signature is valid only where that is known', () => {
+  it('says whether a signature is valid only if that is known', () => {
     const at = reportOf().started_at
     const signatureIn = (known: Partial<LocalReport>, code: ErrorCode, ...entered: string[]): string | undefined => {
       const states = entered.map(state => ({ state, at }))
@@ -470,7 +470,7 @@ describe('buildDeploySummary', () => {
     assert.equal(signatureOf('invalid_archive', 'verifying_signature', 'extracting', 'failed'), 'valid')
   })
 
-  it('says nothing of the versions of a host that another deployment is changing', () => {
+  it('does not name the versions of a host that another deployment is changing', () => {
     const error = { code: 'locked' as const, message: 'Another deployment has locked this host.', step: null }
     const summary = buildDeploySummary({
       report: reportOf({ outcome: 'failed', changed: false, running_version: '1.0.0', error }),
@@ -491,7 +491,7 @@ describe('buildDeploySummary', () => {
     invalid_plan: 'greeter (latest) was refused on host-1; 1.0.0 is still installed',
   } as const
   for (const [code, sentence] of Object.entries(endings))
-    it(`says who has refused what, if anybody has: ${code}`, () => {
+    it(`names the side that refused the run, if any: ${code}`, () => {
       const error = { code: code as ErrorCode, message: 'it ended', step: null }
       const facts = { outcome: 'failed', changed: false, running_version: '1.0.0', error } as const
       const report = reportOf({ ...facts, version: null, requested_version: 'latest' })
@@ -499,7 +499,7 @@ describe('buildDeploySummary', () => {
       assert.ok(headline.startsWith(`### ❌ ${sentence}`), headline)
     })
 
-  it('calls a run cancelled also if it has restarted something', () => {
+  it('calls a run cancelled even if it has restarted a service', () => {
     const error = { code: 'cancelled' as const, message: 'it ended', step: null }
     const steps = [{ duration_ms: 1, error: null, id: 'up', action: 'restart', status: 'done' as const }]
     const headlineOf = (facts: object): string | undefined => {
@@ -531,18 +531,18 @@ describe('buildDeploySummary', () => {
     assert.equal(nowOf('network', 'fetching', '1.0.0'), 'as before: nothing was changed.')
   })
 
-  describe('of a place that this action had not filled', () => {
+  describe('of a directory that this action had not installed', () => {
     const headlineOf = (facts: Parameters<typeof reportOf>[0]): string =>
       buildDeploySummary({ report: reportOf({ unrecorded: true, previous_version: null, ...facts }), plannedSteps: [] })
 
-    it('says that something was there', () => {
+    it('says that the directory existed', () => {
       assert.match(
         headlineOf({}),
         /^### ✅ First install of greeter 2\.0\.0 on host-1; it replaced one that this action had not installed$/m,
       )
     })
 
-    it('says that it is back after a rollback', () => {
+    it('says that the directory is back after a rollback', () => {
       const rollback = { restored: true, problems: [], verified: null, healthy: null }
       const error = { code: 'unhealthy' as const, message: 'it ended', step: null }
       const summary = headlineOf({ outcome: 'rolled_back', rollback, error, running_version: null })
@@ -551,7 +551,7 @@ describe('buildDeploySummary', () => {
     })
   })
 
-  it('says what was changed of the version that was installed', () => {
+  it('lists the changed files of the installed version', () => {
     const step = { duration_ms: 1, error: null, id: 'files', action: 'install_plugin' }
     const env = { ...step, id: 'env', action: 'write_env', status: 'done' as const }
     const sentenceOf = (facts: Parameters<typeof reportOf>[0]): string =>
