@@ -114,16 +114,16 @@ describe('the undo of a move, while a process works in the same directory,', () 
   })
 
   const renamings: Record<string, { kept: string; rename: [from: string, to: string]; again?: string }> = {
-    itself: { kept: 'data', rename: ['data', 'data.v2'] },
-    'into another directory': { kept: 'data', rename: ['data', 'var/data'] },
+    'that path': { kept: 'data', rename: ['data', 'data.v2'] },
+    'it into another directory': { kept: 'data', rename: ['data', 'var/data'] },
     'a directory that contains it': { kept: 'var/data', rename: ['var', 'var.v2'] },
-    'itself, and the old version has made another': {
+    'that path, and the old version has created another': {
       kept: 'data',
       rename: ['data', 'data.v2'],
       again: `${SNAPSHOT}/data/log`,
     },
-    'itself, and has made another': { kept: 'data', rename: ['data', 'data.old'], again: 'plugins/x/data/log' },
-    'a directory that contains it, and has made another': {
+    'that path, and has created another': { kept: 'data', rename: ['data', 'data.old'], again: 'plugins/x/data/log' },
+    'a directory that contains it, and has created another': {
       kept: 'var/data',
       rename: ['var', 'var.old'],
       again: 'plugins/x/var/data/log',
