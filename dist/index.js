@@ -29597,6 +29597,7 @@ async function prepareHost(access, log) {
         log.warning(accepted);
     try {
         requireRoot(layout.root, log);
+        warnOfOuterRoot(layout, log);
         await makePrivateDirectories(layout.own);
         // Another user may have created folders that did not exist before.
         requireSafeHost(access);
@@ -29664,6 +29665,14 @@ function requireRoot(root, log) {
     }
     makeRoot(root);
     log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`);
+}
+/** On a host with deployments, an operator may name a directory of its project root by mistake. */
+function warnOfOuterRoot({ root, own }, log) {
+    const outer = (0,external_node_path_namespaceObject.dirname)(root);
+    const isNested = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(outer, (0,external_node_path_namespaceObject.basename)(own)))?.isDirectory() === true;
+    if (!isNested || lstatIfPresentSync(own) !== undefined)
+        return;
+    log.warning(`project-root ${root} has no deployments yet, but it is a directory of the project root ${outer}, which has some. If you mean that one, correct project-root, and remove what this run installs in ${root}.`);
 }
 function makeRoot(root) {
     try {

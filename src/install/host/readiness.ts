@@ -1,5 +1,5 @@
 import { accessSync, constants, type Stats, statSync } from 'node:fs'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { type DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { asSentence } from '../../core/sentence.ts'
@@ -27,6 +27,7 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
   for (const accepted of requireSafeHost(access)) log.warning(accepted)
   try {
     requireRoot(layout.root, log)
+    warnOfOuterRoot(layout, log)
     await makePrivateDirectories(layout.own)
     // Another user may have created folders that did not exist before.
     requireSafeHost(access)
@@ -99,6 +100,16 @@ function requireRoot(root: string, log: Log): void {
   }
   makeRoot(root)
   log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`)
+}
+
+/** On a host with deployments, an operator may name a directory of its project root by mistake. */
+function warnOfOuterRoot({ root, own }: Layout, log: Log): void {
+  const outer = dirname(root)
+  const isNested = lstatIfPresentSync(join(outer, basename(own)))?.isDirectory() === true
+  if (!isNested || lstatIfPresentSync(own) !== undefined) return
+  log.warning(
+    `project-root ${root} has no deployments yet, but it is a directory of the project root ${outer}, which has some. If you mean that one, correct project-root, and remove what this run installs in ${root}.`,
+  )
 }
 
 function makeRoot(root: string): void {

@@ -47,6 +47,22 @@ describe('prepareHost', () => {
     assert.equal(log.lines.filter(line => line.startsWith('notice')).length, 1)
   })
 
+  it('warns once of a root that is a directory of another root with deployments', async t => {
+    const outer = temporaryDirectory(t)
+    const layout = layoutOf(join(outer, 'plugins'))
+    const warnings = async (of: Layout) => {
+      const log = collectLog()
+      await prepareHost({ layout: of, sharedRoot: { isAllowed: false } }, log)
+      return log.lines.filter(line => line.startsWith('warning'))
+    }
+    assert.deepEqual(await warnings(layoutOf(outer)), [])
+    const [warning, ...others] = await warnings(layout)
+    assert.ok(
+      warning?.includes(`${layout.root} has no deployments yet, but it is a directory of the project root ${outer}`),
+    )
+    assert.deepEqual([others, await warnings(layout)], [[], []])
+  })
+
   it('does not close its own folder when others could already have used it', async t => {
     const layout = layoutOf(temporaryDirectory(t))
     mkdirSync(layout.own)
