@@ -1,39 +1,64 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, it } from 'node:test'
+import { describe, it, type TestContext } from 'node:test'
+import type { ActionResult } from '../../local/runner.ts'
+import { whyLeftToCi } from '../extent.ts'
 import { readLocalReport } from './harness/evidence.ts'
 import { openInstalled, PLUGIN_PLAN, pluginFiles, writeFiles } from './harness/stage.ts'
 
 const PLAN = `${PLUGIN_PLAN}
   - {id: late, action: provision, plugin: greeter, depends_on: [files]}
 `
-/** Shell: the new version on the host `$0` copies its kept path to another name, and the old one makes it again. */
-const MIGRATION = `
-cd "$0/plugins/greeter" && cp -r data storage && rm -r data
-mkdir "$0/.hub-deploy/snapshots/plugins/greeter/1-1.0.0/data"
-exit 1
-`
+const LOST = ['plugins/greeter/data was removed by another process during the switch, and cannot be put back']
 
-describe('a rollback of a version that has copied its kept path, which the old version has made again,', () => {
-  it('says so, and keeps the tree with the copy', async t => {
-    const stage = await openInstalled(pluginFiles('1.0.0'))
-    t.after(() => stage.close())
-    const { root, workspace } = stage
-    writeFiles(join(root, 'plugins/greeter'), { 'data/rows': 'mine' })
-    const provision = { greeter: { command: ['sh', '-c', MIGRATION, root] } }
-    writeFileSync(join(workspace.path, 'host.yaml'), JSON.stringify({ version: 1, provision }))
-    stage.writePlan(PLAN)
-    await stage.publish('2.0.0', pluginFiles('2.0.0'))
-    const result = await stage.deploy({ 'host-config': 'host.yaml' })
-    assert.equal(result.outputs['outcome'], 'rolled_back', result.log)
-    assert.deepEqual(readLocalReport(result).rollback?.problems, [
-      'plugins/greeter/data was removed by another process during the switch, and cannot be put back',
-    ])
-    const own = join(root, '.hub-deploy')
-    const [aside = ''] = readdirSync(join(own, 'snapshots/set-aside'))
-    assert.equal(readFileSync(join(own, 'snapshots/set-aside', aside, 'tree/storage/rows'), 'utf8'), 'mine')
-    assert.match(result.log, new RegExp(`^::warning::The files that .* are now in \\S*${aside}\\.`, 'm'))
-    assert.deepEqual(readdirSync(join(own, 'staging')), [])
+/**
+ * Updates a plugin that has data. The new version then does this in its directory, a script of the shell with the
+ * project root as `$0`, and fails.
+ */
+async function failAfter(t: TestContext, migration: string): Promise<{ result: ActionResult; root: string }> {
+  const stage = await openInstalled(pluginFiles('1.0.0'))
+  t.after(() => stage.close())
+  const { root, workspace } = stage
+  writeFiles(join(root, 'plugins/greeter'), { 'data/rows': 'mine' })
+  const script = `cd "$0/plugins/greeter"\n${migration}\nexit 1`
+  const provision = { greeter: { command: ['sh', '-c', script, root] } }
+  writeFileSync(join(workspace.path, 'host.yaml'), JSON.stringify({ version: 1, provision }))
+  stage.writePlan(PLAN)
+  await stage.publish('2.0.0', pluginFiles('2.0.0'))
+  const result = await stage.deploy({ 'host-config': 'host.yaml' })
+  assert.equal(result.outputs['outcome'], 'rolled_back', result.log)
+  assert.deepEqual(readdirSync(join(root, '.hub-deploy/staging')), [])
+  return { result, root }
+}
+
+/** The only file or directory that was set aside. */
+function asideIn(root: string): string {
+  const folder = join(root, '.hub-deploy/snapshots/set-aside')
+  const [aside = '', ...others] = readdirSync(folder)
+  assert.deepEqual(others, [])
+  return join(folder, aside)
+}
+
+describe('a rollback of a version that has copied and removed its kept path', () => {
+  for (const [which, folder, skip] of [
+    ['the old version', '$0/.hub-deploy/snapshots/plugins/greeter/1-1.0.0/data', false],
+    ['the new version', 'data', whyLeftToCi()],
+  ] as const)
+    it(`says so if ${which} has made it again, and keeps the tree with the copy`, { skip }, async t => {
+      const { result, root } = await failAfter(t, `cp -r data storage && rm -r data && mkdir "${folder}"`)
+      assert.deepEqual(readLocalReport(result).rollback?.problems, LOST)
+      const aside = asideIn(root)
+      assert.equal(readFileSync(join(aside, 'tree/storage/rows'), 'utf8'), 'mine')
+      assert.match(result.log, new RegExp(`^::warning::The files that .* are now in ${aside}\\.`, 'm'))
+    })
+})
+
+describe('a rollback of a version that has renamed its kept path and made another', () => {
+  it('restores it, and sets the other aside', { skip: whyLeftToCi() }, async t => {
+    const { result, root } = await failAfter(t, 'mv data data.old && mkdir data && echo new > data/rows')
+    assert.deepEqual(readLocalReport(result).rollback?.problems, [])
+    assert.equal(readFileSync(join(root, 'plugins/greeter/data/rows'), 'utf8'), 'mine')
+    assert.equal(readFileSync(join(asideIn(root), 'rows'), 'utf8'), 'new\n')
   })
 })
