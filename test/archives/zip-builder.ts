@@ -40,7 +40,7 @@ export interface ZipShape {
   beforeEntries?: Buffer
   /** Bytes between the last entry and the directory. */
   beforeDirectory?: Buffer
-  /** Bytes after the last header, counted into the directory's size. */
+  /** Bytes after the last header, counted in the directory's size. */
   inDirectory?: Buffer
   /** Bytes between the directory and its end record. */
   beforeEnd?: Buffer

@@ -119,7 +119,7 @@ describe('an update on a disk', () => {
   })
 
   for (const nth of byExtent({ sample: [9, 18], ci: [6, 9, 12, 15, 18, 21] })) {
-    it(`that goes read-only before change ${nth} of names reports the truth, and the next run recovers by itself`, {
+    it(`that goes read-only before call ${nth} that changes a name reports the truth, and the next run recovers by itself`, {
       skip: whyNoStrace(),
     }, async () => {
       const host = fleet.newHost(`read-only-${nth}`)

@@ -30,13 +30,17 @@ const recordsInstalled = (call: string): boolean => /rename\w*\(.*installed\.jso
 const sweeps: Sweep[] = [
   { what: 'an update', act: update },
   { what: 'a rollback', act: (host, run) => host.updateInVain(run) },
-  { what: 'rolling back a dead update', act: update, interruptedAt: linksSettings, until: removesJournal },
-  { what: 'finishing a committed update', act: update, interruptedAt: recordsInstalled, until: removesJournal },
-  { what: 'the post step rolling back', act: (host, run) => host.post({}, run), interruptedAt: linksSettings },
-  { what: 'the post step finishing', act: (host, run) => host.post({}, run), interruptedAt: recordsInstalled },
+  { what: 'a rollback of a dead update', act: update, interruptedAt: linksSettings, until: removesJournal },
+  { what: 'the end of a committed update', act: update, interruptedAt: recordsInstalled, until: removesJournal },
+  { what: 'a post step that rolls back', act: (host, run) => host.post({}, run), interruptedAt: linksSettings },
+  {
+    what: 'a post step that finishes an update',
+    act: (host, run) => host.post({}, run),
+    interruptedAt: recordsInstalled,
+  },
 ]
 
-describe('a deployment killed before any one of its calls', { skip: whyNoStrace() }, () => {
+describe('killed before any one of its calls,', { skip: whyNoStrace() }, () => {
   let traces: Traces
   let hosts: SweepHosts
   let updateCalls: readonly TracedCall[]

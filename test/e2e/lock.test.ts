@@ -40,8 +40,8 @@ describe('the lock of a host', () => {
     'a process that has ended': () => lockOf({ ...own, pid: spawnSync('true').pid }),
     'an earlier process with a pid that is used again': () => lockOf({ ...own, start_time: '1' }),
     'a process before the last boot': () => lockOf({ ...own, boot_id: 'another' }),
-    'nobody (an empty file)': () => '',
-    'nobody (garbage)': () => '{"pid": "many"',
+    'no process (an empty file)': () => '',
+    'no process (garbage)': () => '{"pid": "many"',
   }
   for (const [whose, content] of sampled(Object.entries(abandoned), 2)) {
     const skip = whose.includes('boot') && own.machine_id === null && 'this machine has no id'

@@ -128,7 +128,7 @@ describe('the service of a part that a new version no longer includes', () => {
 })
 
 describe('a removal that is rolled back', () => {
-  it('after a later step failed starts the service again on the old files and checks that it runs', async () => {
+  it('starts the service again on the old files after a later step failed, and checks that it runs', async () => {
     const result = await assertRolledBack(() => update(FAILING, SYSTEMD))
     assert.equal(result.outputs['failed-step'], 's1')
     assert.deepEqual(changed(), ['stop mailer.service', 'restart mailer.service'])

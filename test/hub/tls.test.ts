@@ -125,7 +125,7 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT
   }
 
   for (const only of ['--tls-cert', '--tls-key'])
-    it(`needs more than ${only}`, async t => {
+    it(`refuses ${only} without the other option`, async t => {
       const { code, stderr } = await hub('serve', only, 'x', '--data', join(newFolder(t), 'data'))
       assert.deepEqual([code, /^The option --tls-(cert|key) is required/.test(stderr)], [2, true], stderr)
     })

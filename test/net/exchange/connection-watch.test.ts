@@ -86,7 +86,7 @@ describe('the idle timeout', () => {
     await assert.rejects(call, { name: 'ArtifactError', code: 'timeout', sent: true })
   })
 
-  it('is transient', async t => {
+  it('is a transient failure', async t => {
     const timers = createManualTimers()
     const server = await serve(t, (_, response, nth) => (nth === 1 ? timers.expire(IDLE_MS) : response.end('{}')))
     const wire = createTestedWire({ timeouts, startTimer: timers.startTimer })

@@ -54,7 +54,7 @@ describe('a failing connection', () => {
     ['sends two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}', 'bad_response'],
   ]
   for (const [name, sent, code] of broken) {
-    it(`is ${code} when the server ${name}`, async t => {
+    it(`is reported as ${code} when the server ${name}`, async t => {
       const server = await serveSocket(t, socket => socket.once('data', () => socket.end(sent)))
       await assert.rejects(createTestedWire().requestJson(get(server.url)), { name: 'ArtifactError', code })
     })
@@ -67,7 +67,7 @@ describe('an answer with HTTP 101', () => {
     ['that names no protocol', 'HTTP/1.1 101 Switching Protocols\r\n\r\n'],
   ]
   for (const [name, head] of answers) {
-    it(`${name} is bad_response to a request, without a retry`, async t => {
+    it(`${name} fails a request with bad_response, without a retry`, async t => {
       const server = await serveSocket(t, socket => socket.once('data', () => socket.write(head)))
       for (const retry of ['transient', 'connection-only', 'never'] as const) {
         const call = createTestedWire().requestJson({ ...get(server.url), method: 'POST', body: {}, retry })
@@ -76,7 +76,7 @@ describe('an answer with HTTP 101', () => {
       assert.equal(server.connections(), 3)
     })
 
-    it(`${name} is bad_response to a download`, async t => {
+    it(`${name} fails a download with bad_response`, async t => {
       const server = await serveSocket(t, socket => socket.once('data', () => socket.write(head)))
       const request = { url: server.url, fd: openPrivateFile(t).fd, maxBytes: 100, timeoutMs: 600_000 }
       const call = createTestedWire().download(request)
@@ -84,7 +84,7 @@ describe('an answer with HTTP 101', () => {
     })
   }
 
-  it('is bad_response through a proxy', async t => {
+  it('fails a request through a proxy with bad_response', async t => {
     const proxy = await startConnectProxy(t)
     useProxyEnvironment(t, { http_proxy: proxy.url })
     const server = await serveSocket(t, socket => socket.once('data', () => socket.write(answers[0]?.[1] ?? '')))

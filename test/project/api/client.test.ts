@@ -187,7 +187,7 @@ describe('a refusal', () => {
   }
   for (const [name, { route, act, denied, other }] of Object.entries(calls)) {
     for (const status of [400, 401, 403, 404, 500]) {
-      it(`of ${name} with ${status} is the error of contract 7 and quotes the status and the hub's reason`, async t => {
+      it(`of ${name} with ${status} becomes the error of contract 7 and quotes the status and the hub's reason`, async t => {
         const { client } = await withHub(t, { [route]: [status, { error: 'because of this' }] })
         const error = await refusalOf(() => act(client, t))
         assert.equal(error.constructor, status === 401 || status === 403 ? denied : other)
