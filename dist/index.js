@@ -21861,7 +21861,7 @@ function requireTrusted(access, trusted) {
     const refused = sharedRoot.isAllowed ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
     if (refused.length > 0)
         throw writable(refused, { us: trusted.us, option: sharedRoot.option ?? 'allow-shared-root' });
-    return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`);
+    return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that, so these users decide what runs here.`);
 }
 /** Returns the directories of plugins in our own record. If it cannot be read, no run uses the directories in it. */
 function ownership_recordedDirectories(layout) {
@@ -30910,7 +30910,7 @@ async function rollBack(request) {
 function lostIn({ lost = [] }) {
     return lost;
 }
-/** Logs the version that is in a place again; nothing for a directory to which a version was going to move. */
+/** Logs the version that is back in a place. Logs nothing for a directory to which a version was about to move. */
 function logRestored({ layout, log }, place) {
     const isThere = pathExistsSync(installPath(layout, place));
     if (isThere && !isInstalledIn(layout, place))
@@ -39010,7 +39010,7 @@ function addLine(tokens, line) {
     const equals = line.indexOf('=');
     const [host, token] = [git_tokens_hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()];
     if (host === undefined)
-        return 'must consist of lines host=token or host:port=token, found a line of another form';
+        return 'must consist of lines host=token or host:port=token, found a line in another form';
     if (tokens.has(host))
         return `must name ${host} only once, found it again`;
     if (!TOKEN.test(token))
@@ -39048,7 +39048,7 @@ function settings_addLine(settings, line) {
     const name = line.slice(0, Math.max(0, equals)).trim();
     const value = line.slice(equals + 1);
     if (!settings_NAME.test(name))
-        return 'must consist of lines NAME=value, found a line of another form';
+        return 'must consist of lines NAME=value, found a line in another form';
     if (settings.has(name))
         return `must name ${name} only once, found it again`;
     settings.set(name, value);
@@ -45894,8 +45894,9 @@ async function examine({ layout, keepPaths }, signal) {
     };
 }
 /**
- * Reads the record, of which a dead run's journal has a copy: before its commit, what another process has done to the
- * file since does not count, and after it, the file may be gone. The recovery writes it again, with the commit.
+ * Reads the record. A dead run's journal has a copy of it: the copy counts as long as the run has not committed,
+ * whatever another process has done to the file since, and also if the file is gone after the commit. The recovery
+ * writes the file again, with the commit.
  */
 function readRecord(layout, activity) {
     const { commit, found } = activity.kind === 'interrupted' ? activity : {};

@@ -6,7 +6,7 @@ export const MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024
 export const MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
 export const MAX_PATH_BYTES = 4096
 export const MAX_NAME_BYTES = 255
-/** The most levels in a path, or in a symlink's target. */
+/** The largest number of levels in a path, or in a symlink's target. */
 export const MAX_LEVELS = 64
 
 /** The limit of hosts for all names and targets together: 256 bytes an entry, and 1 MiB. */

@@ -10,7 +10,7 @@ const REFUSAL = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Le
 export type EveryMinute = (work: () => void) => () => void
 
 /**
- * Ends a request if less than 16 kB/s of its body came in any minute but the first. A body of 1 MiB, the most that any
+ * Ends a request if less than 16 kB/s of its body arrived in any minute after the first. A body of 1 MiB, the most that any
  * route but that of uploads reads, can therefore take at most three minutes. Node.js' own limit is for the whole
  * request, so it would also end a large upload over a slow line; without any limit, anyone could hold connections
  * forever.

@@ -30,7 +30,7 @@ export function basicCredentials(token: string): string {
 function addLine(tokens: Map<string, string>, line: string): string | undefined {
   const equals = line.indexOf('=')
   const [host, token] = [hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()]
-  if (host === undefined) return 'must consist of lines host=token or host:port=token, found a line of another form'
+  if (host === undefined) return 'must consist of lines host=token or host:port=token, found a line in another form'
   if (tokens.has(host)) return `must name ${host} only once, found it again`
   if (!TOKEN.test(token)) return `must give ${host} a token of visible ASCII without spaces`
   tokens.set(host, token)

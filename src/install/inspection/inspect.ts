@@ -129,8 +129,9 @@ async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSi
 }
 
 /**
- * Reads the record, of which a dead run's journal has a copy: before its commit, what another process has done to the
- * file since does not count, and after it, the file may be gone. The recovery writes it again, with the commit.
+ * Reads the record. A dead run's journal has a copy of it: the copy counts as long as the run has not committed,
+ * whatever another process has done to the file since, and also if the file is gone after the commit. The recovery
+ * writes the file again, with the commit.
  */
 function readRecord(layout: Layout, activity: Activity): HostRecord {
   const { commit, found } = activity.kind === 'interrupted' ? activity : {}

@@ -73,7 +73,7 @@ function lostIn({ lost = [] }: RollbackRequest): readonly string[] {
   return lost
 }
 
-/** Logs the version that is in a place again; nothing for a directory to which a version was going to move. */
+/** Logs the version that is back in a place. Logs nothing for a directory to which a version was about to move. */
 function logRestored({ layout, log }: RollbackRequest, place: Place): void {
   const isThere = pathExistsSync(installPath(layout, place))
   if (isThere && !isInstalledIn(layout, place)) return

@@ -91,7 +91,9 @@ function requireTrusted(access: HostAccess, trusted: Trusted): string[] {
   const exposures = findExposures(layout.root, trusted)
   const refused = sharedRoot.isAllowed ? exposures.filter(({ isPlantable }) => isPlantable) : exposures
   if (refused.length > 0) throw writable(refused, { us: trusted.us, option: sharedRoot.option ?? 'allow-shared-root' })
-  return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that: they decide what runs here.`)
+  return exposures.map(
+    exposure => `${inWords(exposure)}. allow-shared-root accepts that, so these users decide what runs here.`,
+  )
 }
 
 /** Returns the directories of plugins in our own record. If it cannot be read, no run uses the directories in it. */
