@@ -41,7 +41,7 @@ interface Row {
   readonly end: keyof typeof ENDS
 }
 
-describe('a deployment while another process changes the record of what is installed', () => {
+describe('a deployment while another process changes installed.json', () => {
   for (const row of sampled(ROWS, 3)) {
     const { damage, moment, end } = row
     it(`ends as ${end}, and loses no part, when the record ${damage} (${moment})`, async t => {
@@ -67,7 +67,7 @@ describe('a deployment while another process changes the record of what is insta
   })
 })
 
-describe('a rollback whose last check changes the record of what is installed', () => {
+describe('a rollback whose last check changes installed.json', () => {
   it('writes the record again, right before it removes the journal', async t => {
     const host = await openHost(t)
     const before = readFileSync(host.record, 'utf8')

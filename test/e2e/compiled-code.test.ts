@@ -106,7 +106,7 @@ describe('the compiled code that a deployment keeps', () => {
     }
   })
 
-  it('is replaced where Node.js refuses it, because it was compiled with other options', async () => {
+  it('is replaced if Node.js refuses it because it was compiled with other options', async () => {
     assertSucceeds(await deploy({}, { NODE_OPTIONS: '--jitless' }))
     assert.equal(await usesWhatIsKept('1.1.0'), false)
     assert.ok(await usesWhatIsKept('1.2.0'))

@@ -139,14 +139,14 @@ describe('an update on a disk', () => {
     await assertGoesOn(fleet, host)
   })
 
-  it('where plugins/ is a symlink succeeds', async () => {
+  it('that has plugins/ as a symlink succeeds', async () => {
     const host = fleet.newHost('symlinked')
     renameSync(join(host.root, 'plugins'), join(host.root, 'elsewhere'))
     symlinkSync('elsewhere', join(host.root, 'plugins'))
     await assertGoesOn(fleet, host)
   })
 
-  it('where plugins/ is on another file system is refused before anything is fetched', {
+  it('that has plugins/ on another file system is refused before anything is fetched', {
     skip: noMounting,
   }, async t => {
     const host = fleet.newHost('two-disks')

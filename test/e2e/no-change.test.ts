@@ -235,7 +235,7 @@ describe('a version that is already installed', () => {
     assert.match(summary, /<code>down<\/code> \(stop\), <code>db<\/code> \(provision\) were skipped/)
   })
 
-  it('says in a dry run what it would skip', { skip: ONLY_IN_CI }, async () => {
+  it('lists in a dry run the steps that it would skip', { skip: ONLY_IN_CI }, async () => {
     await beginInstalled()
     const calls = await callsOf(async () => {
       const { log, summary } = await succeeds({ 'dry-run': 'true' })

@@ -85,7 +85,7 @@ describe('recover.js', () => {
     assert.deepEqual(listTree(root), before)
   })
 
-  it('exits with 1 and the sentence of a deployment when the record of what is installed is damaged', async () => {
+  it('exits with 1 and the same sentence as a deployment when installed.json is damaged', async () => {
     writeFileSync(join(stage.root, '.hub-deploy/installed.json'), '{"installed": [')
     const { status, stdout, stderr } = recover()
     assert.deepEqual([status, stdout], [1, ''])

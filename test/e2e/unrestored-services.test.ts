@@ -45,7 +45,7 @@ describe('a service that a rollback could not restore', () => {
     ],
     1,
   )) {
-    it(`is restarted by the next run, though nothing changes (${steps.join('; ')})`, async () => {
+    it(`is restarted by the next run, even if nothing changes (${steps.join('; ')})`, async () => {
       await leaveNewProcess()
       stage.standIns.before('systemctl', 'restart', ':')
       stage.writePlan(planWith(...steps))

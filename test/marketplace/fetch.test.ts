@@ -103,7 +103,7 @@ describe('noticeOtherVersion', () => {
     repo: undefined,
   }
   const cases: Record<string, [Partial<VersionClaims>, DeployedVersion, RegExp | undefined]> = {
-    'what it lists': [{ listed: '2.0.0' }, { version: 'v2.0.0', source: 'header' }, undefined],
+    'the listed version': [{ listed: '2.0.0' }, { version: 'v2.0.0', source: 'header' }, undefined],
     'an older version than it lists': [{ listed: '2.0.0' }, { version: '1.9.0', source: 'header' }, /2\.0\.0.*1\.9\.0/],
     'a version that it does not name': [{ listed: '2.0.0' }, { version: '2.0.0', source: 'requested' }, /does not say/],
     'a version other than the requested one': [

@@ -79,7 +79,7 @@ describe('Annotator', () => {
     assert.deepEqual(more, [])
   })
 
-  it('redacts and cleans what it writes', () => {
+  it('redacts and cleans the text that it writes', () => {
     const message = 'key hunter22\r\n::stop-commands::x\n##[error]y'
     const lines = linesOf(new Error(message), failureOf('not_found', message), text =>
       text.replaceAll('hunter22', '***'),

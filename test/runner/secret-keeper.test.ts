@@ -31,7 +31,7 @@ describe('createSecretKeeper', () => {
     assert.equal(keeper.redact('1.0.0 with token-for-1.0.0-of-a-hub'), '1.0.0 with ***')
   })
 
-  it('keeps an ordinary word of the settings readable where the run itself uses it', () => {
+  it('keeps an ordinary word of the settings readable if the run itself uses it', () => {
     const keeper = createSecretKeeper({ secrets: [], settingValues: ['greeter', 'hunter22'] })
     keeper.know({ slug: 'greeter' })
     assert.equal(keeper.redact('greeter hunter22'), 'greeter ***')

@@ -37,7 +37,7 @@ const STRANGE: Record<string, { change: (host: ReturnType<typeof ownCache>) => v
   'a folder that others may enter': { change: ({ own }) => chmodSync(own, 0o711) },
   'a folder that its group can write': { change: ({ own }) => chmodSync(own, 0o770) },
   'a parent that its group can write': { change: ({ base }) => chmodSync(base, 0o775) },
-  'a parent that every user can write, though sticky': { change: ({ base }) => chmodSync(base, 0o1777) },
+  'a parent that every user can write, even with the sticky bit': { change: ({ base }) => chmodSync(base, 0o1777) },
   'a parent in a folder that its group can write': { change: ({ folder }) => chmodSync(folder, 0o770) },
   'a symlink to the parent, in a folder that every user can write': {
     change({ folder, base }) {

@@ -39,7 +39,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     assert.deepEqual(fleet.versions(), ['1.0.0', '1.0.0'])
   })
 
-  it('dry-run.yml shows what a pull request would change and changes nothing', async t => {
+  it('dry-run.yml shows the changes of a pull request and makes none of them', async t => {
     const fleet = await openFleet(t)
     const result = await fleet.run(readExample('workflows/dry-run.yml'), {
       event: 'pull_request',
@@ -142,7 +142,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     assert.equal(outputsOf(bad)['error-code'], 'invalid_plan')
   })
 
-  it('release-gate.yml deploys what the gate verified', { skip: ONLY_IN_CI }, async t => {
+  it('release-gate.yml deploys the artifact that the gate verified', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openFleet(t)
     const result = await execute(fleet, 'release-gate.yml', { version: 'latest' })
     const expected = ['gate: success', 'deploy (app-1): success', 'deploy (app-2): success']

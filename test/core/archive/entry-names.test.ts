@@ -183,7 +183,7 @@ describe('decodeEntryText', () => {
     fc.assert(property, { numRuns: 2000 })
   })
 
-  it('refuses anything but ASCII where UTF-8 is not declared', () => {
+  it('refuses anything but ASCII if UTF-8 is not declared', () => {
     assert.throws(() => decodeEntryText(Buffer.from('é'), 'ascii'), isUnsafe)
     assert.equal(decodeEntryText(Buffer.from('e'), 'ascii'), 'e')
   })

@@ -54,7 +54,7 @@ unknown: {deep: [1, 2]}
       assert.equal(parsePluginYaml(`envconfiguration: {inject: ${written}}\n`).injectsEnv, expected))
   }
 
-  it('injects nothing where envconfiguration is of another type', () => {
+  it('injects nothing if envconfiguration is of another type', () => {
     for (const written of ['true', '[inject]', 'null', '{}', '{__proto__: {inject: true}}'])
       assert.equal(parsePluginYaml(`envconfiguration: ${written}\n`).injectsEnv, false)
   })

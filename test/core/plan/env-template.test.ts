@@ -72,7 +72,7 @@ describe('verifySettings', () => {
   }
 
   for (const text of ['', 'B=1\n', 'A=\n', 'A=""\n', '#A=1\n', 'A= # later\n']) {
-    it(`refuses ${JSON.stringify(text)} where A is required`, () => {
+    it(`refuses ${JSON.stringify(text)} if A is required`, () => {
       assert.throws(() => verifySettings({ path: 'x.env', text }, ['A']), refused)
     })
   }

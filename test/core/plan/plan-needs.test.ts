@@ -121,7 +121,7 @@ describe('checkPlanNeeds', () => {
     }
   }
 
-  it('compares the times of every installed part where a step names no plugin', () => {
+  it('compares the times of every installed part if a step names no plugin', () => {
     const checks = 'plugins: {p: {healthcheck: {tcp: "h:1"}}, e: {healthcheck: {tcp: "h:1", stable_for: 60s}}}'
     const { problems } = checkPlanNeeds(
       plan,

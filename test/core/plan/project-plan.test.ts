@@ -62,7 +62,7 @@ describe('bindPlanToProject', () => {
   })
 
   for (const from of ['addons/cart/.env.template', 'plugins/cart/.env.template']) {
-    it(`accepts the template ${from} where plugins_dirname is addons`, () => {
+    it(`accepts the template ${from} if plugins_dirname is addons`, () => {
       const step = '{id: env, action: write_env, plugin: cart, from: plugins/cart/.env.template, depends_on: [cart]}'
       const written = plan(CART, step)
       const steps = written.steps.map(step => (step.action === 'write_env' ? { ...step, from } : step))

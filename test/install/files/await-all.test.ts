@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import { awaitAll } from '../../../src/install/files/await-all.ts'
 
 describe('awaitAll', () => {
-  it('returns what each piece of work returns, and plain values as they are', async () => {
+  it('returns the result of each piece of work, and plain values as they are', async () => {
     assert.deepEqual(await awaitAll(Promise.resolve('a'), 'b', undefined), ['a', 'b', undefined])
   })
 

@@ -8,7 +8,7 @@ const LATER = ['comparing', 'restoring', 'reporting'] as const
 
 describe('startGrace', () => {
   for (const when of ['before', 'after']) {
-    it(`ends what follows a cancel that comes ${when} it starts, one after the other`, async () => {
+    it(`ends the periods of grace one after the other if the cancel comes ${when} it starts`, async () => {
       const cancel = new AbortController()
       if (when === 'before') cancel.abort()
       const grace = startGrace(cancel.signal, AT_ONCE)

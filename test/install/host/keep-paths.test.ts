@@ -6,7 +6,7 @@ import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 describe('findKeptPaths', () => {
   const cases = {
-    'only what exists': [['.env', 'data'], ['data']],
+    'only existing paths': [['.env', 'data'], ['data']],
     'a path listed twice only once': [['data', 'data'], ['data']],
     'the outer of two': [['data/db', 'data'], ['data']],
     'both of two that merely begin alike': [
@@ -23,7 +23,7 @@ describe('findKeptPaths', () => {
     })
   }
 
-  it('finds nothing where nothing is installed', t => {
+  it('finds nothing if no version is installed', t => {
     assert.deepEqual(findKeptPaths({ root: '/no/such/place', keepPaths: ['data'] }, temporaryDirectory(t)), [])
   })
 })

@@ -75,8 +75,8 @@ describe('signForHost', () => {
 
 describe('signForHost with keep-paths', () => {
   const rows: [string, Scene, string[]][] = [
-    ['of what the host has there', { installed: { '.env': 'A=1', 'data/x': '1' } }, ['.env', 'data']],
-    ['of what the artifact ships there', { shipped: { 'data/x': '1' } }, ['data']],
+    ['of files that the host has there', { installed: { '.env': 'A=1', 'data/x': '1' } }, ['.env', 'data']],
+    ['of files that the artifact ships there', { shipped: { 'data/x': '1' } }, ['data']],
     [
       'of nothing outside the directory of the entry point',
       { entryPoint: 'src/main.py', installed: { '.env': 'A=1', 'data/x': '1' } },

@@ -74,7 +74,7 @@ describe('inspectHost', () => {
     assert.deepEqual((await inspect(layout)).unrecorded, ['plugins/by-hand', 'plugins/greeter'])
   })
 
-  it('calls a host drifted whose record is gone, but not one on which nothing was ever deployed', async t => {
+  it('calls a host drifted if its record is gone, but not if nothing was ever deployed', async t => {
     const layout = await prepareTemporaryHost(t)
     writeTree(layout.root, { 'plugins/by-hand/main.py': '' })
     const verdict = ({ isRecordLost, ...found }: Inspection) => [isRecordLost, isDrifted({ isRecordLost, ...found })]
@@ -141,7 +141,7 @@ describe('inspectHost', () => {
 
   for (const [name, records] of [
     ['announced nothing', []],
-    ['announced what it did not do', announced(UPDATE)],
+    ['announced a change that it did not make', announced(UPDATE)],
     ['undone everything', [...announced(UPDATE), ...undone([...UPDATE].reverse())]],
   ] as const)
     it(`compares the part of a dead run that has ${name}`, async t => {

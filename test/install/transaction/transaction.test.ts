@@ -109,7 +109,7 @@ describe('Transaction', () => {
     })
   }
 
-  it('does not count a made directory as a change of what the host runs', async t => {
+  it('does not count a new directory as a change of the running version', async t => {
     const { transaction } = await makeScene(t)
     await transaction.apply([{ type: 'make_directory', path: 'extensions' }])
     assert.equal(transaction.changed, false)

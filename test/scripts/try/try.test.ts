@@ -53,7 +53,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     return [temporary, source]
   }
 
-  it('deploys a plugin, shows what a runner shows, and serves the page until a signal', async () => {
+  it('deploys a plugin, shows the log as a runner does, and serves the page until a signal', async () => {
     const temporary = mkdtempSync(join(folder, 'tmp-'))
     const child = start(['--from', PLUGIN, '--keep'], temporary)
     const page = await waitFor(child, /The fleet page is at (\S+)/)

@@ -28,7 +28,7 @@ describe('recoverHost', () => {
     held.release()
   })
 
-  it('rolls back what a dead run left, and releases the lock', async t => {
+  it('rolls back the changes of a dead run, and releases the lock', async t => {
     const scene = await makeScene(t)
     const before = scene.plugins()
     await interruptUpdate(scene)

@@ -91,7 +91,7 @@ describe('the recovery of a host whose new version has removed a kept path', () 
   })
 
   for (const isUndone of [false, true])
-    it(`goes on at once, and keeps that tree, if something else is in place of the path${isUndone ? ', also after a kill' : ''}`, async t => {
+    it(`goes on at once, and keeps that tree, if something else is in place of the path${isUndone ? ', even after a kill' : ''}`, async t => {
       const scene = await openScene(t)
       const { root, snapshots } = scene.layout
       writeTree(root, { [`${SNAPSHOT}/data/db`]: 'no rows' })

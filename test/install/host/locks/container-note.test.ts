@@ -34,7 +34,7 @@ describe('acquireLock', () => {
   for (const [where, pid_namespace, isNoted] of [
     ['in a container', 'pid:[4026532201]', true],
     ['on the machine itself', 'pid:[4026531836]', false],
-    ['where the system does not say', null, false],
+    ['whose place is unknown', null, false],
   ] as const)
     it(`${isNoted ? 'notes' : 'does not note'} that containers use the host for a process ${where}`, async t => {
       const path = join(temporaryDirectory(t), 'lock')

@@ -22,7 +22,7 @@ async function take(path: string): Promise<KernelLock> {
 }
 
 describe('tryKernelLock', { skip }, () => {
-  it('excludes others until it is released, also within one process', async t => {
+  it('excludes others until it is released, even within one process', async t => {
     const path = newPath(t)
     const lock = await take(path)
     assert.equal(await tryKernelLock({ path: path, timeoutMs }), 'busy')

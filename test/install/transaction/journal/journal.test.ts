@@ -99,7 +99,7 @@ describe('openJournal', () => {
     })
   }
 
-  it('continues after what an earlier process wrote', async t => {
+  it('continues after the records of an earlier process', async t => {
     const path = pathIn(t)
     await writeJournal(path)
     const journal = openJournal(path)

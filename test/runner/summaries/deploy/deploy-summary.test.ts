@@ -166,13 +166,13 @@ describe('buildDeploySummary', () => {
       ],
       'a rollback without any known result': [{ outcome: 'rolled_back' }, /\(added\)\.$/],
       'a run that was killed': [{ outcome: 'interrupted' }, /\(added\)\.$/],
-      'a host with neither version intact': [
+      'a run that left neither version intact': [
         { outcome: 'inconsistent', rollback: { ...restored, restored: false } },
         /\(added\)\.$/,
       ],
     } as const
     for (const [run, [facts, line]] of Object.entries(fates))
-      it(`says after ${run} only what is known about them`, () => {
+      it(`names only known facts about them after ${run}`, () => {
         const lines = editedIn({ ...facts, drift: [kept] })
         assert.equal(lines.length, 1)
         assert.match(lines[0] ?? '', line)
