@@ -19681,6 +19681,9 @@ function whereIs(move, { from, to }) {
         return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged';
     if (after === ino || isOwnPath(target))
         return 'moved';
+    // Settings that were written anew are still those of the host.
+    if (before === null && isSettingsMove(move))
+        return 'moved';
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
     return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
 }

@@ -1,7 +1,7 @@
 import { lstatSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
 import { pathExistsSync } from '../../files/trees/tree-walk.ts'
-import { isKeptMove, isOwnPath, isRestoring, stagedBy } from './change-paths.ts'
+import { isKeptMove, isOwnPath, isRestoring, isSettingsMove, stagedBy } from './change-paths.ts'
 import { type Ends, type HeldPath, inodeOf, syncFolders, withEnds } from './held-path.ts'
 import { type Identity, identityOf, MAX_ATTEMPTS, type Move, makeMove } from './move.ts'
 import { findRenamed } from './renamed-path.ts'
@@ -80,6 +80,8 @@ function whereIs(move: Move, { from, to }: Ends<HeldPath>): Location {
   if (after === null) return before === null ? 'gone' : 'replaced'
   if (isKept) return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged'
   if (after === ino || isOwnPath(target)) return 'moved'
+  // Settings that were written anew are still those of the host.
+  if (before === null && isSettingsMove(move)) return 'moved'
   const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder)
   return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone'
 }

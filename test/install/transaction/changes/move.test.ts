@@ -235,6 +235,17 @@ describe('the undo of a move, while a process works in the same directory,', () 
       assert.equal(textOf(root, `${SNAPSHOT}/${file}`), 'made again')
     })
 
+  it('moves back settings that were written anew in their new directory', async t => {
+    const root = temporaryDirectory(t)
+    writeTree(root, { 'plugins/x.env': 'A=1', 'modules/x.env.new': 'A=2' })
+    const [settings] = await apply(root, { type: 'move', from: 'plugins/x.env', to: 'modules/x.env' })
+    renameSync(join(root, 'modules/x.env.new'), join(root, 'modules/x.env'))
+    assert.equal((await undoChange(root, settings as Change)).wasMade, true)
+    assert.equal(textOf(root, 'plugins/x.env'), 'A=2')
+    assert.deepEqual(readdirSync(join(root, 'modules')), [])
+    assert.equal((await undoChange(root, settings as Change)).wasMade, false)
+  })
+
   it('calls replaced a kept path that both versions have made again, the old one with its number', async t => {
     const root = makeRoot(t)
     const [, data] = (await apply(root, OUT, DATA)) as [Change, Move]
