@@ -21574,7 +21574,6 @@ function partsOf(path) {
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/deciders.js
 
-/** In a sticky directory, other users can rename and remove only their own files. */
 const STICKY = 0o1000;
 const GROUP_AND_OTHERS_WRITE = 0o022;
 /** Returns everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
@@ -21583,11 +21582,15 @@ function decidersOf(path, us) {
     const before = way.map(visited => judge(visited, { us, isEnd: false }));
     return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before;
 }
+/** In a sticky directory, other users can rename and remove only their own files. */
+function isSticky({ mode }) {
+    return (mode & STICKY) !== 0;
+}
 /** The sticky bit is not enough at the end of a path, where others could add a file. */
 function judge(visited, { us, isEnd }) {
     const { uid, mode } = visited.stat;
     // The mode of a symlink has no meaning.
-    const isFixed = visited.stat.isSymbolicLink() || (!isEnd && (mode & STICKY) !== 0);
+    const isFixed = visited.stat.isSymbolicLink() || (!isEnd && isSticky(visited.stat));
     return {
         ...visited,
         isForeign: uid !== us && uid !== 0,
@@ -21634,21 +21637,6 @@ function findName(file, id) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/install/host/ownership/private-directory.js
-const GROUP_AND_OTHERS = 0o077;
-/** Returns the fault of a directory that must be ours alone: its type, owner or mode; undefined if it has none. */
-function findExposureOf(found, us) {
-    if (!found.isDirectory())
-        return 'type';
-    if (found.uid !== us)
-        return 'owner';
-    return isOpenToOthers(found) ? 'mode' : undefined;
-}
-/** True if users other than its owner may do anything with a file or directory. */
-function isOpenToOthers({ mode }) {
-    return (mode & GROUP_AND_OTHERS) !== 0;
-}
-
 ;// CONCATENATED MODULE: ./build/core/sentence.js
 /** Returns the text as a sentence that another one can follow: with a full stop, unless it already ends with a mark. */
 function asSentence(text) {
@@ -21670,6 +21658,56 @@ class UntouchableHostError extends DeploymentError {
         super(code, `${asSentence(message)} Nothing below project-root was touched.`, options);
         this.reason = asSentence(message);
     }
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/exposure.js
+
+
+
+/** Returns undefined if only root and this user own and can write it. */
+function exposureOf({ path, stat, isForeign, isOpen }, us) {
+    if (!isForeign && !isOpen)
+        return undefined;
+    const writers = isOpen ? otherWriters(stat) : [];
+    const fixes = [isForeign ? [`chown -h ${us} ${quote(path)}`] : [], isOpen ? [`chmod go-w ${quote(path)}`] : []];
+    return {
+        path,
+        who: [...(isForeign ? [nameUser(stat.uid)] : []), ...writers].join(' and '),
+        fix: fixes.flat().join(' && '),
+        isPublic: isOpen && isSticky(stat),
+    };
+}
+/** Names the path and the users who can write or replace it. */
+function describeExposure({ path, who }) {
+    return `${quote(path)} can be written or replaced by ${who}`;
+}
+/** Names every exposure, and how to close them. */
+function writable(exposures, { us, option }) {
+    const found = exposures.map(describeExposure).join(', and ');
+    const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`;
+    return new UntouchableHostError('unsafe_host', `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: ${describeRemedy(exposures, option)}.`);
+}
+function describeRemedy(exposures, option) {
+    const open = exposures.find(({ isPublic }) => isPublic);
+    if (open !== undefined)
+        return `${quote(open.path)} is meant for all users, so choose a directory below it`;
+    const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust them`;
+    return `run ${exposures.map(({ fix }) => fix).join(' && ')}${choice}`;
+}
+
+;// CONCATENATED MODULE: ./build/install/host/ownership/private-directory.js
+const GROUP_AND_OTHERS = 0o077;
+/** Returns the fault of a directory that must be ours alone: its type, owner or mode; undefined if it has none. */
+function findExposureOf(found, us) {
+    if (!found.isDirectory())
+        return 'type';
+    if (found.uid !== us)
+        return 'owner';
+    return isOpenToOthers(found) ? 'mode' : undefined;
+}
+/** True if users other than its owner may do anything with a file or directory. */
+function isOpenToOthers({ mode }) {
+    return (mode & GROUP_AND_OTHERS) !== 0;
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/own-folder.js
@@ -21864,7 +21902,7 @@ function requireTrusted(access, trusted) {
     const refused = sharedRoot.isAllowed ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
     if (refused.length > 0)
         throw writable(refused, { us: trusted.us, option: sharedRoot.option ?? 'allow-shared-root' });
-    return exposures.map(exposure => `${inWords(exposure)}. allow-shared-root accepts that, so these users decide what runs here.`);
+    return exposures.map(exposure => `${describeExposure(exposure)}. allow-shared-root accepts that, so these users decide what runs here.`);
 }
 /** Returns the directories of plugins in our own record. If it cannot be read, no run uses the directories in it. */
 function ownership_recordedDirectories(layout) {
@@ -21890,27 +21928,6 @@ function findExposures(root, { us, directories }) {
         }
     }
     return [...found.values()];
-}
-function exposureOf({ path, stat, isForeign, isOpen }, us) {
-    if (!isForeign && !isOpen)
-        return undefined;
-    const writers = isOpen ? otherWriters(stat) : [];
-    const fixes = [isForeign ? [`chown -h ${us} ${quote(path)}`] : [], isOpen ? [`chmod go-w ${quote(path)}`] : []];
-    return {
-        path,
-        who: [...(isForeign ? [nameUser(stat.uid)] : []), ...writers].join(' and '),
-        fix: fixes.flat().join(' && '),
-    };
-}
-function inWords({ path, who }) {
-    return `${quote(path)} can be written or replaced by ${who}`;
-}
-function writable(exposures, { us, option }) {
-    const found = exposures.map(inWords).join(', and ');
-    const fix = exposures.map(({ fix }) => fix).join(' && ');
-    const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust them`;
-    const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`;
-    return new UntouchableHostError('unsafe_host', `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: run ${fix}${choice}.`);
 }
 
 ;// CONCATENATED MODULE: ./build/core/outcome.js
@@ -38657,9 +38674,9 @@ function inOneLine({ report }) {
         ? `${hasMovedParts(report) ? 'Installed' : 'Done'}${isHealthy ? ' and healthy' : ''} after`
         : 'Took';
     const calm = !changed && actingSteps(report).length === 0 ? ' Nothing was restarted.' : '';
-    return `${done} ${took}.${isHealthy ? '' : deploy_summary_inWords(checked, changed)}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`;
+    return `${done} ${took}.${isHealthy ? '' : inWords(checked, changed)}${calm}${reported.accepted ? ' The hub accepted the report.' : ''}`;
 }
-function deploy_summary_inWords(checked, changed) {
+function inWords(checked, changed) {
     switch (checked.extent) {
         case 'none':
             return changed ? ' No health check ran.' : '';

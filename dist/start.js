@@ -232,7 +232,6 @@ function partsOf(path) {
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/deciders.js
 
-/** In a sticky directory, other users can rename and remove only their own files. */
 const STICKY = 0o1000;
 const GROUP_AND_OTHERS_WRITE = 0o022;
 /** Returns everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
@@ -241,11 +240,15 @@ function decidersOf(path, us) {
     const before = way.map(visited => judge(visited, { us, isEnd: false }));
     return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before;
 }
+/** In a sticky directory, other users can rename and remove only their own files. */
+function isSticky({ mode }) {
+    return (mode & STICKY) !== 0;
+}
 /** The sticky bit is not enough at the end of a path, where others could add a file. */
 function judge(visited, { us, isEnd }) {
     const { uid, mode } = visited.stat;
     // The mode of a symlink has no meaning.
-    const isFixed = visited.stat.isSymbolicLink() || (!isEnd && (mode & STICKY) !== 0);
+    const isFixed = visited.stat.isSymbolicLink() || (!isEnd && isSticky(visited.stat));
     return {
         ...visited,
         isForeign: uid !== us && uid !== 0,

@@ -1,6 +1,5 @@
 import { type Visited, walkPath } from './path-walk.ts'
 
-/** In a sticky directory, other users can rename and remove only their own files. */
 const STICKY = 0o1000
 const GROUP_AND_OTHERS_WRITE = 0o022
 
@@ -19,11 +18,16 @@ export function decidersOf(path: string, us: number): Decider[] {
   return end?.stat.isDirectory() ? [...before, judge(end, { us, isEnd: true })] : before
 }
 
+/** In a sticky directory, other users can rename and remove only their own files. */
+export function isSticky({ mode }: Visited['stat']): boolean {
+  return (mode & STICKY) !== 0
+}
+
 /** The sticky bit is not enough at the end of a path, where others could add a file. */
 function judge(visited: Visited, { us, isEnd }: { us: number; isEnd: boolean }): Decider {
   const { uid, mode } = visited.stat
   // The mode of a symlink has no meaning.
-  const isFixed = visited.stat.isSymbolicLink() || (!isEnd && (mode & STICKY) !== 0)
+  const isFixed = visited.stat.isSymbolicLink() || (!isEnd && isSticky(visited.stat))
   return {
     ...visited,
     isForeign: uid !== us && uid !== 0,

@@ -5,9 +5,9 @@ import { toHostError } from '../../files/system-errors.ts'
 import { readInstalled } from '../installed/host-record.ts'
 import { placeOf } from '../installed/row-place.ts'
 import type { Layout } from '../layout.ts'
-import { type Decider, decidersOf } from './deciders.ts'
+import { decidersOf } from './deciders.ts'
+import { describeExposure, type Exposure, exposureOf, writable } from './exposure.ts'
 import { requireOwnFolder } from './own-folder.ts'
-import { nameUser, otherWriters, quote } from './permissions.ts'
 import { UntouchableHostError } from './untouchable-host.ts'
 
 const USUAL_DIRECTORIES: readonly string[] = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY]
@@ -92,7 +92,7 @@ function requireTrusted(access: HostAccess, trusted: Trusted): string[] {
   const refused = sharedRoot.isAllowed ? exposures.filter(({ isPlantable }) => isPlantable) : exposures
   if (refused.length > 0) throw writable(refused, { us: trusted.us, option: sharedRoot.option ?? 'allow-shared-root' })
   return exposures.map(
-    exposure => `${inWords(exposure)}. allow-shared-root accepts that, so these users decide what runs here.`,
+    exposure => `${describeExposure(exposure)}. allow-shared-root accepts that, so these users decide what runs here.`,
   )
 }
 
@@ -104,15 +104,6 @@ function recordedDirectories(layout: Layout): string[] {
   } catch {
     return []
   }
-}
-
-/** A directory or symlink that others own or can write. */
-interface Exposure {
-  readonly path: string
-  readonly who: string
-  readonly fix: string
-  /** Another user's symlink in the place of a shelf could lead into any directory of ours, so it is never accepted. */
-  readonly isPlantable: boolean
 }
 
 /** Returns each path once, outermost first. */
@@ -127,33 +118,4 @@ function findExposures(root: string, { us, directories }: Trusted): Exposure[] {
     }
   }
   return [...found.values()]
-}
-
-function exposureOf({ path, stat, isForeign, isOpen }: Decider, us: number) {
-  if (!isForeign && !isOpen) return undefined
-  const writers = isOpen ? otherWriters(stat) : []
-  const fixes = [isForeign ? [`chown -h ${us} ${quote(path)}`] : [], isOpen ? [`chmod go-w ${quote(path)}`] : []]
-  return {
-    path,
-    who: [...(isForeign ? [nameUser(stat.uid)] : []), ...writers].join(' and '),
-    fix: fixes.flat().join(' && '),
-  }
-}
-
-function inWords({ path, who }: Exposure): string {
-  return `${quote(path)} can be written or replaced by ${who}`
-}
-
-function writable(
-  exposures: readonly Exposure[],
-  { us, option }: { us: number; option: string },
-): UntouchableHostError {
-  const found = exposures.map(inWords).join(', and ')
-  const fix = exposures.map(({ fix }) => fix).join(' && ')
-  const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust them`
-  const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`
-  return new UntouchableHostError(
-    'unsafe_host',
-    `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: run ${fix}${choice}.`,
-  )
 }

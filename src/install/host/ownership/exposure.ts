@@ -1,0 +1,52 @@
+import { type Decider, isSticky } from './deciders.ts'
+import { nameUser, otherWriters, quote } from './permissions.ts'
+import { UntouchableHostError } from './untouchable-host.ts'
+
+/** A directory or symlink that others own or can write. */
+export interface Exposure {
+  readonly path: string
+  readonly who: string
+  readonly fix: string
+  /** It is meant for all users, as /tmp is: closing it would break other programs. */
+  readonly isPublic: boolean
+  /** Another user's symlink in the place of a shelf could lead into any directory of ours, so it is never accepted. */
+  readonly isPlantable: boolean
+}
+
+/** Returns undefined if only root and this user own and can write it. */
+export function exposureOf({ path, stat, isForeign, isOpen }: Decider, us: number) {
+  if (!isForeign && !isOpen) return undefined
+  const writers = isOpen ? otherWriters(stat) : []
+  const fixes = [isForeign ? [`chown -h ${us} ${quote(path)}`] : [], isOpen ? [`chmod go-w ${quote(path)}`] : []]
+  return {
+    path,
+    who: [...(isForeign ? [nameUser(stat.uid)] : []), ...writers].join(' and '),
+    fix: fixes.flat().join(' && '),
+    isPublic: isOpen && isSticky(stat),
+  }
+}
+
+/** Names the path and the users who can write or replace it. */
+export function describeExposure({ path, who }: Exposure): string {
+  return `${quote(path)} can be written or replaced by ${who}`
+}
+
+/** Names every exposure, and how to close them. */
+export function writable(
+  exposures: readonly Exposure[],
+  { us, option }: { us: number; option: string },
+): UntouchableHostError {
+  const found = exposures.map(describeExposure).join(', and ')
+  const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`
+  return new UntouchableHostError(
+    'unsafe_host',
+    `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: ${describeRemedy(exposures, option)}.`,
+  )
+}
+
+function describeRemedy(exposures: readonly Exposure[], option: string): string {
+  const open = exposures.find(({ isPublic }) => isPublic)
+  if (open !== undefined) return `${quote(open.path)} is meant for all users, so choose a directory below it`
+  const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust them`
+  return `run ${exposures.map(({ fix }) => fix).join(' && ')}${choice}`
+}
