@@ -21688,10 +21688,10 @@ function writable(exposures, { us, option }) {
     return new UntouchableHostError('unsafe_host', `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: ${describeRemedy(exposures, option)}.`);
 }
 function describeRemedy(exposures, option) {
+    const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust them`;
     const open = exposures.find(({ isPublic }) => isPublic);
     if (open !== undefined)
-        return `${quote(open.path)} is meant for all users, so choose a directory below it`;
-    const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust them`;
+        return `${quote(open.path)} is meant for all users, so name a directory below it${choice}`;
     return `run ${exposures.map(({ fix }) => fix).join(' && ')}${choice}`;
 }
 

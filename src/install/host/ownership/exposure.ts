@@ -45,8 +45,8 @@ export function writable(
 }
 
 function describeRemedy(exposures: readonly Exposure[], option: string): string {
-  const open = exposures.find(({ isPublic }) => isPublic)
-  if (open !== undefined) return `${quote(open.path)} is meant for all users, so choose a directory below it`
   const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust them`
+  const open = exposures.find(({ isPublic }) => isPublic)
+  if (open !== undefined) return `${quote(open.path)} is meant for all users, so name a directory below it${choice}`
   return `run ${exposures.map(({ fix }) => fix).join(' && ')}${choice}`
 }

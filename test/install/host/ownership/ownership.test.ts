@@ -123,7 +123,7 @@ describe('requireSafeHost', () => {
     'a root that everyone can write': { change: ({ root }) => chmodSync(root, 0o777), says: /every user.*chmod go-w/ },
     'a root where everyone can add something': {
       change: ({ root }) => chmodSync(root, 0o1777),
-      says: /every user.*app is meant for all users, so choose a directory below it\./,
+      says: /every user.*app is meant for all users, so name a directory below it/,
     },
     'a shelf that its group can write': {
       change: ({ root }) => chmodSync(join(root, 'extensions'), 0o775),
