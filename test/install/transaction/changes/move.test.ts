@@ -235,6 +235,36 @@ describe('the undo of a move, while a process works in the same directory,', () 
       assert.equal(textOf(root, `${SNAPSHOT}/${file}`), 'made again')
     })
 
+  it('moves a file back that was written anew in a tree that cannot be searched', async t => {
+    const root = makeRoot(t)
+    writeTree(root, { 'plugins/x/.env': 'A=1', [`${STAGING}/tree/.env.new`]: 'A=2' })
+    const move: PlannedChange = { type: 'move', from: `${SNAPSHOT}/.env`, to: `${STAGING}/tree/.env` }
+    const [, moved] = (await apply(root, OUT, move)) as [Change, Change]
+    renameSync(join(root, `${move.to}.new`), join(root, move.to))
+    const hidden = join(root, STAGING, 'tree/hidden')
+    mkdirSync(hidden)
+    chmodSync(root, 0o755)
+    for (const folder of [SNAPSHOT, `${STAGING}/tree`]) chmodSync(join(root, folder), 0o777)
+    chmodSync(hidden, 0)
+    await withoutRoot(async () => assert.equal((await undoChange(root, moved)).wasMade, true))
+    chmodSync(hidden, 0o700)
+    assert.equal(textOf(root, move.from), 'A=2')
+  })
+
+  it('moves data back that the new version has renamed to contain what it has made again', async t => {
+    const root = makeRoot(t)
+    writeTree(root, { 'plugins/x/var/data/db': 'rows', [`${STAGING}/tree/var/main`]: 'new' })
+    const move: PlannedChange = { type: 'move', from: `${SNAPSHOT}/var/data`, to: `${STAGING}/tree/var/data` }
+    const [, moved] = (await apply(root, OUT, move)) as [Change, Change]
+    const [at, aside] = ['tree/var', 'tree/moved'].map(path => join(root, STAGING, path)) as [string, string]
+    renameSync(join(at, 'data'), aside)
+    rmSync(at, { recursive: true })
+    renameSync(aside, at)
+    mkdirSync(join(at, 'data'))
+    assert.deepEqual(await undoChange(root, moved), { wasMade: true, setAside: [] })
+    assert.deepEqual(readdirSync(join(root, move.from)).toSorted(), ['data', 'db'])
+  })
+
   it('moves back settings that were written anew in their new directory', async t => {
     const root = temporaryDirectory(t)
     writeTree(root, { 'plugins/x.env': 'A=1', 'modules/x.env.new': 'A=2' })
