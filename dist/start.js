@@ -405,12 +405,28 @@ const MAX_PROCESSOR_TIME = 1_000_000;
  * action has installed something, the code that it needed is kept for later runs.
  */
 function start(folder, action) {
+    const release = holdCancel();
     const compiled = new CompiledCode(cacheFolder(process.env));
     const { exports, compile } = loadBundle((0,external_node_path_namespaceObject.join)(folder, 'index.js'), compiled);
     const run = exports[action];
     if (run === undefined)
         throw new Error(`The bundle has no action ${action}.`);
-    return run(kind => compiled.keep(isShort() ? `${action}: ${kind}` : undefined, compile));
+    const ended = run(kind => compiled.keep(isShort() ? `${action}: ${kind}` : undefined, compile));
+    release();
+    return ended;
+}
+/**
+ * Lets a cancel that comes while the bundle is loaded reach the action, which begins to listen before its first await:
+ * until the event loop turns, the signal waits. Without a listener, it would end the process without a result.
+ */
+function holdCancel() {
+    const hold = () => { };
+    for (const signal of ['SIGINT', 'SIGTERM'])
+        process.on(signal, hold);
+    return () => {
+        for (const signal of ['SIGINT', 'SIGTERM'])
+            process.off(signal, hold);
+    };
 }
 function isShort() {
     const { user, system } = process.cpuUsage();

@@ -27,6 +27,7 @@ import { cancelBefore, cancelBeforeAndBlockUndo } from './harness/stops.ts'
 import { whyNoStrace } from './harness/strace.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
+const SIGNAL_AT_FILE = join(import.meta.dirname, 'harness/signal-at-file.mjs')
 
 /**
  * The run is cancelled while it writes the record. It may continue for a while before it notices, but its outcome must
@@ -73,6 +74,14 @@ describe('a cancelled update', { concurrency: 4 }, () => {
       assert.deepEqual(host.tree(), outcome === 'success' ? fleet.new : fleet.old)
       assert.deepEqual(host.reported(), [outcome])
       assertNothingStrays(host.root)
+    })
+  }
+
+  for (const signal of sampled(['SIGINT', 'SIGTERM'] as const, 1)) {
+    it(`ends with its outputs when the cancel (${signal}) comes before the action is loaded`, async () => {
+      const host = fleet.newHost(`cancelled-by-${signal}-at-once`)
+      const env = { NODE_OPTIONS: `--import=${SIGNAL_AT_FILE}`, SIGNAL: signal, AT_FILE: '/dist/index.js' }
+      assertCancelled(fleet, host, await host.deploy({}, { env }), 'failed')
     })
   }
 
