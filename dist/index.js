@@ -17524,7 +17524,7 @@ function ownerOf(path) {
     for (const candidate of [path, (0,external_node_path_namespaceObject.dirname)(path)]) {
         const found = tryLstatSync(candidate);
         if (found !== undefined)
-            return `, ${cleanForeignText(candidate)} belongs to uid ${found.uid}`;
+            return `, and ${cleanForeignText(candidate)} belongs to uid ${found.uid}`;
     }
     return '';
 }
@@ -20241,7 +20241,7 @@ function readRecordFile(layout) {
         return parseRecord(text);
     }
     catch (error) {
-        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away, which removes nothing, and deploy each part again by its version (a project with allow-takeover: true): until then, the installed directories count as foreign.`, { cause: error });
+        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away, which removes nothing, and deploy each part again by its version, and a project with allow-takeover: true. Until then, the installed directories count as foreign.`, { cause: error });
     }
 }
 /** Writes the record, durably. Returns it as a reader gets it. */
@@ -28383,8 +28383,8 @@ function verifyPlace(previous, { origin, allowTakeover }, log) {
     log.warning(`This deployment takes over ${placePath(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
 }
 /**
- * The same for a project, whose publisher chooses ids and directory: a part without a record counts as another's, and
- * so does one with the same id in any directory of parts, because services and commands know parts by their id alone.
+ * The same for a project, whose publisher chooses ids and directory: an existing part without a record counts as
+ * another's, in whichever directory of parts it has this id, because services and commands know parts by their id alone.
  */
 function verifyProjectPlace(layout, place, claim) {
     const recorded = new Set();
@@ -30079,7 +30079,7 @@ async function send({ sender, log, secrets, grace }, { address, report }) {
 function describeUnaccepted(reason, { error }) {
     if (error?.message.includes(reason))
         return 'The hub did not accept the report of this run either, for the same reason.';
-    return `The hub did not accept the report of this run, which changes nothing on this host: ${reason}`;
+    return `The hub did not accept the report of this run, but that changes nothing on this host: ${reason}`;
 }
 async function sendNow({ sender, grace }, report) {
     return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting });
@@ -32761,7 +32761,7 @@ function planSettingsMove({ deployment, order }, { previous, ...part }) {
             if (installed !== undefined)
                 tools.log.notice(`${installPath(layout, place)} was installed before; it is now ${installPath(layout, part)}.`);
             if (isThere && isTaken)
-                tools.log.notice(`${from} stays, because ${to} exists: remove it when nothing needs it.`);
+                tools.log.notice(`${from} was not moved, because ${to} exists: remove ${from} when nothing needs it.`);
             else if (isThere)
                 tools.log.notice(`Its settings, ${from}, are ${to} now.`);
         },
@@ -33066,7 +33066,7 @@ async function keepReplaced(context, part) {
     for (const path of part.replaced) {
         const [from, to] = [(0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), path), (0,external_node_path_namespaceObject.join)(keeper, path)];
         await transaction.apply([{ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) }]);
-        tools.log.notice(`The snapshot had its own ${path}, which keep-paths names: the host's present one stays, and the snapshot's is now ${to}.`);
+        tools.log.notice(`The snapshot also contained ${path}, which keep-paths names: the host keeps its current one, and the snapshot's one was moved to ${to}.`);
     }
 }
 async function listCaches({ deployment }, part, root) {
@@ -38081,7 +38081,7 @@ const NEXT = {
     cancelled: 'Run again when you want to.',
     interrupted: 'Find out who killed the run (memory, a reboot, a time limit), then run again.',
     report_refused: 'Nothing to repair on this host.',
-    rollback_failed: 'Follow docs/operating.md, "The host is inconsistent". The next run tries again first.',
+    rollback_failed: 'Follow docs/operating.md, "The host is inconsistent". The next run first tries the rollback again.',
     inconsistent: 'Follow docs/operating.md, "The host is inconsistent". Nothing is deployed until then.',
     place_taken: 'If nobody needs the files in that place, move them away.',
     unexpected_part: UNTIL_CORRECTED,
@@ -40388,9 +40388,8 @@ function logFleet({ reports }, log) {
 function unsafeIn({ unsafe }) {
     if (unsafe === 0)
         return [];
-    const which = unsafe === 1 ? '1 host is' : `${unsafe} hosts are`;
     return [
-        `${which} not in the output outdated, because a workflow could not use the name safely: name the hosts in expect-hosts.`,
+        `The output outdated leaves out ${countInWords(unsafe, 'host')}, because a workflow could not use such a name safely: to include every host, list all of them in expect-hosts.`,
     ];
 }
 function buildLists(fleet) {
@@ -40543,7 +40542,7 @@ function invalidKeys(problem) {
 }
 function privateKey(line) {
     return new ConfigError('invalid_input', `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
-        'Remove it, give its public key instead, and have the publisher replace it if others could read it.');
+        'Remove it, and give its public key instead. If others could read the private key, have the publisher replace it.');
 }
 
 ;// CONCATENATED MODULE: ./build/core/trust/sealed-signature.js
@@ -43154,7 +43153,7 @@ async function verifySealed({ request, tools, record }, { pinned }, sealed) {
 }
 /**
  * Refuses a version that had different bytes on this host, and a `latest` that is older than the installed version or that
- * this host has replaced. Throws DeploymentError `downgrade_refused`, ArtifactError `version_reused`.
+ * this host has replaced. Throws DeploymentError `downgrade_refused` or ArtifactError `version_reused`.
  */
 function sealed_acceptVersion(deployment, { version }, { sha256 }) {
     refuseOlder(deployment, version);

@@ -7,7 +7,7 @@ import { DeployError } from '../src/core/errors.ts'
 export interface ProgramOption extends ParseArgsOptionDescriptor {
   /** The placeholder of its value in the usage text. */
   readonly value?: string
-  /** Its purpose. Further lines stay below the first. */
+  /** Its purpose. Further lines are aligned with the first. */
   readonly help: string
 }
 

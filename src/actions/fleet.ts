@@ -133,9 +133,8 @@ function logFleet({ reports }: Fleet, log: Log): void {
 
 function unsafeIn({ unsafe }: Fleet): string[] {
   if (unsafe === 0) return []
-  const which = unsafe === 1 ? '1 host is' : `${unsafe} hosts are`
   return [
-    `${which} not in the output outdated, because a workflow could not use the name safely: name the hosts in expect-hosts.`,
+    `The output outdated leaves out ${countInWords(unsafe, 'host')}, because a workflow could not use such a name safely: to include every host, list all of them in expect-hosts.`,
   ]
 }
 

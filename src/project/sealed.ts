@@ -92,7 +92,7 @@ export async function verifySealed(
 
 /**
  * Refuses a version that had different bytes on this host, and a `latest` that is older than the installed version or that
- * this host has replaced. Throws DeploymentError `downgrade_refused`, ArtifactError `version_reused`.
+ * this host has replaced. Throws DeploymentError `downgrade_refused` or ArtifactError `version_reused`.
  */
 export function acceptVersion(
   deployment: ProjectDeployment,

@@ -108,8 +108,8 @@ async function cancelAt(t: TestContext, scene: CancelScene, moment: Moment): Pro
 }
 
 /**
- * With SWEEP=full, sends all signals of the runner, so that the times are the real ones. Otherwise the run may take its
- * time, on any machine.
+ * With SWEEP=full, sends all signals of the runner, so that the times are the real ones. Otherwise sends only SIGINT, so
+ * that no run is killed on a slow machine.
  */
 function cancel(pid: number): NodeJS.Timeout[] {
   process.kill(pid, 'SIGINT')

@@ -101,6 +101,6 @@ function privateKey(line: number): ConfigError {
   return new ConfigError(
     'invalid_input',
     `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
-      'Remove it, give its public key instead, and have the publisher replace it if others could read it.',
+      'Remove it, and give its public key instead. If others could read the private key, have the publisher replace it.',
   )
 }

@@ -56,7 +56,7 @@ function usersOf(error: unknown): string {
 function ownerOf(path: string): string {
   for (const candidate of [path, dirname(path)]) {
     const found = tryLstatSync(candidate)
-    if (found !== undefined) return `, ${cleanForeignText(candidate)} belongs to uid ${found.uid}`
+    if (found !== undefined) return `, and ${cleanForeignText(candidate)} belongs to uid ${found.uid}`
   }
   return ''
 }

@@ -115,8 +115,8 @@ export function verifyPlace(previous: PreviousInstall, { origin, allowTakeover }
 }
 
 /**
- * The same for a project, whose publisher chooses ids and directory: a part without a record counts as another's, and
- * so does one with the same id in any directory of parts, because services and commands know parts by their id alone.
+ * The same for a project, whose publisher chooses ids and directory: an existing part without a record counts as
+ * another's, in whichever directory of parts it has this id, because services and commands know parts by their id alone.
  */
 export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & { readonly log: Log }): void {
   const recorded = new Set<string | undefined>()

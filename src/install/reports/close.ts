@@ -143,7 +143,7 @@ async function send({ sender, log, secrets, grace }: Host, { address, report }: 
 function describeUnaccepted(reason: string, { error }: LocalReport): string {
   if (error?.message.includes(reason))
     return 'The hub did not accept the report of this run either, for the same reason.'
-  return `The hub did not accept the report of this run, which changes nothing on this host: ${reason}`
+  return `The hub did not accept the report of this run, but that changes nothing on this host: ${reason}`
 }
 
 async function sendNow(

@@ -53,7 +53,7 @@ const NEXT: Readonly<Record<ErrorCode, string>> = {
   cancelled: 'Run again when you want to.',
   interrupted: 'Find out who killed the run (memory, a reboot, a time limit), then run again.',
   report_refused: 'Nothing to repair on this host.',
-  rollback_failed: 'Follow docs/operating.md, "The host is inconsistent". The next run tries again first.',
+  rollback_failed: 'Follow docs/operating.md, "The host is inconsistent". The next run first tries the rollback again.',
   inconsistent: 'Follow docs/operating.md, "The host is inconsistent". Nothing is deployed until then.',
   place_taken: 'If nobody needs the files in that place, move them away.',
   unexpected_part: UNTIL_CORRECTED,

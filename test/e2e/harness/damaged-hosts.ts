@@ -291,7 +291,10 @@ function assertKept(host: Host, before: Evidence): void {
   )
 }
 
-/** Asserts that a run reports the true state of the host, and calls one that runs neither version inconsistent. */
+/**
+ * Asserts that a deployment that reports success has left the new version. If the host runs neither version, asserts that
+ * the run reports neither success nor a rollback, and names the damage.
+ */
 function assertTruth(host: Host, { act, outcome, message, log }: RunEnd, damaged: string): void {
   const live = versionOf(host)
   if (act === 'deploy' && outcome === 'success') assert.equal(live, 'new')
@@ -326,8 +329,8 @@ interface Damaged extends FoundTarget, Target {
 }
 
 /**
- * Asserts that the last run has succeeded, or names the file in its way and the remedy, after which the next run
- * succeeds.
+ * Asserts that the last run either succeeded, or named the file in its way and the remedy, and that the next run succeeds
+ * once the remedy is applied.
  */
 async function assertRepairable(host: Host, { kind, path, outside, before, end }: Damaged): Promise<void> {
   if (end.outcome === 'success') return

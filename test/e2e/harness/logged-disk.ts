@@ -21,7 +21,7 @@ const DISK_BYTES = 24 * 1024 ** 2
 /** Turns off ext4's help for programs that replace a file and forget to sync the new one. */
 const OPTIONS = `loop,sizelimit=${DISK_BYTES},noauto_da_alloc`
 
-/** The reason why no disk can be logged here, for a test's `skip`; false if it can. */
+/** The reason why no disk can be logged here, for a test's `skip`; false if one can. */
 export function whyNoLoggedDisk(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left

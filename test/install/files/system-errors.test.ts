@@ -36,7 +36,7 @@ describe('toHostError', () => {
         const folder = temporaryDirectory(t)
         const error = Object.assign(systemError('EACCES'), { path: `${folder}${path}` })
         const { message } = toHostError(error, 'moving the tree')
-        assert.ok(message.includes(`runs as uid ${uid}, ${folder} belongs to uid ${uid}`), message)
+        assert.ok(message.includes(`runs as uid ${uid}, and ${folder} belongs to uid ${uid}`), message)
       })
     }
 

@@ -90,7 +90,7 @@ describe('closeDeployment', () => {
     ['the hub says', 'The hub did not accept the report of this run either, for the same reason.'],
     [
       'no such route',
-      'The hub did not accept the report of this run, which changes nothing on this host: no such route',
+      'The hub did not accept the report of this run, but that changes nothing on this host: no such route',
     ],
   ] as const) {
     it(`warns once of a report that is refused with "${error}"`, async t => {

@@ -18,7 +18,7 @@ function inTurn(...handlers: readonly [Handler, ...Handler[]]): Handler {
   return (request, response, nth) => (handlers[nth - 1] ?? (handlers.at(-1) as Handler))(request, response, nth)
 }
 
-/** Watches a fleet on such a hub, with a separate clock. */
+/** Watches a fleet on a hub that answers with `handler`, with a clock of its own. */
 async function watch(t: TestContext, handler: Handler, more: Partial<FleetRequest> = {}) {
   const server = await serve(t, handler)
   const clock = createSteppedClock()

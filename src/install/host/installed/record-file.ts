@@ -66,7 +66,7 @@ export function readRecordFile(layout: Layout): HostRecord {
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
-      `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away, which removes nothing, and deploy each part again by its version (a project with allow-takeover: true): until then, the installed directories count as foreign.`,
+      `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away, which removes nothing, and deploy each part again by its version, and a project with allow-takeover: true. Until then, the installed directories count as foreign.`,
       { cause: error },
     )
   }

@@ -65,7 +65,7 @@ export interface TreeBefore {
 
 /** The recorded paths that differ now, and did not differ, or not in this way, when the note was made. */
 export interface LaterDifference {
-  /** Missing, no longer files, or with bytes that no process wrote: the disk or a deployment damaged them. */
+  /** Missing, no longer files, or different without a sign of a write: the disk or a deployment may have damaged them. */
   readonly damaged: readonly string[]
   /** Files that another process has written or replaced since, as their inodes or times show. */
   readonly written: readonly string[]

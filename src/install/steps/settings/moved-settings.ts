@@ -32,7 +32,8 @@ export function planSettingsMove(
     announce() {
       if (installed !== undefined)
         tools.log.notice(`${installPath(layout, place)} was installed before; it is now ${installPath(layout, part)}.`)
-      if (isThere && isTaken) tools.log.notice(`${from} stays, because ${to} exists: remove it when nothing needs it.`)
+      if (isThere && isTaken)
+        tools.log.notice(`${from} was not moved, because ${to} exists: remove ${from} when nothing needs it.`)
       else if (isThere) tools.log.notice(`Its settings, ${from}, are ${to} now.`)
     },
   }

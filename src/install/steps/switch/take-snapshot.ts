@@ -57,7 +57,7 @@ export async function keepReplaced(context: StepContext, part: ReturningPart): P
     const [from, to] = [join(replacedFolder(stagingFolder, part), path), join(keeper, path)]
     await transaction.apply([{ type: 'move', from: relative(layout.root, from), to: relative(layout.root, to) }])
     tools.log.notice(
-      `The snapshot had its own ${path}, which keep-paths names: the host's present one stays, and the snapshot's is now ${to}.`,
+      `The snapshot also contained ${path}, which keep-paths names: the host keeps its current one, and the snapshot's one was moved to ${to}.`,
     )
   }
 }
