@@ -8,10 +8,12 @@ import type { Store } from './store.ts'
 
 const READ_CHUNK_BYTES = 256 * 1024
 /**
- * The limit for all downloads together. A piece is sent in the turn of the event loop in which it was read, and a turn
- * accepts one connection: with more reads, other hosts would wait for seconds.
+ * The most reads at once, for all downloads together. Each turn of the event loop sends the pieces that were read and
+ * accepts one connection: with more reads, a turn takes so long that other hosts would wait for seconds.
  */
 const READS_AT_ONCE = 2
+
+const REPAIR = 'publish the same bytes again, or copy the file from a backup'
 
 /** Bytes that the hub serves. `sha256`, in lowercase hex, is also their file name in the data folder. */
 export interface ArtifactFile {
@@ -36,15 +38,23 @@ export async function keepArtifact(store: Store, sha256: string, bytes: Uint8Arr
 
 /**
  * Returns the stored bytes as a stream, which the caller must read or cancel. Throws HubError 500 if the file is
- * incomplete.
+ * missing, cannot be opened, or has another size.
  */
 export async function streamArtifact(store: Store, { sha256, size }: ArtifactFile): Promise<ReadableStream> {
-  const file = await open(artifactPath(store, sha256)).catch(() => undefined)
-  if (file !== undefined && (await file.stat()).size === size) {
-    return streamFile(file, size)
-  }
-  await file?.close()
-  throw new HubError(500, `The hub's file for the artifact ${sha256} is missing or incomplete: publish it again.`)
+  const path = artifactPath(store, sha256)
+  const file = await open(path).catch(error => {
+    const problem =
+      error.code === 'ENOENT' ? 'does not exist: ' : `cannot be read (${error.code}): correct the permissions, `
+    throw unavailable(path, `${problem}${REPAIR}`)
+  })
+  const found = await file.stat()
+  if (found.size === size) return streamFile(file, size)
+  await file.close()
+  throw unavailable(path, `has ${found.size} bytes, not ${size}: ${REPAIR}`)
+}
+
+function unavailable(path: string, problem: string): HubError {
+  return new HubError(500, `The artifact ${path} ${problem}.`)
 }
 
 /** The path of the bytes with this SHA-256. */
@@ -52,7 +62,7 @@ export function artifactPath(store: Store, sha256: string): string {
   return join(store.dataDir, 'artifacts', sha256)
 }
 
-/** Node.js' own conversion of a file into a stream copies all bytes once more. */
+/** Avoids Node.js' own conversion of a file into a stream, which copies all bytes once more. */
 function streamFile(file: FileHandle, size: number): ReadableStream {
   let position = 0
   return new ReadableStream({
@@ -70,7 +80,7 @@ function streamFile(file: FileHandle, size: number): ReadableStream {
   })
 }
 
-/** Closes the file if a read fails, because a stream that fails calls nothing else. */
+/** Closes the file if a read fails, because the stream then calls neither `pull` nor `cancel` again. */
 async function readOrClose(file: FileHandle, chunk: Buffer, position: number): Promise<{ readonly bytesRead: number }> {
   try {
     return await file.read(chunk, 0, chunk.length, position)

@@ -11,7 +11,7 @@ const SETTINGS_WITH_VALUES = /^\.env\.(?!template$|example$|sample$)/
 const KEY_FILE = /^id_(rsa|dsa|ecdsa|ed25519)$|\.(key|p12|pfx|jks|keystore)$/
 const PRIVATE_KEY_PEM = /-----BEGIN [A-Z ]*PRIVATE KEY-----/
 
-/** The default limit of hosts for extracting (contract 4.3). All of it is in memory for a moment. */
+/** A host's default limit for the extracted files (contract 4.3). The packed files are all in memory for a moment. */
 const MAX_FILE_BYTES = 2 * 1024 ** 3
 const MAX_ENTRIES = 100_000
 
@@ -22,8 +22,8 @@ export interface FolderArchive {
 }
 
 /**
- * Packs a folder as a ZIP. The same files give the same bytes: entries are sorted by name, times are fixed, modes are
- * 0644 or 0755. Symlinks stay symlinks. Leaves out version control, installed dependencies, caches, settings and
+ * Packs a folder as a ZIP. The same files give the same bytes: entries are sorted by name, times are fixed, and modes
+ * are 0644 or 0755. Symlinks stay symlinks. Leaves out version control, installed dependencies, caches, settings and
  * private keys. Throws HubError 400 for a symlink that is broken or leads out of the folder, for a device, FIFO or
  * socket, for a name with a backslash or not in UTF-8, for more than 100,000 entries or 2 GiB, if the folder does not
  * exist, and if there is nothing to publish.
@@ -33,7 +33,8 @@ export function zipFolder(folder: string): FolderArchive {
   const zip = new AdmZip({ noSort: true })
   const leftOut: string[] = []
   addFolder({ root, zip, leftOut, fileBytes: 0 }, root)
-  if (zip.getEntryCount() === 0) throw new HubError(400, `The folder ${folder} contains nothing to publish.`)
+  if (zip.getEntryCount() === 0)
+    throw new HubError(400, `The folder ${folder} contains nothing to publish: correct the path, or add files.`)
   return { bytes: zip.toBuffer(), leftOut }
 }
 
@@ -57,7 +58,7 @@ function addFolder(packing: Packing, folder: string): void {
   }
 }
 
-/** The archiver would make a folder of a backslash, and Node.js cannot open a name that is not UTF-8. */
+/** The archiver would treat a backslash as a slash, and Node.js cannot open a file whose name is not UTF-8. */
 function requirePortableName(path: string): void {
   if (!/[\\\ufffd]/.test(basename(path))) return
   throw new HubError(
@@ -85,10 +86,11 @@ function addPath(packing: Packing, path: string): void {
   }
 }
 
-/** Checked before the file is read, because somebody may name their home folder. */
+/** Checks the limits before a file is read, because the publisher may have named a home folder by mistake. */
 function requireRoom({ root, zip, fileBytes }: Packing): void {
-  if (fileBytes <= MAX_FILE_BYTES && zip.getEntryCount() < MAX_ENTRIES) return
-  const most = `more than ${MAX_ENTRIES} entries or ${MAX_FILE_BYTES} bytes`
+  const isTooLarge = fileBytes > MAX_FILE_BYTES
+  if (!isTooLarge && zip.getEntryCount() < MAX_ENTRIES) return
+  const most = isTooLarge ? `more than ${MAX_FILE_BYTES} bytes` : `more than ${MAX_ENTRIES} entries`
   throw new HubError(
     400,
     `The folder ${root} has ${most}, which hosts refuse: name only the folder of the plugin or service.`,
@@ -126,8 +128,8 @@ function readLink(root: string, path: string): Buffer {
 }
 
 /**
- * True for a target that leaves the folder. If it returns by the folder's name, it breaks once the folder has another
- * name.
+ * True for a target that leaves the folder, even if it returns by the folder's name: such a target breaks when the
+ * folder gets another name.
  */
 function climbsOut(target: string): boolean {
   return target.split(sep)[0] === '..'

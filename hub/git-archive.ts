@@ -48,7 +48,11 @@ async function git(source: GitSource, args: string[]): Promise<Buffer> {
 function describeFailure({ repository, ref }: GitSource, error: unknown): string {
   if (error instanceof Error && 'code' in error && error.code === 1)
     return `${repository} has no tag, branch or commit ${JSON.stringify(ref)}: correct --ref, or fetch it first.`
-  return `Git cannot archive ${ref} of ${repository} (${reasonOf(error)}): correct --git and --ref.`
+  if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
+    return 'There is no program git on PATH: install git, or publish the folder with --from.'
+  if (error instanceof Error && 'code' in error && error.code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER')
+    return `The archive of ${ref} of ${repository} has more than ${MAX_ARCHIVE_BYTES} bytes, which hosts refuse by default: publish a commit with smaller files.`
+  return `Git cannot archive ${ref} of ${repository} (${reasonOf(error)}): check --git and --ref.`
 }
 
 /** The caller's GIT_DIR, for example in a hook, must not decide which repository is published. */

@@ -2,6 +2,7 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { closeSync, fstatSync, openSync, readFileSync, type Stats } from 'node:fs'
 import { createSecureContext } from 'node:tls'
 import { HubError } from './errors.ts'
+import { unreadable } from './unreadable.ts'
 
 /** Paths of PEM files: the certificate with its chain, and its private key. */
 export interface TlsFiles {
@@ -21,14 +22,14 @@ export interface ReadTls {
   readonly warnings: readonly string[]
 }
 
-/** The permissions that only the key's owner may have. Root, as the owner, may let a group read it. */
+/** The permissions that only the key's owner may have. If root owns the key, a group may read it, too. */
 const OTHERS_OF_OWN_KEY = 0o077
 const OTHERS_OF_ROOTS_KEY = 0o037
 
 /**
- * Reads the certificate and the key. Throws HubError 400 if a file cannot be read or has other content, if TLS cannot
- * use them together, and if the key is not the certificate's, needs a passphrase, or could be read by other users.
- * `now` is in milliseconds since 1970.
+ * Reads the certificate and the key. Throws HubError 400 if a file cannot be read or contains no certificate or key in
+ * PEM format, if TLS cannot use the two together, and if the key does not belong to the certificate, needs a
+ * passphrase, or can be read or changed by other users. `now` is in milliseconds since 1970.
  */
 export function readTls({ certFile, keyFile }: TlsFiles, now: number): ReadTls {
   const { bytes: cert } = readPem('tls-cert', certFile)
@@ -38,7 +39,7 @@ export function readTls({ certFile, keyFile }: TlsFiles, now: number): ReadTls {
   if (!certificate.checkPrivateKey(parseKey(keyFile, key)))
     throw new HubError(
       400,
-      `The private key ${keyFile} does not belong to the certificate ${certFile}: give the two files that were issued together, the certificate before its chain.`,
+      `The private key ${keyFile} does not belong to the certificate ${certFile}: name two files that were issued together. In ${certFile}, the server's certificate must come before its chain.`,
     )
   requireUsable({ certFile, keyFile }, { cert, key })
   return { credentials: { cert, key }, warnings: validityWarnings(certFile, certificate, now) }
@@ -50,7 +51,7 @@ export function serverNames({ cert }: TlsCredentials): string[] {
   return [...names.matchAll(/(?:^|, )(?:DNS|IP Address):([\w.:*-]+)/g)].flatMap(([, name]) => name ?? [])
 }
 
-/** Finds faults that only show in use: a broken chain, or a key that is too weak. */
+/** Throws HubError 400 for faults that only TLS itself finds: a broken chain, or a key that is too weak. */
 function requireUsable({ certFile, keyFile }: TlsFiles, credentials: TlsCredentials): void {
   try {
     createSecureContext(credentials)
@@ -63,16 +64,14 @@ function requireUsable({ certFile, keyFile }: TlsFiles, credentials: TlsCredenti
   }
 }
 
-/** The state belongs to the file that was read, even if another one replaces it in the meantime. */
+/** `found` describes the file that was read, even if another file has replaced it in the meantime. */
 function readPem(option: string, path: string): { bytes: Buffer; found: Stats } {
   let file: number | undefined
   try {
     file = openSync(path, 'r')
     return { bytes: readFileSync(file), found: fstatSync(file) }
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    const problem = code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`
-    throw new HubError(400, `The file ${path} of --${option} ${problem}: correct the path or its permissions.`)
+    throw new HubError(400, `The file ${path} of --${option} ${unreadable(error)}.`)
   } finally {
     if (file !== undefined) closeSync(file)
   }
@@ -82,16 +81,22 @@ function requirePrivate(path: string, { uid, mode }: Stats): void {
   const forbidden = uid === 0 ? OTHERS_OF_ROOTS_KEY : OTHERS_OF_OWN_KEY
   const octal = (mode & 0o777).toString(8).padStart(4, '0')
   if ((mode & forbidden) !== 0)
-    throw new HubError(400, `Other users can read or change the private key ${path} (mode ${octal}): chmod 600 ${path}`)
+    throw new HubError(
+      400,
+      `Other users can read or change the private key ${path} (mode ${octal}): run "chmod 600 ${path}".`,
+    )
 }
 
 function parseCertificate(path: string, pem: Buffer): X509Certificate {
   try {
     if (pem.includes('-----BEGIN')) return new X509Certificate(pem)
   } catch {
-    // The error is about OpenSSL, so it does not help the operator.
+    // OpenSSL's own error does not help the operator.
   }
-  throw new HubError(400, `${path} contains no certificate in PEM format: give the file that begins with one.`)
+  throw new HubError(
+    400,
+    `${path} contains no valid certificate in PEM format: name the file that begins with the server's certificate.`,
+  )
 }
 
 function parseKey(path: string, pem: Buffer): KeyObject {
@@ -100,7 +105,7 @@ function parseKey(path: string, pem: Buffer): KeyObject {
   } catch {
     const problem = pem.includes('ENCRYPTED')
       ? 'needs a passphrase, which the hub cannot ask for: decrypt it with "openssl pkey"'
-      : 'contains no private key in PEM format: give the file that was issued with the certificate'
+      : 'contains no valid private key in PEM format: name the file that was issued with the certificate'
     throw new HubError(400, `${path} ${problem}.`)
   }
 }

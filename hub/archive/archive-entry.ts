@@ -1,6 +1,6 @@
 import { HubError } from '../errors.ts'
 
-/** The number of entries that hosts unpack by default (docs/contracts.md, "Limits, timeouts, retries"). */
+/** The most entries that hosts unpack by default (docs/contracts.md, "Limits, timeouts, retries"). */
 export const MAX_ENTRIES = 100_000
 export const MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024
 export const MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
@@ -9,14 +9,14 @@ export const MAX_NAME_BYTES = 255
 /** The largest number of levels in a path, or in a symlink's target. */
 export const MAX_LEVELS = 64
 
-/** The limit of hosts for all names and targets together: 256 bytes an entry, and 1 MiB. */
+/** The hosts' limit for all names and symlink targets together: 256 bytes for each possible entry, plus 1 MiB. */
 const MAX_NAME_BYTES_TOGETHER = 256 * MAX_ENTRIES + 1024 * 1024
 
-/** The name as in the archive, where a directory's name may end with a slash. */
+/** An entry of a ZIP or tar. `name` is unchanged: a directory's name may end with a slash. */
 export interface ArchiveEntry {
   readonly name: string
   readonly type: 'file' | 'directory' | 'symlink' | 'other'
-  /** The target of a symlink; undefined if it is longer than a path may be. */
+  /** The target of a symlink; undefined if the target is longer than a path may be. */
   readonly target?: string
 }
 
@@ -28,7 +28,9 @@ export class EntryList {
   /** Throws HubError 400 for more entries or longer names than hosts unpack, before they fill the memory. */
   add(entry: ArchiveEntry): void {
     this.#nameBytes += Buffer.byteLength(entry.name) + Buffer.byteLength(entry.target ?? '')
-    if (this.entries.length >= MAX_ENTRIES || this.#nameBytes > MAX_NAME_BYTES_TOGETHER) throw tooMuch()
+    if (this.entries.length >= MAX_ENTRIES) throw tooMuch(`has more than ${MAX_ENTRIES} entries`)
+    if (this.#nameBytes > MAX_NAME_BYTES_TOGETHER)
+      throw tooMuch(`has more than ${MAX_NAME_BYTES_TOGETHER} bytes of names and symlink targets`)
     this.entries.push(entry)
   }
 }
@@ -42,9 +44,6 @@ export function unsafe(name: string, problem: string): HubError {
 }
 
 /** The refusal of an archive that is larger than hosts unpack. */
-export function tooMuch(): HubError {
-  return new HubError(
-    400,
-    `The archive has more than ${MAX_ENTRIES} entries, has too many long names, or unpacks to more than ${MAX_EXTRACTED_BYTES} bytes, so hosts refuse it by default: remove some files.`,
-  )
+export function tooMuch(excess: string): HubError {
+  return new HubError(400, `The archive ${excess}, so hosts refuse it by default: remove some files.`)
 }

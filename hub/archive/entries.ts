@@ -5,21 +5,21 @@ import { Symlinks } from './symlinks.ts'
 
 /** The tree that a host creates from an archive. */
 export interface SafeTree {
-  /** Returns the file with this name at the root, or that a symlink there leads to; undefined if there is none. */
+  /** Returns the file at this path, where any part may be a symlink; undefined if there is no file. */
   readonly fileAt: (path: string) => ArchiveEntry | undefined
 }
 
 /**
  * Returns the tree that a host unpacks, without the only top-level directory if `flattens` is set (contract 4.3, rule
- * 5). Throws HubError 400 for an archive that no host unpacks: an empty one, or one with an unsafe name, a symlink that
- * leads out, a device, or two entries in one place.
+ * 5). Throws HubError 400 for an archive that no host unpacks: one without a file, or with an unsafe name, a symlink
+ * that leads out, a device, or two entries in one place.
  */
 export function requireSafeTree(entries: readonly ArchiveEntry[], options: { flattens: boolean }): SafeTree {
   if (entries.length === 0) throw new HubError(400, 'The archive contains nothing to publish: pack the files again.')
   const tree = new EntryTree()
   for (const entry of entries) {
-    const path = requireSafeName(entry)
     if (entry.type === 'other') throw unsafe(entry.name, 'is neither a file, a directory nor a symlink')
+    const path = requireSafeName(entry)
     tree.add(path, entry)
   }
   if (entries.every(({ type }) => type === 'directory'))
@@ -55,8 +55,8 @@ function requireSafeName({ name, type }: ArchiveEntry): string {
   if (path.startsWith('/') || /^[A-Za-z]:/.test(path)) throw unsafe(name, 'has an absolute path')
   if (/[\\\p{Cc}]/u.test(path)) throw unsafe(name, 'has a backslash or a control character in its path')
   const parts = path.split('/', MAX_LEVELS + 1)
-  if (Buffer.byteLength(path) > MAX_PATH_BYTES || parts.length > MAX_LEVELS)
-    throw unsafe(name, `has a path of more than ${MAX_PATH_BYTES} bytes or ${MAX_LEVELS} levels`)
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES) throw unsafe(name, `has a path of more than ${MAX_PATH_BYTES} bytes`)
+  if (parts.length > MAX_LEVELS) throw unsafe(name, `has a path of more than ${MAX_LEVELS} levels`)
   if (parts.some(part => part === '' || part === '.' || part === '..'))
     throw unsafe(name, 'has an empty part, "." or ".." in its path')
   if (parts.some(part => Buffer.byteLength(part) > MAX_NAME_BYTES))

@@ -7,7 +7,7 @@ export interface TreeNode {
   readonly parent: TreeNode | undefined
   /** The children by name. Two Unicode forms of a name are one name. */
   readonly children: ReadonlyMap<string, TreeNode>
-  /** Undefined for a directory that only the paths below it name. */
+  /** Undefined for the top, and for a directory that has no entry of its own but contains other entries. */
   readonly entry: ArchiveEntry | undefined
 }
 
@@ -34,11 +34,11 @@ export class EntryTree {
     const there = folder.children.get(keyOf(last))
     if (there === undefined) this.#create(folder, last, entry.type).entry = entry
     else if (there.entry === undefined && entry.type === 'directory') there.entry = entry
-    else if (there.entry === undefined) throw unsafe(entry.name, 'is both a file and a directory')
-    else throw unsafe(entry.name, 'is in the archive twice')
+    else if (there.entry === undefined) throw unsafe(entry.name, 'is not a directory, but other entries are below it')
+    else throw unsafe(entry.name, describeRepeat(there.entry.name, entry.name))
   }
 
-  /** The top, or the only directory in it if `flattens` is set: code hosts put everything below one. */
+  /** Returns the top, or, if `flattens` is set, its only directory: code hosts put all files below one directory. */
   top({ flattens }: { readonly flattens: boolean }): TreeNode {
     const [only, ...others] = this.#top.children.values()
     return flattens && others.length === 0 && only?.type === 'directory' ? only : this.#top
@@ -52,7 +52,7 @@ export class EntryTree {
 
   #create(parent: OwnNode, name: string, type: ArchiveEntry['type']): OwnNode {
     this.#count++
-    if (this.#count > MAX_ENTRIES) throw tooMuch()
+    if (this.#count > MAX_ENTRIES) throw tooMuch(`makes a host create more than ${MAX_ENTRIES} files and directories`)
     const node = createNode(type, parent)
     parent.children.set(keyOf(name), node)
     return node
@@ -62,6 +62,11 @@ export class EntryTree {
 /** Returns the child of this name in a directory. */
 export function childOf(node: TreeNode, name: string): TreeNode | undefined {
   return node.children.get(keyOf(name))
+}
+
+function describeRepeat(first: string, second: string): string {
+  if (first.replace(/\/$/, '') === second.replace(/\/$/, '')) return 'is in the archive twice'
+  return `is the same name as ${JSON.stringify(first.slice(0, 200))} after Unicode normalization`
 }
 
 function createNode(type: ArchiveEntry['type'], parent: OwnNode | undefined): OwnNode {

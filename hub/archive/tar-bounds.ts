@@ -1,5 +1,4 @@
-import { HubError } from '../errors.ts'
-import { MAX_ENTRIES, MAX_EXTRACTED_BYTES } from './archive-entry.ts'
+import { MAX_ENTRIES, MAX_EXTRACTED_BYTES, tooMuch } from './archive-entry.ts'
 
 const BLOCK_BYTES = 512
 /** Includes headers, padding and long names. */
@@ -10,11 +9,7 @@ export async function* boundedTar(chunks: AsyncIterable<Buffer>): AsyncGenerator
   let total = 0
   for await (const chunk of chunks) {
     total += chunk.length
-    if (total > MAX_TAR_BYTES)
-      throw new HubError(
-        400,
-        `The archive unpacks to more than ${MAX_EXTRACTED_BYTES} bytes, the most that hosts accept by default: remove some files.`,
-      )
+    if (total > MAX_TAR_BYTES) throw tooMuch(`unpacks to more than ${MAX_EXTRACTED_BYTES} bytes`)
     yield chunk
   }
 }

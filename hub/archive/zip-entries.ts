@@ -28,25 +28,25 @@ const TYPES: ReadonlyMap<number, ArchiveEntry['type']> = new Map([
 /** The entries of a ZIP, and access to the bytes of its files. */
 export interface OpenZip {
   readonly entries: readonly ArchiveEntry[]
-  /** Throws HubError 400, as openZip does. */
+  /** Returns the bytes of the entry with this name, which openZip has verified. */
   readonly read: (name: string) => Promise<Buffer>
 }
 
 /**
- * Reads all of a ZIP, which shows that nothing in it is damaged. Throws HubError 400 if it is not a ZIP, has a damaged
- * or encrypted entry, has a name in an encoding other than UTF-8, or contains more than hosts unpack.
+ * Reads all of a ZIP, and so makes sure that nothing in it is damaged. Throws HubError 400 if it is not a ZIP, has a
+ * damaged or encrypted entry, has a name in an encoding other than UTF-8, or contains more than hosts unpack.
  */
 export async function openZip(bytes: Buffer): Promise<OpenZip> {
   const zip = await yauzl.fromBufferPromise(bytes, { lazyEntries: true, decodeStrings: false }).catch(notAZip)
   const found = new Map<string, Entry>()
   const list = new EntryList()
   try {
-    if (zip.entryCount > MAX_ENTRIES) throw tooMuch()
+    if (zip.entryCount > MAX_ENTRIES) throw tooMuch(`has more than ${MAX_ENTRIES} entries`)
     let total = 0
     for await (const entry of zip.eachEntry()) {
       const name = nameOf(entry)
       total += entry.uncompressedSize
-      if (total > MAX_EXTRACTED_BYTES) throw tooMuch()
+      if (total > MAX_EXTRACTED_BYTES) throw tooMuch(`unpacks to more than ${MAX_EXTRACTED_BYTES} bytes`)
       list.add(await readEntry(zip, entry, name))
       found.set(name, entry)
     }
@@ -92,7 +92,7 @@ function nameOf({ fileName, generalPurposeBitFlag, extraFields }: Entry): string
     return yauzl.getFileNameLowLevel(generalPurposeBitFlag, bytes, extraFields, true)
   throw new HubError(
     400,
-    `The name of ${JSON.stringify(bytes.toString('latin1'))} is not marked as UTF-8: pack it with LC_ALL=C.UTF-8 zip.`,
+    `The name ${JSON.stringify(bytes.toString('latin1'))} is not UTF-8, or is not marked as UTF-8: pack the archive with LC_ALL=C.UTF-8 zip.`,
   )
 }
 
@@ -105,7 +105,7 @@ function typeOf({ versionMadeBy, externalFileAttributes }: Entry, name: string):
 
 function notAZip(error: Error): never {
   const reason = error.message.replace(/[.\s]+$/, '')
-  throw new HubError(400, `The archive is not a complete ZIP file (${reason}): pack it again.`)
+  throw new HubError(400, `The archive cannot be read as a ZIP file (${reason}): pack it again.`)
 }
 
 function damaged(name: string): HubError {

@@ -13,18 +13,18 @@ export function damagedDatabase(dataDir: string, error: unknown): HubError {
 export function damaged(sha256: string): HubError {
   return new HubError(
     500,
-    `The hub's file for the artifact ${sha256} is missing or damaged, and no backup was written: publish that version again ("npm run hub -- versions" shows which one).`,
+    `The hub's file for the artifact ${sha256} is missing or damaged, and no backup was written: publish the same bytes again, or copy artifacts/${sha256} from an earlier backup into the data folder. A yanked version cannot be published again. "npm run hub -- versions" and "npm run hub -- project versions" list each version with its SHA-256.`,
   )
 }
 
 export function alreadyThere(file: string): HubError {
-  return new HubError(409, `The file ${file} exists, and a backup never replaces a file: name another one with --to.`)
+  return new HubError(409, `${file} already exists, and a backup replaces nothing: name a new file with --to.`)
 }
 
 export function noKey(problem: string): HubError {
   return new HubError(
     500,
-    `The key of all sealed projects cannot be read (${problem}), and no backup was written: restore that file, or correct its permissions.`,
+    `The key of all sealed projects is missing, unreadable or damaged (${problem}), and no backup was written: restore that file, or correct its permissions.`,
   )
 }
 

@@ -22,11 +22,11 @@ export interface BackedUp {
 }
 
 /**
- * Writes everything in the data folder to a new tar file that only its owner can read, while hubs may continue to
- * publish and accept reports. It copies a consistent state of the database, then the artifacts that the copy names,
- * which never change. The file appears complete or not at all. Throws HubError 409 if it exists, 400 if it cannot be
- * written, and 500 if the database, an artifact, or the key of sealed versions is missing or damaged. If the signal
- * aborts it, rejects and leaves nothing behind.
+ * Writes everything that the hub stores to a new tar file that only its owner can read, while hubs may continue to
+ * publish and accept reports. Copies a consistent state of the database, then the artifacts that the copy lists, which
+ * never change. The file appears as placeNew says. Throws HubError 409 if the file exists, 400 if it cannot be written,
+ * and 500 if the database, an artifact, or the key of sealed versions is missing or damaged. If the signal is aborted,
+ * rejects and leaves nothing behind.
  */
 export async function backUp(store: Store, file: string, signal: AbortSignal): Promise<BackedUp> {
   const target = resolve(file)
@@ -86,7 +86,7 @@ async function addAll(tar: Pack, store: Store, { database, contents, signal }: C
     if (key !== undefined) sums.set(DEK_KEY_FILE, addBytes(tar, DEK_KEY_FILE, key))
     for (const { sha256, size } of contents.artifacts) {
       const path = artifactPath(store, sha256)
-      if ((await stat(path).catch(() => undefined))?.size !== size) throw damaged(sha256)
+      if ((await sizeOf(path)) !== size) throw damaged(sha256)
       const name = `artifacts/${sha256}`
       sums.set(name, await addFile(tar, { name, path, size, signal }))
       if (sums.get(name) !== sha256) throw damaged(sha256)
@@ -95,6 +95,16 @@ async function addAll(tar: Pack, store: Store, { database, contents, signal }: C
     tar.finalize()
   } catch (error) {
     tar.destroy(error as Error)
+    throw error
+  }
+}
+
+/** Undefined if there is no such file. */
+async function sizeOf(path: string): Promise<number | undefined> {
+  try {
+    return (await stat(path)).size
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error
   }
 }

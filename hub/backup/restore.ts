@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
-import { mkdir, readFile, rm, stat } from 'node:fs/promises'
+import { constants, mkdir, open, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { extract } from 'tar-stream'
@@ -8,6 +8,7 @@ import { syncFolder } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
 import { DEK_KEY_FILE, KEY_BYTES } from '../project/dek-cipher.ts'
 import { DATABASE_FILE, openStore } from '../store.ts'
+import { unreadable } from '../unreadable.ts'
 import { type Contents, readContents } from './contents.ts'
 import { type NewDataFolder, newDataFolder } from './data-folder.ts'
 import { fileProblem } from './file-problem.ts'
@@ -24,13 +25,12 @@ export interface Restored {
 }
 
 /**
- * Restores a data folder from a backup. Throws HubError 409 if the folder is not empty, 404 if there is no such backup,
- * and 400 for a file that is not a complete backup of a hub, or if the system refuses a file. If the signal aborts it,
- * rejects and leaves nothing behind.
+ * Restores a data folder from a backup. Throws HubError 409 if the folder is not empty, 400 if the file cannot be read
+ * or is not a complete backup of a hub, or if the system cannot write a file, and 500 for a newer hub's backup. If the
+ * signal is aborted, rejects and leaves nothing behind.
  */
 export async function restore(file: string, dataDir: string, signal: AbortSignal): Promise<Restored> {
-  if (!(await stat(file).catch(() => undefined))?.isFile())
-    throw new HubError(404, `There is no file ${file}: name a backup with --from.`)
+  await requireReadable(file)
   const folder = await newDataFolder(dataDir).catch(error => {
     throw refusal(dataDir, error)
   })
@@ -41,6 +41,16 @@ export async function restore(file: string, dataDir: string, signal: AbortSignal
   } finally {
     await folder.discard()
   }
+}
+
+/** Checks the backup before a data folder is created, so that the message is about this file. */
+async function requireReadable(file: string): Promise<void> {
+  const refuse = (problem: string) => new HubError(400, `The backup ${file} ${problem}.`)
+  const opened = await open(file, constants.O_RDONLY | constants.O_NONBLOCK).catch(error => {
+    throw refuse(unreadable(error, 'name an existing one with --from'))
+  })
+  const found = await opened.stat().finally(() => opened.close())
+  if (!found.isFile()) throw refuse('is not a file: name one that "backup" wrote')
 }
 
 interface Source {
@@ -60,7 +70,7 @@ async function restoreInto({ staging, settle }: NewDataFolder, { file, signal }:
   return { artifacts, madeAt }
 }
 
-/** True for an error of the reader of tar files, rather than the system's or ours. */
+/** True for an error of the tar reader, not of the system or of this program. */
 function isOfTar(error: unknown): boolean {
   return !(error instanceof HubError) && fileProblem(error, '') === undefined
 }
@@ -78,15 +88,17 @@ function refusal(dataDir: string, error: unknown): unknown {
 async function readTar({ file, signal }: Source, folder: string): Promise<Date> {
   const tar = extract()
   const reading = pipeline(createReadStream(file), tar, { signal })
-  // Its error ends the loop below as well.
+  // An error of the pipeline ends the loop below as well.
   reading.catch(() => {})
   const sums = new Map<string, string>()
   let last = ''
   let madeAt = new Date(0)
   for await (const entry of tar) {
     const { name, type, mtime } = entry.header
-    if (type !== 'file' || !(ARTIFACT.test(name) || OTHER_FILES.has(name)) || sums.has(name))
-      throw notABackup(file, `contains ${JSON.stringify(name.slice(0, 100))}, which does not belong in a backup`)
+    const shown = `the ${type} ${JSON.stringify(name.slice(0, 100))}`
+    if (type !== 'file' || !(ARTIFACT.test(name) || OTHER_FILES.has(name)))
+      throw notABackup(file, `contains ${shown}, which does not belong in a backup`)
+    if (sums.has(name)) throw notABackup(file, `contains ${shown} twice`)
     sums.set(name, await saveFile(entry as AsyncIterable<Uint8Array>, join(folder, name)))
     if (last === '' && mtime !== undefined) madeAt = mtime
     last = name
@@ -103,11 +115,12 @@ interface Unpacked {
 }
 
 async function requireSums(file: string, { folder, sums, last }: Unpacked): Promise<void> {
-  if (last !== SUMS_FILE) throw notABackup(file, `is truncated: it does not end with ${SUMS_FILE}`)
+  if (last !== SUMS_FILE)
+    throw notABackup(file, `is truncated or was changed, because it does not end with ${SUMS_FILE}`)
   sums.delete(SUMS_FILE)
   const path = join(folder, SUMS_FILE)
   if (!formatSums(sums).equals(await readFile(path)))
-    throw notABackup(file, `is damaged: its ${SUMS_FILE} does not match`)
+    throw notABackup(file, `is damaged: its files do not match its ${SUMS_FILE}`)
   await rm(path)
 }
 
@@ -133,10 +146,19 @@ async function requireWhole(file: string, folder: string): Promise<number> {
     throw notABackup(file, `contains a ${DEK_KEY_FILE} of ${keyBytes} bytes, not ${KEY_BYTES}`)
   for (const { sha256, size } of artifacts)
     if ((await stat(join(folder, 'artifacts', sha256)).catch(() => undefined))?.size !== size)
-      throw notABackup(file, `lacks the artifact ${sha256}`)
-  // Refuses the data of a newer hub.
-  openStore(folder).close()
+      throw notABackup(file, `lacks the artifact ${sha256} of ${size} bytes`)
+  requireKnownSchema(file, folder)
   return artifacts.length
+}
+
+/** Refuses the data of a newer hub, and names the backup: the folder is removed afterwards. */
+function requireKnownSchema(file: string, folder: string): void {
+  try {
+    openStore(folder).close()
+  } catch (error) {
+    if (!(error instanceof HubError)) throw error
+    throw new HubError(500, `A newer hub wrote the backup ${file}, and nothing was restored: update this hub.`)
+  }
 }
 
 async function contentsOf(file: string, database: string): Promise<Contents> {

@@ -1,7 +1,8 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { HubError } from '../errors.ts'
 import { DATABASE_FILE, openStore, type Store } from '../store.ts'
+import { unreadable } from '../unreadable.ts'
 
 export interface Command {
   /** One line about the command's purpose. */
@@ -25,11 +26,14 @@ export function readGivenFile(option: string, path: string): Buffer {
   try {
     return readFileSync(path)
   } catch (error) {
-    throw new HubError(400, `The file ${path} of --${option} ${problemOf(error)}: correct the path.`)
+    throw new HubError(400, `The file ${path} of --${option} ${unreadable(error)}.`)
   }
 }
 
-/** Runs the work on the data folder and always closes it. Creates it if necessary, and says so. */
+/**
+ * Runs the work on the store in a data folder, and always closes the store. Creates the folder if necessary, and says
+ * so after the work.
+ */
 export async function withStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
   const isNew = !hasStore(dataDir)
   const store = openStore(dataDir)
@@ -45,24 +49,21 @@ export async function withStore<T>(dataDir: string, work: (store: Store) => T | 
   }
 }
 
-/** Does the same for work that needs existing data: throws HubError 404, and creates nothing, if there is no hub. */
+/**
+ * Works like withStore, but creates nothing, and throws HubError 404 if the folder contains no hub, and 400 if that is
+ * unknown because the folder cannot be read.
+ */
 export async function withExistingStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
   if (hasStore(dataDir)) return await withStore(dataDir, work)
-  throw new HubError(404, `The data folder ${dataDir} contains no hub: name another one with --data.`)
+  throw new HubError(404, `The data folder ${dataDir} contains no hub: name the data folder of a hub with --data.`)
 }
 
 function hasStore(dataDir: string): boolean {
-  return existsSync(join(dataDir, DATABASE_FILE))
-}
-
-function problemOf(error: unknown): string {
-  const { code } = error as NodeJS.ErrnoException
-  switch (code) {
-    case 'ENOENT':
-      return 'does not exist'
-    case 'EISDIR':
-      return 'is a folder'
-    default:
-      return `cannot be read (${code})`
+  try {
+    statSync(join(dataDir, DATABASE_FILE))
+    return true
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')) return false
+    throw new HubError(400, `The data folder ${dataDir} ${unreadable(error)}.`)
   }
 }

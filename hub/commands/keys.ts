@@ -9,6 +9,7 @@ import { parseCommandLine, requireForm, requireOption } from './command-line.ts'
 import { listCommand } from './list-command.ts'
 import { findListing, parseKind } from './listing-options.ts'
 
+const OR_KIND = ', or, if it is not published yet, add --kind'
 const HEADING = ['ID', 'PREFIX', 'NAME', 'OWNER', 'BOUND TO', 'STATE', 'LAST USED']
 
 const create: Command = {
@@ -16,9 +17,9 @@ const create: Command = {
   usage: `npm run hub -- keys create --name N [options]
 
   --name N         what the key is for
-  --owner O        the owner of the fleet that it reports to (default: its name)
+  --owner O        the owner of the fleet that the key reports to (default: the key's name)
   --slug S         binds the key to the plugin or service of this name
-  --kind K         with --slug: plugin or service; needed if both have this name, or neither is published
+  --kind K         with --slug: plugin or service; needed if the hub has both or neither of this name
 ${DATA_USAGE}
 
 Standard output gets the key and nothing else. The hub cannot show it again.
@@ -33,19 +34,21 @@ ${SILENT_USAGE}`,
     const kind = values.kind === undefined ? undefined : parseKind(values.kind)
     if (kind !== undefined) requireOption('slug', slug)
     const { key, record } = await withStore(data, store => {
-      const listing = slug === undefined ? {} : findListing(store, { kind, slug })
+      const listing = slug === undefined ? {} : findListing(store, { kind, slug }, OR_KIND)
       const issued = createKey(store, { name, owner, ...listing })
       noteUnpublished(store, issued.record)
       return issued
     })
-    console.error(`Created the API key ${record.id} for ${record.owner}. Save it now: the hub cannot show it again:`)
+    console.error(
+      `Created the API key ${record.id} for ${record.owner}. Save it now, because the hub cannot show it again:`,
+    )
     console.log(key)
   },
 }
 
 /**
- * Warns of a slug that has no version yet. A key may be created before the first version is published, but usually the
- * slug is a typing mistake.
+ * Warns about a slug that has no version yet. A key may be created before the first version is published, but usually
+ * such a slug is a typing mistake.
  */
 function noteUnpublished(store: Store, { kind, slug }: ApiKey): void {
   if (kind === null || slug === null || isListed(store, { kind, slug })) return

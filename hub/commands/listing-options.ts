@@ -10,18 +10,16 @@ export interface ListingOptions {
 }
 
 /**
- * Finds the plugin or service that the options name; without `--kind`, the one that has this slug. Throws UsageError if
- * both have it, and HubError 404 if none has it.
+ * Returns the plugin or service that the options name. With `--kind`, the plugin or service need not be published.
+ * Without `--kind`, throws UsageError if both a plugin and a service have this slug, and HubError 404 if neither
+ * does, which names `otherRemedy` as well.
  */
-export function findListing(store: Store, { kind, slug }: ListingOptions): ListingId {
+export function findListing(store: Store, { kind, slug }: ListingOptions, otherRemedy = ''): ListingId {
   if (kind !== undefined) return { kind, slug }
   const [found, ...others] = kindSchema.options.filter(each => isListed(store, { kind: each, slug }))
   if (others.length > 0) throw new UsageError(`This hub has both a plugin and a service ${slug}: add --kind.`)
   if (found !== undefined) return { kind: found, slug }
-  throw new HubError(
-    404,
-    `This hub has no plugin or service ${JSON.stringify(slug)}: correct --slug, or publish it first.`,
-  )
+  throw new HubError(404, `This hub has no plugin or service ${JSON.stringify(slug)}: correct --slug${otherRemedy}.`)
 }
 
 /** Throws UsageError for a text that no hub accepts as a slug. */
@@ -35,7 +33,7 @@ export function parseSlug(text: string): string {
   )
 }
 
-/** Throws UsageError for a text that is no kind. */
+/** Throws UsageError for a text that is not a kind. */
 export function parseKind(text: string): Kind {
   const kind = kindSchema.safeParse(text)
   if (kind.success) return kind.data

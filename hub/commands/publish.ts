@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import { UsageError } from '../errors.ts'
 import { zipFolder } from '../folder-archive.ts'
 import { zipGitCommit } from '../git-archive.ts'
-import type { VersionId } from '../marketplace/catalogue.ts'
+import { type PublishedVersion, stateOf, type VersionId } from '../marketplace/catalogue.ts'
 import { requireDeployable } from '../marketplace/deployable.ts'
 import type { IdentifiedVersion } from '../marketplace/identify.ts'
 import { type Publication, publishArchive } from '../marketplace/publish.ts'
@@ -43,8 +43,8 @@ SOURCE is one of
 
 The plugin.yaml at the root of a plugin gives its name and version. A service has no such file, so you give them:
   --kind K                    plugin or service (default: plugin)
-  --slug S                    its name on the marketplace (default: the name in plugin.yaml)
-  --version V                 the version (default: that in plugin.yaml)
+  --slug S                    the name on the marketplace (default: the name in plugin.yaml)
+  --version V                 the version (default: the version in plugin.yaml)
 
 SECRET is the developer's signing secret. The hub does not store it. It comes from one of
   --signing-secret-env VAR    an environment variable
@@ -52,7 +52,7 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
 
   --name N                    the display name
   --repo OWNER/REPO@TAG       the location of the source
-  --replace                   replaces the bytes of a version that is already published
+  --replace                   replaces the bytes of a published version; one that is held back stays held back
   --data DIR                  the data folder (default ${DATA_DEFAULT})`,
   run: async args => {
     const { values } = parseCommandLine(args, OPTIONS)
@@ -64,14 +64,24 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
     const slug = values.slug === undefined ? undefined : parseSlug(values.slug)
     const { bytes, source, leftOut = [] } = await readSource(values)
     const id = await requireDeployable(bytes, { source, kind, slug, version: values.version })
-    const { size, sha256 } = await withStore(values.data, store => publishArchive(store, bytes, { ...id, ...how }))
-    console.log(`Published the ${id.kind} ${id.slug} ${id.version}: ${size} bytes, SHA-256 ${sha256}`)
+    const done = await withStore(values.data, store => publishArchive(store, bytes, { ...id, ...how }))
+    console.log(`Published the ${id.kind} ${id.slug} ${id.version}: ${done.size} bytes, SHA-256 ${done.sha256}`)
+    noteHeldBack(done)
     noteOtherName(id)
     for (const path of leftOut) console.error(`Left out: ${path}`)
   },
 }
 
-/** A publisher may choose another name, but mostly it is a typing mistake, or the option of another plugin. */
+function noteHeldBack(published: PublishedVersion): void {
+  if (stateOf(published) !== 'held back') return
+  console.error(
+    'Note: this version is held back for review, so the hub does not serve it: "npm run hub -- release" serves it.',
+  )
+}
+
+/**
+ * A publisher may choose another name, but usually such a name is a typing mistake, or was meant for another plugin.
+ */
 function noteOtherName({ slug, ownSlug = slug }: IdentifiedVersion): void {
   if (ownSlug === slug) return
   console.error(

@@ -22,24 +22,24 @@ export function requireBinding(key: ApiKey, { kind, slug }: ListingId): void {
 
 /** Throws HubError 401 unless the request has the admin token as `Authorization: Bearer`. */
 export function requireAdmin(c: Context, store: Store): void {
-  requireToken(c.req.header('authorization'), store)
+  const missing = 'This route needs the admin token in the Authorization header, as a Bearer token.'
+  requireToken(store, c.req.header('authorization'), missing)
 }
 
 /**
- * Does the same for a page, for which a browser asks its user to enter the token as the password. No route that changes
- * anything may accept it, because the browser then sends it even with requests that another site triggers.
+ * Works like requireAdmin, but also accepts the token as a password, for which a browser asks its user. No route that
+ * changes anything may use this, because the browser then sends the password even with requests that another site
+ * triggers.
  */
 export function requireAdminToLook(c: Context, store: Store): void {
   const sent = c.req.header('authorization')
-  if (sent === undefined)
-    throw unauthorized('This page needs the admin token: enter it as the password, with any user name.')
-  requireToken(asBearer(sent) ?? sent, store)
+  const missing = 'This page needs the admin token: enter it as the password, with any user name.'
+  requireToken(store, asBearer(sent) ?? sent, missing)
 }
 
-function requireToken(authorization: string | undefined, store: Store): void {
+function requireToken(store: Store, authorization: string | undefined, missing: string): void {
   const [, token] = /^Bearer +(\S+)$/i.exec(authorization ?? '') ?? []
-  if (token === undefined)
-    throw unauthorized('This route needs the admin token in the Authorization header, as a Bearer token.')
+  if (token === undefined) throw unauthorized(missing)
   if (!isAdminToken(store, token)) throw unauthorized('The admin token is wrong.')
 }
 

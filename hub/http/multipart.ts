@@ -8,6 +8,18 @@ const BOUNDARY =
   /^multipart\/form-data\s*;(?:.*;)?\s*boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
 const DISPOSITION = /^content-disposition:[ \t]*form-data((?:;[ \t]*[\w*-]+=(?:"[^"\r\n]*"|[^\s;"]+)[ \t]*)*)$/im
 
+/** The most bytes before a delimiter, and the fault of a body with more. */
+interface Bound {
+  readonly maxBytes: number
+  readonly fault: string
+}
+
+const BEFORE_FIRST_PART: Bound = { maxBytes: 0, fault: 'does not begin with the boundary that its Content-Type names' }
+const HEADERS: Bound = {
+  maxBytes: MAX_HEADER_BYTES,
+  fault: `has a part with more than ${MAX_HEADER_BYTES} bytes of headers`,
+}
+
 /** One part of a form. Its bytes must be read or skipped before the next part is requested. */
 export interface Part {
   readonly name: string
@@ -21,16 +33,17 @@ export function boundaryOf(contentType: string): string | undefined {
 }
 
 /**
- * Yields the parts of a multipart/form-data body as its bytes arrive, with at most a chunk in memory. Throws HubError
- * 400 for a body that is cut off, has bytes before its first part, more than 20 parts, or a part without a name.
+ * Yields the parts of a multipart/form-data body as its bytes arrive, with little more than a chunk in memory. Throws
+ * HubError 400 for a body that is cut off, does not begin with its boundary, or has more than 20 parts, or a part
+ * without a name or with more than 8 KiB of headers.
  */
 export async function* readParts(body: AsyncIterable<Uint8Array>, boundary: string): AsyncGenerator<Part> {
   const delimiter = Buffer.from(`\r\n--${boundary}`)
   const scanner = new Scanner(body)
-  if ((await scanner.collect(delimiter, 0)).length > 0) throw malformed('has bytes before its first part')
+  await scanner.collect(delimiter, BEFORE_FIRST_PART)
   for (let count = 1; !(await isLast(scanner)); count++) {
     if (count > MAX_PARTS) throw malformed(`has more than ${MAX_PARTS} parts`)
-    const headers = (await scanner.collect(END_OF_HEADERS, MAX_HEADER_BYTES)).toString('utf8')
+    const headers = (await scanner.collect(END_OF_HEADERS, HEADERS)).toString('utf8')
     const chunks = scanner.until(delimiter)
     yield { name: parseName(headers), chunks }
     for await (const _ of chunks);
@@ -48,13 +61,13 @@ function parseName(headers: string): string {
   const [, parameters = ''] = DISPOSITION.exec(headers) ?? []
   const [, quoted, plain] = /;[ \t]*name=(?:"([^"]*)"|([^\s;"]+))/i.exec(parameters) ?? []
   const name = quoted ?? plain
-  if (!name) throw malformed('has a part without a name')
+  if (!name) throw malformed('has a part without a valid name')
   return name
 }
 
 /**
- * Finds delimiters in a stream. It starts as if a line had just ended, because the first delimiter has no line break
- * before it.
+ * Finds delimiters in a stream. The scanner starts as if a line had just ended, because the first delimiter has no line
+ * break before it.
  */
 class Scanner {
   readonly #source: AsyncIterator<Uint8Array>
@@ -81,13 +94,13 @@ class Scanner {
     }
   }
 
-  /** Returns the same bytes as one buffer. Throws HubError 400 if there are more than `maxBytes`. */
-  async collect(delimiter: Buffer, maxBytes: number): Promise<Buffer> {
+  /** Returns the bytes that `until` yields, as one buffer. Throws HubError 400 if there are more than the bound. */
+  async collect(delimiter: Buffer, { maxBytes, fault }: Bound): Promise<Buffer> {
     const chunks: Buffer[] = []
     let length = 0
     for await (const chunk of this.until(delimiter)) {
       length += chunk.length
-      if (length > maxBytes) throw malformed('does not begin with its boundary, or has a part with too many headers')
+      if (length > maxBytes) throw malformed(fault)
       chunks.push(chunk)
     }
     return Buffer.concat(chunks)

@@ -25,7 +25,7 @@ const publishedVersionSchema = z.object({
   signature: z.string(),
   repo: z.string().nullable(),
   published_at: z.string(),
-  /** The time since which the hub holds the version back for review; null for a version that it serves. */
+  /** The time since which the hub holds the version back for review; null if it does not. */
   held_at: z.string().nullable(),
   yanked_at: z.string().nullable(),
 })
@@ -41,9 +41,9 @@ const listingRowSchema = z.object({ kind: kindSchema, slug: z.string(), name: z.
 type ListingRow = z.infer<typeof listingRowSchema>
 
 interface AddOptions {
-  /** The listing's display name. Default: its present name, or the slug for a new listing. */
+  /** The listing's display name. Default: its current name, or the slug for a new listing. */
   readonly name: string | undefined
-  /** Lets a published version get different bytes. */
+  /** Lets a published version that was not yanked get different bytes. */
   readonly replace: boolean
 }
 
@@ -70,8 +70,8 @@ export function latestVersion(listing: Listing): string | null {
 }
 
 /**
- * Returns the version to serve; `latest` means the newest that is served. Throws HubError 404 if it was never
- * published, is held back for review, or was yanked.
+ * Returns the version to serve; `latest` means the newest version that is served. Throws HubError 404 if the wanted
+ * version was never published, is held back for review, or was yanked.
  */
 export function chooseVersion(listing: Listing, wanted: string): PublishedVersion {
   const isWanted = (candidate: PublishedVersion) => wanted === 'latest' || candidate.version === wanted
@@ -97,22 +97,28 @@ export function stateOf({ held_at, yanked_at }: Pick<PublishedVersion, 'held_at'
   return held_at === null ? 'served' : 'held back'
 }
 
-/** Throws HubError 409 if the version is already published with different bytes or another signature, or was yanked. */
-export function requireUnchanged(store: Store, version: PublishedVersion): void {
+/**
+ * Throws HubError 409 if the version was yanked, and, unless `replace` is set, if it is already published with
+ * different bytes or another signature.
+ */
+export function requirePublishable(store: Store, version: PublishedVersion, replace: boolean): void {
   requireNotYanked(store, version)
   const existing = findVersion(store, version)
-  if (existing !== undefined && !isSame(existing, version)) throw alreadyPublished(existing)
+  if (!replace && existing !== undefined && !isSame(existing, version)) throw alreadyPublished(existing, version)
 }
 
 /**
- * Adds a version. A published version is immutable unless `replace` is set: throws HubError 409 as requireUnchanged
- * does. Adding the same version again changes nothing.
+ * Adds a version, and returns it as it is now published. A published version is immutable unless `replace` is set:
+ * throws HubError 409 as requirePublishable does. A version that is held back stays held back. Adding the same version
+ * again without `replace` changes at most the listing's name.
  */
-export function addVersion(store: Store, version: PublishedVersion, { name, replace }: AddOptions): void {
-  inTransaction(store, () => {
-    if (!replace) requireUnchanged(store, version)
+export function addVersion(store: Store, version: PublishedVersion, { name, replace }: AddOptions): PublishedVersion {
+  return inTransaction(store, () => {
+    requirePublishable(store, version, replace)
     saveListing(store, { ...version, name })
-    if (replace || findVersion(store, version) === undefined) saveVersion(store, version)
+    const existing = findVersion(store, version)
+    if (existing !== undefined && !replace) return existing
+    return saveVersion(store, { ...version, held_at: existing?.held_at ?? null })
   })
 }
 
@@ -182,18 +188,25 @@ function saveListing(store: Store, { kind, slug, name }: ListingId & Pick<AddOpt
     .run(kind, slug, name ?? slug)
 }
 
-function saveVersion(store: Store, version: PublishedVersion): void {
+function saveVersion(store: Store, version: PublishedVersion): PublishedVersion {
   store.db
     .prepare(
       `INSERT OR REPLACE INTO versions (kind, slug, version, sha256, size, signature, repo, published_at, held_at, yanked_at)
        VALUES (:kind, :slug, :version, :sha256, :size, :signature, :repo, :published_at, :held_at, :yanked_at)`,
     )
     .run(version)
+  return version
 }
 
-function alreadyPublished({ kind, slug, version, sha256 }: PublishedVersion): HubError {
+function alreadyPublished({ kind, slug, version, sha256 }: PublishedVersion, wanted: PublishedVersion): HubError {
+  const name = `Version ${version} of the ${kind} ${slug}`
+  if (sha256 === wanted.sha256)
+    return new HubError(
+      409,
+      `${name} is already published with the same bytes, but signed with another secret: publish with that secret, or add --replace to sign the version with this one.`,
+    )
   return new HubError(
     409,
-    `Version ${version} of the ${kind} ${slug} is already published with different bytes or a different signing secret (SHA-256 ${sha256}): ${kind === 'plugin' ? 'raise the version in plugin.yaml (or --version, if that file has none)' : 'raise --version'} and publish again. --replace publishes the new bytes under this version, but hosts that installed the old ones refuse them.`,
+    `${name} is already published with different bytes (SHA-256 ${sha256}): ${kind === 'plugin' ? 'raise the version in plugin.yaml (or --version, if that file has none)' : 'raise --version'} and publish again. --replace publishes the new bytes under this version, but hosts that installed the old bytes refuse the new ones.`,
   )
 }

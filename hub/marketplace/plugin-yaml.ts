@@ -15,8 +15,8 @@ const OUTSIDE = 'has an entry_point that is not a path inside the plugin'
 const STRANGE =
   /\r(?!\n)|[^\t\n\r\x20-\x7e\u{a0}-\u{2027}\u{202a}-\u{d7ff}\u{e000}-\u{fefe}\u{ff00}-\u{fffc}\u{10000}-\u{10ffff}]/u
 
-/** The fields of a plugin's description that clients read. Other keys are the plugin's own. */
 const names = z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/)).nullish()
+/** The fields of a plugin's description that clients read. Other keys are the plugin's own. */
 const pluginSchema = z.object({
   name: z.union([z.string(), z.number()]).nullish(),
   version: z.union([z.string(), z.number()]).nullish(),
@@ -26,7 +26,7 @@ const pluginSchema = z.object({
 })
 
 const EXPECTED: Readonly<Record<string, string>> = {
-  name: 'one word or line',
+  name: 'text or a number',
   version: 'a version, such as "1.0.0"',
   execution_mode: 'one word',
   entry_point: 'a path',
@@ -36,7 +36,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
 /** The name and the version in a plugin's own description. */
 export interface PluginYaml {
   readonly name: string | undefined
-  /** The version as it is written and as a host prints it: some read `1.10` as `1.1`. */
+  /** The version as it is written, and as a host prints it: a host may read `1.10` as `1.1`. */
   readonly version: readonly [written: string, printed: string] | undefined
 }
 
@@ -56,7 +56,7 @@ export function readPluginYaml(bytes: Buffer): PluginYaml {
 
 function describeIssue(path: readonly PropertyKey[]): string {
   const expected = EXPECTED[String(path[0])]
-  return `has a value at ${path.join('.')} that hosts refuse${expected === undefined ? '' : `, because it must be ${expected}`}`
+  return `has a value at ${path.join('.')} that hosts refuse${expected === undefined ? '' : `, because ${path.length > 1 ? String(path[0]) : 'it'} must be ${expected}`}`
 }
 
 function versionOf(document: Document.Parsed, version: string | number): PluginYaml['version'] {
@@ -66,7 +66,7 @@ function versionOf(document: Document.Parsed, version: string | number): PluginY
   return [written, typeof version === 'number' ? asPythonPrints(version, written) : version]
 }
 
-/** Hosts run Python, for which `1.0` and `1e3` are fractions: `1.0` and `1000.0`. */
+/** Hosts run Python, which prints `1.0` and `1e3` as `1.0` and `1000.0`. */
 function asPythonPrints(value: number, written: string): string {
   const isFraction = /[.e]/i.test(written) && !/^[-+]?0x/i.test(written)
   return isFraction && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value)
@@ -103,12 +103,12 @@ function parse(text: string): Document.Parsed {
     throw refused(`${problem} in line ${line}`)
   }
   if (!isMap(document.contents))
-    throw new HubError(400, `${PLUGIN_YAML} must contain "key: value" lines, as "version: 1.0.0".`)
+    throw new HubError(400, `${PLUGIN_YAML} must contain "key: value" lines, such as "version: 1.0.0".`)
   requirePlainKeys(document, lines)
   return document
 }
 
-/** If two keys are equal, other parsers use the last one, and the meaning of a merge key depends on the parser. */
+/** Refuses equal keys, of which other parsers use the last, and merge keys, whose meaning depends on the parser. */
 function requirePlainKeys(document: Document.Parsed, lines: LineCounter): void {
   let aliases = 0
   visit(document, {
@@ -137,7 +137,7 @@ function plainValueOf(document: Document.Parsed): unknown {
   try {
     return document.toJS({ maxAliasCount: MAX_ALIASES })
   } catch {
-    throw refused('has an alias (*) without its anchor, or too many of them')
+    throw refused('has an alias (*) without its anchor, or too many aliases')
   }
 }
 

@@ -5,7 +5,7 @@ import { zipFolder } from '../folder-archive.ts'
 import { type GitSource, zipGitCommit } from '../git-archive.ts'
 import { kindSchema, labelSchema, newVersionSchema, parseInput, repoSchema, slugSchema } from '../names.ts'
 import type { Store } from '../store.ts'
-import { addVersion, type PublishedVersion, requireUnchanged } from './catalogue.ts'
+import { addVersion, type PublishedVersion, requirePublishable } from './catalogue.ts'
 
 const publicationSchema = z.object({
   kind: kindSchema,
@@ -22,15 +22,16 @@ const publicationSchema = z.object({
 
 /**
  * The facts about a version to publish. `signingSecret` is the developer's own: it signs the artifact and is not
- * stored. `name` defaults to the slug, `repo` has the form `owner/repo@tag`, and `replace` lets a published version get
- * different bytes.
+ * stored. `name` defaults to the slug, `repo` has the form `owner/repo@tag`, and `replace` lets a published version
+ * that was not yanked get different bytes.
  */
 export type Publication = z.input<typeof publicationSchema>
 
 /**
- * Publishes the bytes unchanged, without checking that a host would install them: see requireDeployable. Throws
- * HubError 400 for a wrong field, and 409 if the version is already published with different bytes or another secret,
- * unless `replace` is set.
+ * Publishes the bytes unchanged, and returns the version as it is now published: a version that is held back stays held
+ * back. Only requireDeployable checks that a host would install the bytes. Throws HubError 400 for a wrong field, and
+ * 409 if the version was yanked, or, unless `replace` is set, is already published with different bytes or another
+ * secret.
  */
 export async function publishArchive(
   store: Store,
@@ -47,10 +48,9 @@ export async function publishArchive(
     held_at: null,
     yanked_at: null,
   }
-  if (!replace) requireUnchanged(store, published)
+  requirePublishable(store, published, replace)
   await keepArtifact(store, published.sha256, bytes)
-  addVersion(store, published, { name, replace })
-  return published
+  return addVersion(store, published, { name, replace })
 }
 
 /**

@@ -38,14 +38,15 @@ type Step = z.output<typeof stepSchema>
 
 const planSchema = z.object({ project_id: projectIdSchema, steps: z.array(stepSchema) })
 
-/** The project's id in the plan at this path. Throws HubError 400 as `requireWorkablePlan` does for the file itself. */
+/** The project's id in the plan at this path. Throws HubError 400 for a file that is too large or not a valid plan. */
 export function readProjectId(plan: string): string {
   return parsePlan(readFileSync(plan, 'utf8')).project_id
 }
 
 /**
- * Refuses a plan that the sealed files cannot fulfill. Throws one HubError 400 with every problem: invalid or too much
- * YAML, the plan of another project, or a plugin, an extension or a template that does not exist or is left out.
+ * Refuses a plan that the sealed files cannot fulfill. Throws HubError 400 as `readProjectId` does, else one HubError
+ * 400 with every problem: the plan of another project, or a plugin, an extension or a template that does not exist or
+ * is left out.
  */
 export function requireWorkablePlan(tree: SourceTree, projectId: string): void {
   const plan = parsePlan(readFileSync(tree.plan, 'utf8'))
@@ -62,8 +63,8 @@ export function requireWorkablePlan(tree: SourceTree, projectId: string): void {
 }
 
 /**
- * Returns the sources of the parts that the project does not contain. Throws HubError 400 as `requireWorkablePlan`
- * does, and for a source in a step that installs nothing, and for two sources of one part.
+ * Returns the sources of the parts that the project does not contain. Throws HubError 400 as `readProjectId` does, for
+ * a source in a step that installs nothing, and for two sources of one part.
  */
 export function readPartSources({ plan, pluginsDirname }: SourceTree): PartSources {
   const sources = new Map<string, PartSource>()
@@ -72,10 +73,13 @@ export function readPartSources({ plan, pluginsDirname }: SourceTree): PartSourc
     if (source === undefined) continue
     const name = `${PLAN_PATH}: step ${step.id ?? i + 1}`
     const path = installedPath(step, pluginsDirname)
-    if (path === undefined) throw new HubError(400, `${name} has a source, but installs nothing: remove it.`)
+    if (path === undefined) throw new HubError(400, `${name} has a source, but ${describeNoPart(step)}.`)
     const other = sources.get(path)
     if (other !== undefined && !isDeepStrictEqual(other, source))
-      throw new HubError(400, `${name} gives ${path} a different source than an earlier step: keep one.`)
+      throw new HubError(
+        400,
+        `${name} gives ${path} a different source than an earlier step: keep only one of the sources.`,
+      )
     sources.set(path, source)
   }
   return sources
@@ -84,6 +88,12 @@ export function readPartSources({ plan, pluginsDirname }: SourceTree): PartSourc
 function installedPath({ action, plugin, extension }: Step, pluginsDirname: string): string | undefined {
   if (action === 'install_plugin' && plugin !== undefined) return `${pluginsDirname}/${plugin}`
   return action === 'install_extension' && extension !== undefined ? `extensions/${extension}` : undefined
+}
+
+function describeNoPart({ action }: Step): string {
+  if (action === 'install_plugin') return 'no plugin: name the plugin that it installs'
+  if (action === 'install_extension') return 'no extension: name the extension that it installs'
+  return 'installs nothing: remove the source'
 }
 
 function describeAction({ input }: { input?: unknown }): string {

@@ -107,25 +107,39 @@ export function readEncryptedDek(store: Store, { project_id, version }: ProjectV
 }
 
 /**
- * Adds a version. Adding the same version again changes nothing, and keeps it revoked if it is. Throws HubError 409 if
- * the version has different bytes, or if these bytes are a different version: a signature must identify one version.
+ * Adds a version. Adding it again with the same signature changes nothing: a revoked version stays revoked. Throws
+ * HubError 409 if the version is already published with different bytes or another signature, and if the signature
+ * already belongs to a different version, because a signature must identify one version.
  */
 export function addProjectVersion(store: Store, version: ProjectVersion, encryptedDek: Uint8Array): ProjectVersion {
   return inTransaction(store, () => findSame(store, version) ?? saveVersion(store, version, encryptedDek))
 }
 
-/** Returns the same version if it is already published. Throws HubError 409 as addProjectVersion does. */
+/**
+ * Returns the version that is already published with this signature, else undefined. Throws HubError 409 as
+ * addProjectVersion does.
+ */
 export function findSame(store: Store, wanted: ProjectVersion): ProjectVersion | undefined {
   const same = findVersions(store, wanted.project_id).find(
     ({ version, signature }) => version === wanted.version || signature === wanted.signature,
   )
   if (same === undefined) return undefined
   if (same.version === wanted.version && same.signature === wanted.signature) return same
-  throw new HubError(
+  throw alreadyPublished(same, wanted)
+}
+
+function alreadyPublished(same: ProjectVersion, wanted: ProjectVersion): HubError {
+  const { project_id, version, sha256 } = same
+  const name = `${version} of the project ${project_id}`
+  if (version !== wanted.version) return new HubError(409, `These bytes are already published as version ${name}.`)
+  if (sha256 === wanted.sha256)
+    return new HubError(
+      409,
+      `Version ${name} is already published with the same bytes, but another signature: publish a new version.`,
+    )
+  return new HubError(
     409,
-    same.version === wanted.version
-      ? `Version ${same.version} of the project ${same.project_id} is already published with different bytes (SHA-256 ${same.sha256}): publish a new version. Sealing the same files again produces different bytes.`
-      : `These bytes are already published as version ${same.version} of the project ${same.project_id}.`,
+    `Version ${name} is already published with different bytes (SHA-256 ${sha256}): publish a new version. Sealing the same files again produces different bytes.`,
   )
 }
 

@@ -36,7 +36,7 @@ export interface Manifest {
 /** Has either `sha256`, the digest of the sealed files, or `source`. */
 type PartIdentity = { id: string; sha256?: string; source?: PartSource }
 
-/** Throws HubError 400 if a plugin has no `plugin.yaml`, or its `plugin.yaml` has no version. */
+/** Throws HubError 400 if a plugin without a source has no `plugin.yaml`, and as parsePluginDescription does. */
 export function buildManifest(tree: SourceTree, facts: ManifestFacts): Manifest {
   const { projectId, projectName, version, builtAt, pluginsDirname, sources } = facts
   const identify = (path: string): PartIdentity => identityOf(tree.members, path, sources.get(path))
@@ -58,7 +58,10 @@ function identityOf(members: Members, path: string, source: PartSource | undefin
   return source === undefined ? { id, sha256: treeDigest(members, path) } : { id, source }
 }
 
-/** A stub need not have a plugin.yaml; without one, only the requested version is known. */
+/**
+ * A stub need not have a plugin.yaml. Without one, the version is that of a marketplace source, and 0.0.0 for a git
+ * source.
+ */
 function describe(members: Members, path: string, source: PartSource | undefined): PluginDescription {
   if (source === undefined || members.has(`${path}/plugin.yaml`)) return readDescription(members, path)
   return { version: 'marketplace_version' in source ? source.marketplace_version : '0.0.0', environment: undefined }
@@ -66,6 +69,7 @@ function describe(members: Members, path: string, source: PartSource | undefined
 
 function readDescription(members: Members, path: string): PluginDescription {
   const file = members.get(`${path}/plugin.yaml`)
-  if (file?.type !== 'file') throw new HubError(400, `The plugin ${path} has no plugin.yaml: add one.`)
+  if (file === undefined) throw new HubError(400, `The plugin ${path} has no plugin.yaml: add one.`)
+  if (file.type !== 'file') throw new HubError(400, `${file.path} is a ${file.type}: replace it with a file.`)
   return parsePluginDescription(readFileSync(file.source, 'utf8'), file.path)
 }

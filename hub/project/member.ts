@@ -21,30 +21,36 @@ export interface LinkMember extends Place {
 /** A file, symlink or folder that becomes one entry of the sealed tar. */
 export type Member = FileMember | LinkMember | (Place & { readonly type: 'directory' })
 
-/** The limit of clients. */
+/** The most symlinks on one path that clients follow. */
 const MAX_HOPS = 40
+
+interface Following {
+  /** The folder that no step may leave, which contains the symlink; `''` means the project's root. */
+  readonly within: string
+  /** The most symlinks to follow. */
+  readonly hops?: number
+}
 
 /**
  * Returns the file or folder that a symlink leads to, directly or through other symlinks. Undefined unless each target
- * is relative, every step stays in sealed folders of the same plugin or extension, and there are at most 40 of them.
+ * is relative, every step stays in sealed folders of `within`, and at most 40 symlinks follow each other.
  */
 export function resolveLink(
   members: ReadonlyMap<string, Member>,
   { path, target }: LinkMember,
-  hops = MAX_HOPS,
+  { within, hops = MAX_HOPS }: Following,
 ): Member | undefined {
-  const [kind, id, ...rest] = path.split('/')
-  const part = [kind, id]
-  const at = [...part, ...rest.slice(0, -1)]
+  const lowest = within === '' ? 0 : within.split('/').length
+  const at = path.split('/').slice(0, -1)
   for (const step of target.split('/')) {
-    if (at.length < part.length || members.get(at.join('/'))?.type !== 'directory') return undefined
+    if (at.length < lowest || members.get(at.join('/'))?.type !== 'directory') return undefined
     if (step === '..') at.pop()
     else if (step !== '' && step !== '.') at.push(step)
     const found = members.get(at.join('/'))
     if (found?.type !== 'symlink') continue
-    const end = hops > 1 ? resolveLink(members, found, hops - 1) : undefined
+    const end = hops > 1 ? resolveLink(members, found, { within, hops: hops - 1 }) : undefined
     if (end === undefined) return undefined
     at.splice(0, at.length, ...end.path.split('/'))
   }
-  return at.length < part.length ? undefined : members.get(at.join('/'))
+  return at.length < lowest ? undefined : members.get(at.join('/'))
 }

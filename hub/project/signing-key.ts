@@ -1,23 +1,15 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { HubError } from '../errors.ts'
+import { writeNewFile } from '../new-file.ts'
+import { unreadable } from '../unreadable.ts'
 
 const RAW_BYTES = 32
 
-/** Writes a new Ed25519 key as PKCS #8 PEM, mode 0600. Throws HubError 400 if the file already exists. */
+/** Writes a new Ed25519 key as PKCS #8 PEM, mode 0600. Throws HubError 400 if the file exists or cannot be written. */
 export function createSigningKey(path: string): KeyObject {
   const { privateKey } = generateKeyPairSync('ed25519')
-  try {
-    writeFileSync(path, privateKey.export({ format: 'pem', type: 'pkcs8' }), { mode: 0o600, flag: 'wx' })
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'EEXIST')
-      throw new HubError(400, `The file ${path} already exists and is not overwritten: choose another --out.`)
-    throw new HubError(
-      400,
-      `The file ${path} cannot be written (${code}): choose an --out in an existing folder that you can write to.`,
-    )
-  }
+  writeNewFile(path, privateKey.export({ format: 'pem', type: 'pkcs8' }), 0o600)
   return privateKey
 }
 
@@ -30,7 +22,7 @@ export function readSigningKey(path: string): KeyObject {
   } catch {}
   throw new HubError(
     400,
-    `The file ${path} is not an Ed25519 private key in PEM: create one with "project keygen --out FILE".`,
+    `The file ${path} is not an Ed25519 private key in PEM without a passphrase: create one with "project keygen --out FILE".`,
   )
 }
 
@@ -38,9 +30,10 @@ function readKeyFile(path: string): Buffer {
   try {
     return readFileSync(path)
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    const problem = code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`
-    throw new HubError(400, `The signing key ${path} ${problem}: create one with "project keygen --out FILE".`)
+    throw new HubError(
+      400,
+      `The signing key ${path} ${unreadable(error, 'create one with "project keygen --out FILE"')}.`,
+    )
   }
 }
 

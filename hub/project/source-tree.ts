@@ -91,7 +91,10 @@ function addPart(reading: Reading, path: string): void {
 
 function addPlan(reading: Reading): void {
   const found = statOf(reading, PLAN_PATH)
-  if (!found?.isFile()) throw refused(`The plan ${join(reading.root, PLAN_PATH)} does not exist: a project needs one.`)
+  if (!found?.isFile())
+    throw refused(
+      `The plan ${join(reading.root, PLAN_PATH)} ${found === undefined ? 'does not exist' : 'is not a file'}: a project needs this file.`,
+    )
   reading.members.set('deployment', { path: 'deployment', type: 'directory' })
   addPath(reading, PLAN_PATH, found)
   const others = namesIn(reading, 'deployment').filter(name => `deployment/${name}` !== PLAN_PATH)
@@ -140,13 +143,13 @@ function partOf(path: string, pluginsDirname: string): string {
 }
 
 /**
- * Each part is installed separately, so a symlink to another part, or out of its own and back in by name, could lead
- * somewhere else on the host.
+ * Refuses a symlink to another part, or out of its own part and back in by name. Each part is installed separately, so
+ * such a symlink could lead somewhere else on the host.
  */
 function requireInside(members: ReadonlyMap<string, Member>, link: LinkMember, part: string): void {
   const rest = link.path.slice(part.length + 1).split('/')
   const climbsOut = posix.join(...rest.slice(0, -1), link.target).split('/')[0] === '..'
-  if (!climbsOut && resolveLink(members, link) !== undefined) return
+  if (!climbsOut && resolveLink(members, link, { within: part }) !== undefined) return
   throw refused(
     `The symlink ${link.path} leads to ${link.target}: it must be relative and lead, at every step, to a sealed file or folder inside ${part}.`,
   )

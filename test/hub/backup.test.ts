@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { describe, it, type TestContext } from 'node:test'
 import { extract, pack } from 'tar-stream'
+import { backUp } from '../../hub/backup/backup.ts'
 import { placeNew } from '../../hub/backup/place-new.ts'
 import { restore } from '../../hub/backup/restore.ts'
 import { readListing } from '../../hub/marketplace/catalogue.ts'
@@ -104,7 +105,7 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
     const folder = newFolder(t, { 'there.tar': 'mine' })
     const there = await command('backup', '--to', join(folder, 'there.tar'), '--data', hub.dataDir)
     assert.deepEqual([there.code, readFileSync(join(folder, 'there.tar'), 'utf8')], [1, 'mine'])
-    assert.match(there.stderr, /there\.tar exists/)
+    assert.match(there.stderr, /there\.tar already exists/)
     const [artifact = ''] = readdirSync(join(hub.dataDir, 'artifacts'))
     const path = join(hub.dataDir, 'artifacts', artifact)
     const bytes = readFileSync(path)
@@ -136,7 +137,7 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
       const folder = newFolder(t)
       const { code, stderr } = await command('backup', '--to', join(folder, 'a.tar'), '--data', hub.dataDir)
       assert.deepEqual([code, readdirSync(folder)], [1, []])
-      assert.match(stderr, /^The key of all sealed projects cannot be read \(.*dek\.key/)
+      assert.match(stderr, /^The key of all sealed projects is missing, unreadable or damaged \(.*dek\.key/)
     })
 
   it('names the error of the system, in writing and in restoring, and leaves no files', {
@@ -263,7 +264,7 @@ describe('restoring', () => {
     const folder = newFolder(t, { '.0.restoring/dek.key': '' })
     const { code, stderr } = await command('restore', '--from', file, '--data', folder)
     assert.equal(code, 1)
-    assert.match(stderr, /including copies of keys: remove \.0\.restoring from it/)
+    assert.match(stderr, /which may include keys: remove \.0\.restoring from it/)
   })
 
   it('leaves an empty folder empty when the backup is damaged', async t => {
@@ -288,8 +289,8 @@ describe('restoring', () => {
     ],
     ['that is empty', () => Buffer.alloc(0), /does not end with SHA256SUMS/],
     ['that is not a tar', () => Buffer.from('any text '.repeat(1000)), /is not a complete tar/],
-    ['with a changed artifact', bytes => flipAfter(bytes, 'plugin.yaml'), /SHA256SUMS does not match/],
-    ['with a changed database', bytes => flipAfter(bytes, 'SQLite format'), /SHA256SUMS does not match/],
+    ['with a changed artifact', bytes => flipAfter(bytes, 'plugin.yaml'), /its files do not match its SHA256SUMS/],
+    ['with a changed database', bytes => flipAfter(bytes, 'SQLite format'), /its files do not match its SHA256SUMS/],
   ] as readonly [string, (bytes: Buffer) => Uint8Array, RegExp][])
     it(`refuses a backup ${name}, and leaves no files`, async t => {
       const hub = await runHub(t)
@@ -299,13 +300,13 @@ describe('restoring', () => {
       await refuses(t, file, message)
     })
 
-  for (const [name, entry] of [
-    ['a path that leads out', { name: '../hub.sqlite' }],
-    ['an absolute path', { name: '/etc/cron.d/x' }],
-    ['an unknown file', { name: 'artifacts/x' }],
-    ['a name that only resembles an expected one', { name: 'hub-sqlite' }],
-    ['a symlink', { name: 'dek.key', type: 'symlink', linkname: '/etc/passwd' }],
-    ['a folder in place of a file', { name: 'hub.sqlite', type: 'directory' }],
+  for (const [name, entry, type] of [
+    ['a path that leads out', { name: '../hub.sqlite' }, 'file'],
+    ['an absolute path', { name: '/etc/cron.d/x' }, 'file'],
+    ['an unknown file', { name: 'artifacts/x' }, 'file'],
+    ['a name that only resembles an expected one', { name: 'hub-sqlite' }, 'file'],
+    ['a symlink', { name: 'dek.key', type: 'symlink', linkname: '/etc/passwd' }, 'symlink'],
+    ['a folder in place of a file', { name: 'hub.sqlite', type: 'directory' }, 'directory'],
   ] as const)
     it(`refuses a backup with ${name}`, async t => {
       const file = join(newFolder(t), 'a.tar')
@@ -313,11 +314,36 @@ describe('restoring', () => {
       tar.entry(entry, '')
       tar.finalize()
       writeFileSync(file, await buffer(tar))
-      await refuses(t, file, /which does not belong in a backup/)
+      await refuses(t, file, new RegExp(`contains the ${type} "${entry.name}", which does not belong in a backup`))
     })
 
+  it('refuses a backup of a newer hub, and names the backup', async t => {
+    const hub = await runHub(t)
+    const file = join(newFolder(t), 'backup.tar')
+    hub.store.db.exec('PRAGMA user_version = 99')
+    await backUp(hub.store, file, new AbortController().signal)
+    await refuses(
+      t,
+      file,
+      /^A newer hub wrote the backup \S+backup\.tar, and nothing was restored: update this hub\.$/m,
+    )
+  })
+
+  it('refuses a backup with a file twice', async t => {
+    const file = join(newFolder(t), 'a.tar')
+    const tar = pack()
+    for (let count = 0; count < 2; count++) tar.entry({ name: 'dek.key' }, '')
+    tar.finalize()
+    writeFileSync(file, await buffer(tar))
+    await refuses(t, file, /contains the file "dek\.key" twice/)
+  })
+
   it('names a file that does not exist', async t => {
-    await refuses(t, '/missing.tar', /^There is no file \/missing\.tar/)
+    await refuses(t, '/missing.tar', /^The backup \/missing\.tar does not exist: name an existing one with --from\.$/m)
+  })
+
+  it('names a folder in place of a file', async t => {
+    await refuses(t, '/tmp', /^The backup \/tmp is not a file: name one that "backup" wrote\.$/m)
   })
 })
 
@@ -339,7 +365,7 @@ function withSmallFiles(args: readonly string[]) {
   return spawnSync('sh', limited, { encoding: 'utf8' })
 }
 
-/** The backup as if its hub had not had this file. */
+/** Removes a file from a backup, and its line from SHA256SUMS, as if the hub had never had that file. */
 async function without(name: string, file: string): Promise<string> {
   const [tar, less] = [extract(), pack()]
   tar.end(readFileSync(file))
@@ -377,13 +403,13 @@ async function answerOf(url: string, path: string, key: string) {
   return { status: response.status, signature: response.headers.get('x-signature'), body }
 }
 
-/** Leaves out SQLite's own files next to an open database. */
+/** Lists all files except for those that SQLite keeps next to an open database. */
 function filesIn(folder: string): string[] {
   const all = readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort()
   return all.filter(path => !/-(wal|shm)$/.test(path) && statSync(join(folder, path)).isFile())
 }
 
-/** Damages the bytes after a text. They follow a header, so that only the content changes. */
+/** Damages a byte shortly after the last occurrence of a text in the content, and changes no header. */
 function flipAfter(bytes: Buffer, text: string): Buffer {
   const changed = Buffer.from(bytes)
   const at = bytes.lastIndexOf(text) + 24

@@ -19,12 +19,20 @@ const HELLO = ['--kind', 'plugin', '--slug', 'hello', '--version', '1.0.0']
 const SECRET = ['--signing-secret-env', 'HUB_TEST_SECRET']
 
 describe('the command line', { concurrency: 3 }, () => {
-  it('publishes, lists, holds back, releases, yanks and replaces', async t => {
+  it('publishes, lists, replaces, holds back, releases and yanks', async t => {
     const data = ['--data', join(newFolder(t), 'data')]
     const publish = ['publish', ...HELLO, ...SECRET, ...data, '--from']
     assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'name: a' }))).code, 0)
     assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +served/)
+    const changed = newFolder(t, { 'plugin.yaml': 'name: b' })
+    assert.equal((await hub(...publish, changed)).code, 1)
+    const replaced = await hub(...publish, changed, '--replace')
+    assert.equal(replaced.code, 0)
+    assert.doesNotMatch(replaced.stderr, /held back/)
     assert.equal((await hub('hold', ...HELLO, ...data)).code, 0)
+    const whileHeld = await hub(...publish, newFolder(t, { 'plugin.yaml': 'name: c' }), '--replace')
+    assert.equal(whileHeld.code, 0)
+    assert.match(whileHeld.stderr, /^Note: this version is held back .*$/m)
     assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +held back/)
     assert.equal((await hub('release', ...HELLO, ...data)).code, 0)
     assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +served/)
@@ -33,15 +41,13 @@ describe('the command line', { concurrency: 3 }, () => {
     for (const args of [
       ['hold', ...HELLO],
       ['release', ...HELLO],
-      [...publish.slice(0, -3), '--from', newFolder(t, { 'plugin.yaml': 'name: c' })],
+      [...publish.slice(0, -3), '--from', changed],
+      [...publish.slice(0, -3), '--from', changed, '--replace'],
     ]) {
       const { code, stdout, stderr } = await hub(...args, ...data)
       assert.deepEqual([code, stdout, /is permanently yanked/.test(stderr)], [1, '', true], stderr)
     }
-    const changed = newFolder(t, { 'plugin.yaml': 'name: b' })
-    assert.equal((await hub(...publish, changed)).code, 1)
-    assert.equal((await hub(...publish, changed, '--replace')).code, 0)
-    assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +served/)
+    assert.match((await hub('versions', ...data)).stdout, /plugin +hello +1\.0\.0 +yanked/)
   })
 
   it('publishes a ZIP unchanged, with a secret from a file', async t => {
@@ -95,11 +101,12 @@ describe('the command line', { concurrency: 3 }, () => {
     const hold = ['hold', '--slug', 'hello', '--version', '1.0.0', ...data]
     const newKey = ['keys', 'create', '--name', 'ci', '--slug', 'hello', ...data]
     await hub('keys', 'create', '--name', 'ci', ...data)
-    for (const args of [hold, newKey]) {
-      const { code, stdout, stderr } = await hub(...args)
-      assert.deepEqual([code, stdout], [1, ''])
-      assert.match(stderr, /^This hub has no plugin or service "hello": correct --slug, or publish it first\.\n$/)
-    }
+    const nothing = 'This hub has no plugin or service "hello": correct --slug'
+    for (const [args, message] of [
+      [hold, `${nothing}.`],
+      [newKey, `${nothing}, or, if it is not published yet, add --kind.`],
+    ] as const)
+      assert.deepEqual(await hub(...args), { code: 1, stdout: '', stderr: `${message}\n` })
     await hub('publish', ...of('service'), ...SECRET, ...data, '--from', newFolder(t, { run: '' }))
     assert.match((await hub(...hold)).stdout, /^Held back the service hello 1\.0\.0: /)
     assert.equal((await hub(...newKey)).code, 0)
@@ -196,7 +203,7 @@ describe('the command line', { concurrency: 3 }, () => {
     ],
     [['keys', 'renew'], /create, list, revoke/],
     [['serve', '--port'], /^The option --port needs a value: add one, /],
-    [['serve', '--behind-proxy=no'], /^The option --behind-proxy takes no value: remove it\./],
+    [['serve', '--behind-proxy=no'], /^The option --behind-proxy takes no value: remove the value\./],
     [['publish', '--from', '--kind', 'plugin'], /^The option --from needs a value, .* write --from=VALUE\./],
   ] as const) {
     it(`suggests a correction for "${args.slice(0, 3).join(' ')}"`, async () => {
@@ -248,7 +255,10 @@ describe('the command line', { concurrency: 3 }, () => {
       ]) {
         const { code, stdout, stderr } = await hub(...args)
         assert.equal(code, 2)
-        assert.match(stderr, /give the name of the one with the (signing secret|dev key), not the \1 itself\.\n$/)
+        assert.match(
+          stderr,
+          /give the name of the variable that contains the (signing secret|dev key), not the \1 itself\.\n$/,
+        )
         assert.ok(!`${stdout}${stderr}`.includes(secret), stderr)
       }
     }

@@ -35,10 +35,10 @@ const withItem = (item: ZipItem) => buildZip([...PLUGIN, item])
  */
 const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'an empty file': [Buffer.alloc(0), /is empty \(0 bytes\)/],
-  'a file that is not a ZIP': [Buffer.from('any bytes'), /is not a complete ZIP/],
-  'a tar': [Buffer.concat([Buffer.from('plugin.yaml'), Buffer.alloc(2000)]), /is not a complete ZIP/],
-  'a ZIP that was cut': [GOOD.subarray(0, GOOD.length - 30), /is not a complete ZIP/],
-  'a ZIP without its beginning': [GOOD.subarray(30), /is not a complete ZIP|is damaged/],
+  'a file that is not a ZIP': [Buffer.from('any bytes'), /cannot be read as a ZIP file/],
+  'a tar': [Buffer.concat([Buffer.from('plugin.yaml'), Buffer.alloc(2000)]), /cannot be read as a ZIP file/],
+  'a ZIP that was cut': [GOOD.subarray(0, GOOD.length - 30), /cannot be read as a ZIP file/],
+  'a ZIP without its beginning': [GOOD.subarray(30), /cannot be read as a ZIP file|is damaged/],
   'a ZIP without an entry': [buildZip([]), /contains nothing/],
   'only a directory': [buildZip([directory('greeter/')]), /contains no file/],
   'a damaged file': [buildZip([YAML, { ...file('a', 'a'), both: { crc: 1 } }]), /is damaged at "a"/],
@@ -79,24 +79,43 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
     yaml(`version: 1.2.0\na: &a [${'x,'.repeat(50)}]\nb: &b [${'*a,'.repeat(50)}]\nc: [${'*b,'.repeat(40)}]\n`),
     /has an alias \(\*\) without its anchor, or too many/,
   ],
-  'a setting of two lines': [yaml('version: 1.2.0\nenvironment: {required: ["A\\nB"]}'), /at environment\.required\.0/],
+  'a setting of two lines': [
+    yaml('version: 1.2.0\nenvironment: {required: ["A\\nB"]}'),
+    /at environment\.required\.0 that hosts refuse, because environment must be a map /,
+  ],
   'a plugin.yaml that is too long': [yaml(`version: 1.2.0\n#${'x'.repeat(40_000)}`), /shorten it to 32768 bytes/],
   'a path that leads out': [withItem(file('../evil')), /"\.\.\/evil" has an empty part/],
   'an absolute path': [withItem(file('/etc/passwd')), /has an absolute path/],
   'a Windows path': [withItem(file('src\\a.py')), /has a backslash/],
   'a drive': [withItem(file('C:/a.py')), /has an absolute path/],
   'a repeated file': [withItem(file('src/main.py')), /is in the archive twice/],
-  'a file that is also a directory': [withItem(file('src')), /is both a file and a directory/],
+  'a name that is repeated in another Unicode form': [
+    buildZip([...PLUGIN, file('caf\u00e9'), file('cafe\u0301')]),
+    /is the same name as "caf\u00e9" after Unicode normalization/,
+  ],
+  'a file that is also a directory': [withItem(file('src')), /is not a directory, but other entries are below it/],
   'a long name': [withItem(file('n'.repeat(256))), /a name of more than 255 bytes/],
-  'a deep path': [withItem(file(`${'d/'.repeat(64)}f`)), /64 levels/],
-  'a symlink that leads out': [withItem(symlink('src/l', '../../x')), /leads out of the archive/],
-  'an absolute symlink': [withItem(symlink('l', '/etc/hostname')), /is no relative path/],
-  'a symlink in a circle': [withItem(symlink('l', 'l')), /in a circle/],
-  'a symlink to a very long path': [withItem(symlink('l', 'x/'.repeat(30_000))), /has more than 4095 bytes/],
+  'a deep path': [withItem(file(`${'d/'.repeat(64)}f`)), / has a path of more than 64 levels\./],
+  'a symlink that leads out': [withItem(symlink('src/l', '../../x')), /, which leads out of the archive\./],
+  'an absolute symlink': [withItem(symlink('l', '/etc/hostname')), /, which is not a relative path\./],
+  'a symlink in a circle': [withItem(symlink('l', 'l')), /"l", which leads in a circle\./],
+  'a symlink through 41 others': [
+    buildZip([...PLUGIN, ...Array.from({ length: 42 }, (_, n) => symlink(`l${n}`, n === 0 ? 'src' : `l${n - 1}`))]),
+    /"l41" is a symlink to "l40", which leads through more than 40 symlinks\./,
+  ],
+  'a symlink with a backslash': [
+    withItem(symlink('l', 'src\\a')),
+    /, which contains a backslash or a control character\./,
+  ],
+  'a symlink to a very long path': [
+    withItem(symlink('l', 'x/'.repeat(30_000))),
+    /"l" is a symlink to a path of more than 4095 bytes\./,
+  ],
+  'a symlink to an empty path': [withItem(symlink('l', '')), /"l" is a symlink to an empty path\./],
   'a symlink of too many levels': [withItem(symlink('l', `${'a/'.repeat(2040)}a`)), /has more than 64 levels/],
   'a symlink with a target that is too long for any system': [
     withItem(symlink('l', 'n'.repeat(4096))),
-    /has more than 4095 bytes/,
+    /"l" is a symlink to a path of more than 4095 bytes\./,
   ],
   'a symlink through a file': [withItem(symlink('l', 'src/main.py/../x')), /uses a file as a directory/],
   'a symlink through a missing path': [withItem(symlink('l', 'none/../x')), /goes up from a path/],
@@ -107,7 +126,7 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'a symlink with a slash': [withItem(symlink('l/', 'src')), /with a slash at the end/],
   'more directories than entries': [
     buildZip([YAML, ...Array.from({ length: 2000 }, (_, n) => file(`${n}/${'d/'.repeat(60)}f`))]),
-    /more than 100000 entries/,
+    /^The archive makes a host create more than 100000 files and directories, so hosts refuse it/,
   ],
   'a symlink out of its only directory': [
     buildZip([file('g/plugin.yaml', 'version: 1.2.0'), file('g/a'), symlink('g/l', '../g/a')]),
@@ -167,9 +186,12 @@ describe('publishing a plugin', () => {
     const large = buildZip([YAML, { ...file('a', 'a'), both: { size: 2 ** 31 } }])
     const files = Array.from({ length: 100_001 }, (_, nth) => ({ ...file(`f${nth}`, ''), stored: true }))
     const many = buildZip(files, { zip64: {}, end: { count: 0xffff, countHere: 0xffff } })
-    for (const bytes of [large, many])
+    for (const [bytes, excess] of [
+      [large, 'unpacks to more than 2147483648 bytes'],
+      [many, 'has more than 100000 entries'],
+    ] as const)
       await assert.rejects(requireDeployable(bytes, ASKED.service), {
-        message: /has more than 100000 entries, has too many long names, or unpacks to more than 2147483648 bytes/,
+        message: `The archive ${excess}, so hosts refuse it by default: remove some files.`,
       })
   })
 })

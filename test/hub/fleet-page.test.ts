@@ -84,9 +84,12 @@ describe('the fleet page', () => {
     assert.ok(!(await textOf(hub, '/')).includes('alice'))
     report(hub.store, { owner: 'bob' })
     assert.match(await textOf(hub, '/'), /host owner: alice .* host owner: bob /)
-    // They may be the same machine: nobody knows.
+    // The hosts of two owners may be the same machine, so the page says how it counts hosts.
     const page = await (await hub.call('/')).text()
-    assert.match(page, /<strong>2<\/strong> hosts <abbr title="[^"]+ counts once for each">of 2 owners<\/abbr> · /)
+    assert.match(
+      page,
+      /<strong>2<\/strong> hosts <abbr title="[^"]+ counts once for each owner">of 2 owners<\/abbr> · /,
+    )
   })
 
   it('marks a name that the hub never published, and does not count it as a product', async t => {
@@ -150,8 +153,8 @@ describe('the fleet page', () => {
   it('says so when it is empty', async t => {
     const hub = await runHub(t)
     const page = await (await hub.call('/')).text()
-    assert.match(page, /No deployment/)
-    assert.match(page, /Nothing has been published/)
+    assert.match(page, /No deployment of a plugin or service has been reported yet\./)
+    assert.match(page, /No plugin or service has been published yet\./)
   })
 
   it('escapes all data', async t => {
@@ -205,6 +208,14 @@ describe('the fleet page', () => {
     assert.equal(await statusUnderName(hub.url, 'localhost'), 401)
   })
 
+  it('asks for the admin token as a password, even if the password is empty', async t => {
+    const hub = await runHub(t, { host: '0.0.0.0' })
+    for (const authorization of [basic('admin'), basic('admin:'), 'Basic', 'Negotiate abc']) {
+      const { error } = (await (await hub.call('/', { headers: { authorization } })).json()) as { error: string }
+      assert.equal(error, 'This page needs the admin token: enter it as the password, with any user name.')
+    }
+  })
+
   for (const [name, authorization, status] of [
     ['a missing token', undefined, 401],
     ['a wrong token', 'Bearer wrong-token-of-the-tests', 401],
@@ -244,7 +255,7 @@ describe('a Host header', () => {
   }
 })
 
-/** The visible text of a page, with one blank between words. */
+/** The visible text of a page, with one space between words. */
 async function textOf(hub: HubUnderTest, path: string): Promise<string> {
   const page = await (await hub.call(path)).text()
   const body = page.slice(page.indexOf('<body>')).replace(/<span class="hidden">.*?<\/span>/g, '')

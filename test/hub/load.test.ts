@@ -21,7 +21,7 @@ const ARTIFACT_BYTES = 1_000_000
 const REPORTING: Hosts = { count: 40, deployments: byExtent({ sample: 2, ci: 10 }), downloads: false }
 const DOWNLOADING: Hosts = { count: 10, deployments: byExtent({ sample: 2, ci: 10 }), downloads: true }
 const DEPLOYMENTS = REPORTING.count * REPORTING.deployments + DOWNLOADING.count * DOWNLOADING.deployments
-/** Each contract with the work of others meanwhile. */
+/** Each contract, and the commands that run at the same time. */
 const CONTRACTS = [
   ['marketplace', [publishAnother, backUp]],
   ['project', byExtent({ sample: [], ci: [publishAnother, backUp] })],
@@ -52,7 +52,10 @@ for (const [contract, commands] of CONTRACTS)
     it('is not counted as free of errors when it sends other bytes', async () => {
       const other = { ...served.target, sha256: '0'.repeat(64) }
       const deployment = { hostId: 'a', downloads: true }
-      await assert.rejects(deploy(other, deployment, newTally()), /^Error: download: wrong bytes$/)
+      await assert.rejects(
+        deploy(other, deployment, newTally()),
+        /^Error: download: the hub served bytes with the sha256 [0-9a-f]{64}, not [0-9a-f]{64}$/,
+      )
     })
 
     it('has every report that it accepted before it was killed', async () => {
@@ -112,7 +115,7 @@ describe('writing for several requests at once', () => {
     const store = newStore(t)
     const write = (id: string) => store.db.prepare('INSERT INTO settings (name, value) VALUES (?, 1)').run(id)
     const ended = () => {
-      // SQLite does this when the disk is full.
+      // SQLite rolls back by itself when the disk is full.
       store.db.exec('ROLLBACK')
       throw new Error('the disk is full')
     }
@@ -176,7 +179,7 @@ async function backUp({ dataDir, end }: Served): Promise<Ended> {
   return await hubProcess('backup', '--data', dataDir, '--to', join(newFolder(end), 'backup.tar'))
 }
 
-/** The credentials of a report. */
+/** The header with the credentials for a report. */
 async function credentialsOf(target: Target): Promise<Record<string, string>> {
   if (target.contract === 'marketplace') return { 'X-API-Key': target.apiKey }
   const json = { xdevkey: target.devkey, project_id: target.projectId }
@@ -185,7 +188,7 @@ async function credentialsOf(target: Target): Promise<Record<string, string>> {
   return { Authorization: `Bearer ${JSON.parse(body).access_token}` }
 }
 
-/** Resolves to the id of a report that the hub answered. */
+/** Sends a report. Resolves to the report's id in the hub's answer. */
 async function sendReport(target: Target, headers: Record<string, string>): Promise<string> {
   const now = new Date().toISOString()
   const report = { version: '1.0.0', status: 'success', started_at: now, completed_at: now }

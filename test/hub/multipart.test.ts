@@ -34,25 +34,52 @@ describe('readParts', () => {
     assert.deepEqual(await partsOf(Buffer.from('--B--\r\n')), [])
   })
 
-  for (const [name, body] of [
-    ['an empty body', ''],
-    ['bytes before the first part', `x\r\n--B\r\n${HEAD}"a"\r\n\r\n1\r\n--B--`],
-    ['another boundary', `--C\r\n${HEAD}"a"\r\n\r\n1\r\n--C--`],
-    ['a boundary with more text after it', `--Bx\r\n${HEAD}"a"\r\n\r\n1\r\n--B--`],
-    ['a missing last boundary', `--B\r\n${HEAD}"a"\r\n\r\n1\r\n--B\r\n`],
-    ['a cut part', `--B\r\n${HEAD}"a"\r\n\r\n1`],
-    ['cut headers', `--B\r\n${HEAD}"a"\r\n`],
-    ['line ends without CR', `--B\n${HEAD}"a"\n\n1\n--B--`],
-    ['a part without headers', '--B\r\n\r\n\r\n\r\n1\r\n--B--'],
-    ['a part without a name', '--B\r\nContent-Disposition: form-data; filename="name=x"\r\n\r\n1\r\n--B--'],
-    ['an empty name', `--B\r\n${HEAD}""\r\n\r\n1\r\n--B--`],
-    ['an attachment', '--B\r\nContent-Disposition: attachment; name="a"\r\n\r\n1\r\n--B--'],
-    ['an unclosed quote', `--B\r\n${HEAD}"a\r\n\r\n1\r\n--B--`],
-    ['headers of 9 KB', `--B\r\n${HEAD}"a"\r\nX: ${'x'.repeat(9_000)}\r\n\r\n1\r\n--B--`],
-    ['21 parts', `${`--B\r\n${HEAD}"a"\r\n\r\n1\r\n`.repeat(21)}--B--`],
+  for (const [name, body, fault] of [
+    ['an empty body', '', 'ends before its last boundary'],
+    [
+      'bytes before the first part',
+      `x\r\n--B\r\n${HEAD}"a"\r\n\r\n1\r\n--B--`,
+      'does not begin with the boundary that its Content-Type names',
+    ],
+    [
+      'another boundary',
+      `--C\r\n${HEAD}"a"\r\n\r\n1\r\n--C--`,
+      'does not begin with the boundary that its Content-Type names',
+    ],
+    [
+      'a boundary with more text after it',
+      `--Bx\r\n${HEAD}"a"\r\n\r\n1\r\n--B--`,
+      'has a boundary that is not followed by a line break',
+    ],
+    ['a missing last boundary', `--B\r\n${HEAD}"a"\r\n\r\n1\r\n--B\r\n`, 'ends before its last boundary'],
+    ['a cut part', `--B\r\n${HEAD}"a"\r\n\r\n1`, 'ends before its last boundary'],
+    ['cut headers', `--B\r\n${HEAD}"a"\r\n`, 'ends before its last boundary'],
+    ['line ends without CR', `--B\n${HEAD}"a"\n\n1\n--B--`, 'has a boundary that is not followed by a line break'],
+    ['a part without headers', '--B\r\n\r\n\r\n\r\n1\r\n--B--', 'has a part without a valid name'],
+    [
+      'a part without a name',
+      '--B\r\nContent-Disposition: form-data; filename="name=x"\r\n\r\n1\r\n--B--',
+      'has a part without a valid name',
+    ],
+    ['an empty name', `--B\r\n${HEAD}""\r\n\r\n1\r\n--B--`, 'has a part without a valid name'],
+    [
+      'an attachment',
+      '--B\r\nContent-Disposition: attachment; name="a"\r\n\r\n1\r\n--B--',
+      'has a part without a valid name',
+    ],
+    ['an unclosed quote', `--B\r\n${HEAD}"a\r\n\r\n1\r\n--B--`, 'has a part without a valid name'],
+    [
+      'headers of 9 KB',
+      `--B\r\n${HEAD}"a"\r\nX: ${'x'.repeat(9_000)}\r\n\r\n1\r\n--B--`,
+      'has a part with more than 8192 bytes of headers',
+    ],
+    ['21 parts', `${`--B\r\n${HEAD}"a"\r\n\r\n1\r\n`.repeat(21)}--B--`, 'has more than 20 parts'],
   ] as const) {
     it(`refuses ${name}`, async () => {
-      await assert.rejects(partsOf(Buffer.from(body)), { status: 400 })
+      await assert.rejects(partsOf(Buffer.from(body)), {
+        status: 400,
+        message: `The multipart body ${fault}.`,
+      })
     })
   }
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { describe, it } from 'node:test'
@@ -31,8 +31,12 @@ describe('publishing without options that plugin.yaml answers', () => {
     const none = await hub('publish', '--git', folder, '--ref', 'v1', ...SECRET, '--data', join(folder, 'none'))
     assert.match(
       none.stderr,
-      /^Git cannot archive v1 of \S+ \(fatal: not a git repository .*\): correct --git and --ref\.\n$/,
+      /^Git cannot archive v1 of \S+ \(fatal: not a git repository .*\): check --git and --ref\.\n$/,
     )
+    const commit = ['publish', '--git', repository, '--ref', 'HEAD', ...SECRET, '--data', join(folder, 'none')]
+    const env = { ...process.env, HUB_TEST_SECRET: SIGNING_SECRET, PATH: folder }
+    const without = spawnSync(process.execPath, [CLI, ...commit], { env, encoding: 'utf8' })
+    assert.match(without.stderr, /^There is no program git on PATH: install git, or publish the folder with --from\.$/m)
     for (const [index, source] of [
       ['--from', PLUGIN],
       ['--archive', zip],
@@ -134,11 +138,11 @@ describe('publishing without options that plugin.yaml answers', () => {
 
   it('names in its help the keys that it reads', async () => {
     const { stdout } = await hub('publish', '--help')
-    assert.match(stdout, /--version V +the version \(default: that in plugin\.yaml\)/)
+    assert.match(stdout, /--version V +the version \(default: the version in plugin\.yaml\)/)
   })
 })
 
-/** `$FOLDER` is the folder of the files. */
+/** In a message, `$FOLDER` stands for the folder with the files. */
 const REFUSED: Readonly<
   Record<string, readonly [Readonly<Record<string, string>>, readonly string[], RegExp, number?]>
 > = {
@@ -160,14 +164,18 @@ const REFUSED: Readonly<
   'a version that no hub serves': [
     { 'plugin.yaml': 'name: a\nversion: 1.0 beta\n' },
     [],
-    /^The version in plugin\.yaml must be 1 to 128 of [^\n]+, not "1\.0 beta": correct it\.$/,
+    /^The version in plugin\.yaml must be 1 to 128 characters [^\n]+, not "1\.0 beta": correct it\.$/,
   ],
   'a version with control characters': [
     { 'plugin.yaml': 'name: a\nversion: "1\\e[2J\\u202e\\x9b"\n' },
     ['--version', '1'],
     /, not "1\\u001b\[2J\?\?": correct it\.$/,
   ],
-  'the version latest': [{ 'plugin.yaml': 'name: a\nversion: latest\n' }, [], /plugin\.yaml must not be "latest", not/],
+  'the version latest': [
+    { 'plugin.yaml': 'name: a\nversion: latest\n' },
+    [],
+    /plugin\.yaml must be a version other than "latest", not/,
+  ],
   'invalid YAML': [
     { 'plugin.yaml': 'name: a\nversion: [1\n' },
     [],
@@ -199,7 +207,7 @@ const REFUSED: Readonly<
   'a project': [
     { 'deployment/install.yaml': '', 'plugins/a/plugin.yaml': '' },
     [],
-    /^\$FOLDER is a project, as it has deployment\/install\.yaml: publish it with "project publish --source"\.$/,
+    /^\$FOLDER is a project, because it has deployment\/install\.yaml: publish it with "project publish --source"\.$/,
   ],
   'plugin.yml': [{ 'plugin.yml': 'name: a\nversion: 1.0.0\n' }, [], /^\$FOLDER has no plugin\.yaml at its root/],
   'a service without a name': [

@@ -17,7 +17,7 @@ import { describe, it, type TestContext } from 'node:test'
 import AdmZip from 'adm-zip'
 import { zipFolder } from '../../hub/folder-archive.ts'
 import { zipGitCommit } from '../../hub/git-archive.ts'
-import { readListing, yankVersion } from '../../hub/marketplace/catalogue.ts'
+import { holdVersion, readListing, yankVersion } from '../../hub/marketplace/catalogue.ts'
 import { type Publication, publishArchive } from '../../hub/marketplace/publish.ts'
 import { openStore, type Store } from '../../hub/store.ts'
 import { newFolder, SIGNING_SECRET } from './running-hub.ts'
@@ -45,7 +45,7 @@ describe('publishing', () => {
     assert.deepEqual(ended.map(({ status }) => status).sort(), ['fulfilled', 'rejected'])
   })
 
-  it('changes nothing when a version is published again, and refuses one that was yanked', async t => {
+  it('changes nothing when a version is published again, and refuses one that was yanked, even to replace it', async t => {
     const store = newStore(t)
     await publishArchive(store, OLD_BYTES, PUBLICATION)
     const before = readListing(store, PUBLICATION)
@@ -53,14 +53,58 @@ describe('publishing', () => {
     assert.deepEqual(readListing(store, PUBLICATION), before)
     yankVersion(store, PUBLICATION)
     const yanked = readListing(store, PUBLICATION)
-    await assert.rejects(publishArchive(store, OLD_BYTES, PUBLICATION), /is permanently yanked/)
+    for (const replace of [false, true])
+      for (const bytes of [OLD_BYTES, NEW_BYTES])
+        await assert.rejects(publishArchive(store, bytes, { ...PUBLICATION, name: 'Other', replace }), {
+          status: 409,
+          message: /is permanently yanked/,
+        })
     assert.deepEqual(readListing(store, PUBLICATION), yanked)
+    assert.equal(storedArtifacts(store).length, 1)
+  })
+
+  it('says whether a published version has different bytes, or only another signing secret', async t => {
+    const store = newStore(t)
+    await publishArchive(store, OLD_BYTES, PUBLICATION)
+    const other = { ...PUBLICATION, signingSecret: 'another secret' }
+    await assert.rejects(publishArchive(store, OLD_BYTES, other), {
+      status: 409,
+      message: /is already published with the same bytes, but signed with another secret: .* add --replace/,
+    })
+    await assert.rejects(publishArchive(store, NEW_BYTES, PUBLICATION), {
+      status: 409,
+      message: /is already published with different bytes \(SHA-256 [0-9a-f]{64}\): raise /,
+    })
+    const signed = await publishArchive(store, OLD_BYTES, { ...other, replace: true })
+    assert.deepEqual(readListing(store, PUBLICATION).versions, [signed])
   })
 
   it('replaces a version on request', async t => {
     const store = newStore(t)
     await publishArchive(store, OLD_BYTES, PUBLICATION)
     const replaced = await publishArchive(store, NEW_BYTES, { ...PUBLICATION, replace: true })
+    assert.deepEqual(readListing(store, PUBLICATION).versions, [replaced])
+  })
+
+  it('does not serve a version that is yanked while its bytes are replaced', async t => {
+    const store = newStore(t)
+    await publishArchive(store, OLD_BYTES, PUBLICATION)
+    const replacing = publishArchive(store, NEW_BYTES, { ...PUBLICATION, replace: true })
+    yankVersion(store, PUBLICATION)
+    const yanked = readListing(store, PUBLICATION)
+    await assert.rejects(replacing, { status: 409, message: /is permanently yanked/ })
+    assert.deepEqual(readListing(store, PUBLICATION), yanked)
+  })
+
+  it('keeps a version held back that is published again or replaced', async t => {
+    const store = newStore(t)
+    await publishArchive(store, OLD_BYTES, PUBLICATION)
+    holdVersion(store, PUBLICATION)
+    const [held] = readListing(store, PUBLICATION).versions
+    assert.deepEqual(await publishArchive(store, OLD_BYTES, PUBLICATION), held)
+    const replaced = await publishArchive(store, NEW_BYTES, { ...PUBLICATION, replace: true })
+    assert.notEqual(replaced.sha256, held?.sha256)
+    assert.equal(replaced.held_at, held?.held_at)
     assert.deepEqual(readListing(store, PUBLICATION).versions, [replaced])
   })
 
@@ -187,7 +231,8 @@ describe('an archive of a folder', () => {
     truncateSync(join(folder, 'a.txt'), 3 * 1024 ** 3)
     assert.throws(() => zipFolder(folder), {
       status: 400,
-      message: /^The folder .* has more than .*: name only the folder of the plugin or service\.$/,
+      message:
+        /^The folder .* has more than 2147483648 bytes, which .*: name only the folder of the plugin or service\.$/,
     })
   })
 

@@ -38,7 +38,7 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT
     const client = connect(Number(new URL(hub.url).port), '127.0.0.1')
     const ended = once(client, 'close')
     await once(client, 'connect')
-    // Otherwise, the hub could stop before it knows of the client.
+    // After this request, the hub also knows of the client, which connected earlier.
     assert.equal((await get(`${hub.url}/healthz`, readFileSync(cert))).status, 200)
     await hub.close()
     await ended
@@ -65,7 +65,7 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT
   }))
     it(`names an address that clients can use when it listens on all addresses with a certificate for ${name}`, async t => {
       const server = await serve(t, issue(t, `${NAMES},${name}`), ['--host', '0.0.0.0'])
-      const url = await server.find(/^Other machines reach it at (\S+)$/)
+      const url = await server.find(/^Other machines reach the hub at (\S+)$/)
       assert.equal(url, server.url.replace('0.0.0.0', shown))
     })
 
@@ -81,15 +81,23 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT
       ({ key }, other) => copyFileSync(other.key, key),
       /does not belong to the certificate/,
     ],
-    ['a key that others can read', ({ key }) => chmodSync(key, 0o644), /key\.pem \(mode 0644\): chmod 600 /],
+    [
+      'a key that others can read',
+      ({ key }) => chmodSync(key, 0o644),
+      /key\.pem \(mode 0644\): run "chmod 600 \S+key\.pem"\.$/m,
+    ],
     ['a key that others can write', ({ key }) => chmodSync(key, 0o602), /mode 0602/],
     [
       'no key in the file',
       ({ key, cert }) => writeFileSync(key, readFileSync(cert)),
-      /key\.pem contains no private key/,
+      /key\.pem contains no valid private key/,
     ],
-    ['no certificate in the file', ({ key, cert }) => copyFileSync(key, cert), /cert\.pem contains no certificate/],
-    ['an empty certificate', ({ cert }) => writeFileSync(cert, ''), /cert\.pem contains no certificate/],
+    [
+      'no certificate in the file',
+      ({ key, cert }) => copyFileSync(key, cert),
+      /cert\.pem contains no valid certificate/,
+    ],
+    ['an empty certificate', ({ cert }) => writeFileSync(cert, ''), /cert\.pem contains no valid certificate/],
     [
       'a broken chain',
       ({ cert }) => appendFileSync(cert, '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'),

@@ -1,6 +1,7 @@
+import { labelSchema } from '../../names.ts'
 import { createProject } from '../../project/catalogue.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, SILENT_USAGE, withStore } from '../command.ts'
-import { parseCommandLine, requireOption } from '../command-line.ts'
+import { parseCommandLine, requireForm, requireOption } from '../command-line.ts'
 
 export const create: Command = {
   summary: 'creates a project and prints its new id',
@@ -14,6 +15,7 @@ ${SILENT_USAGE}`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...DATA_OPTION, name: { type: 'string' } })
     const name = requireOption('name', values.name)
+    requireForm('name', name, labelSchema)
     console.log((await withStore(values.data, store => createProject(store, name))).project_id)
   },
 }

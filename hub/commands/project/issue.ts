@@ -1,7 +1,8 @@
+import { labelSchema } from '../../names.ts'
 import { requireProject } from '../../project/catalogue.ts'
 import { createProjectKey, KEY_TITLES, type Purpose } from '../../project/project-keys.ts'
 import { type Command, DATA_OPTION, DATA_USAGE, SILENT_USAGE, withExistingStore } from '../command.ts'
-import { parseCommandLine, requireOption } from '../command-line.ts'
+import { parseCommandLine, requireForm, requireOption } from '../command-line.ts'
 
 const PUBLISH_USAGE = `
   --publish        lets the key publish versions too: for a publisher's machine, not for hosts`
@@ -21,7 +22,7 @@ interface Issuing {
   readonly summary: string
   /** The action's input for this value. */
   readonly input: string
-  /** True if --publish makes one that can also publish. */
+  /** True if the command has the option --publish, for a key that can also publish. */
   readonly canPublish?: boolean
 }
 
@@ -30,8 +31,8 @@ function issuing(purpose: 'devkey' | 'credential', { summary, input, canPublish 
     summary,
     usage: `npm run hub -- project ${purpose} --project-id P --name N [options]
 
-  --project-id P   the project that it is bound to
-  --name N         what it is for${canPublish ? PUBLISH_USAGE : ''}
+  --project-id P   the project that the ${KEY_TITLES[purpose]} is bound to
+  --name N         what the ${KEY_TITLES[purpose]} is for${canPublish ? PUBLISH_USAGE : ''}
 ${DATA_USAGE}
 
 Standard output gets the value, for the input ${input}, and nothing else. The hub cannot show it again.
@@ -42,13 +43,15 @@ ${SILENT_USAGE}`,
       const { values } = parseCommandLine(args, { ...DATA_OPTION, ...options, ...publish })
       const project_id = requireOption('project-id', values['project-id'])
       const issued: Purpose = values.publish === true ? 'publisher' : purpose
-      const request = { project_id, purpose: issued, name: requireOption('name', values.name) }
+      const name = requireOption('name', values.name)
+      requireForm('name', name, labelSchema)
+      const request = { project_id, purpose: issued, name }
       const { value, record } = await withExistingStore(values.data, store => {
         requireProject(store, project_id)
         return createProjectKey(store, request)
       })
       console.error(
-        `Created the ${KEY_TITLES[purpose]} ${record.id} for the project ${project_id}. Save it now: the hub cannot show it again:`,
+        `Created the ${KEY_TITLES[purpose]} ${record.id} for the project ${project_id}. Save it now, because the hub cannot show it again:`,
       )
       console.log(value)
     },

@@ -34,10 +34,12 @@ To publish to a running hub instead:
     const { values } = parseCommandLine(args, OPTIONS)
     const publishTo = chooseHub(values)
     const sealed = await readSealed(values)
-    const { version, size, sha256 } = await publishTo(sealed)
+    const { version, size, sha256, revoked_at } = await publishTo(sealed)
     const { project_id, signer_public_key } = sealed.release
     console.log(`Published the project ${project_id} ${version}: ${size} bytes, SHA-256 ${sha256}`)
-    console.log(`Hosts pin this signer-public-key: ${signer_public_key}`)
+    console.log(`Every host must pin this signer-public-key: ${signer_public_key}`)
+    if (revoked_at !== null)
+      console.error('Note: this version is revoked, so the hub does not release its key: publish a new version.')
   },
 }
 
@@ -53,7 +55,7 @@ function chooseHub(values: Values): (sealed: SealedRelease) => Promise<Published
 }
 
 async function waitForHub(ms: number): Promise<void> {
-  console.error(`The hub is busy: sending the file again in ${ms / 1000} s.`)
+  console.error(`The hub answered 503, which usually means that it is busy: sending the file again in ${ms / 1000} s.`)
   await setTimeout(ms)
 }
 
@@ -63,6 +65,6 @@ async function readSealed(values: Values): Promise<SealedRelease> {
   const [superfluous] = Object.keys(sealing)
   if (superfluous === undefined) return readSealedFile(sealed)
   throw new UsageError(
-    `The option --${superfluous} does not apply to --sealed, as that file is already sealed: remove it.`,
+    `The option --${superfluous} does not apply to --sealed, because that file is already sealed: remove the option.`,
   )
 }

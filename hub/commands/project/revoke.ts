@@ -9,7 +9,7 @@ const OPTIONS = { ...DATA_OPTION, 'project-id': { type: 'string' }, version: { t
 type Values = ReturnType<typeof parseCommandLine<typeof OPTIONS>>['values']
 
 export const revoke: Command = {
-  summary: 'revokes a key, a credential, a version or a whole project',
+  summary: 'revokes a key, a credential, a version, or all keys and credentials of a project',
   usage: `npm run hub -- project revoke ID [options]
 npm run hub -- project revoke --project-id P --version V [options]
 npm run hub -- project revoke --project-id P [options]
@@ -19,14 +19,14 @@ npm run hub -- project revoke --project-id P [options]
   --version V      this version only: the hub no longer releases its key
 ${DATA_USAGE}
 
-It takes effect at once, even on a running hub: the next deployment gets no key. Hosts keep what they have installed.`,
+Revoking takes effect at once, even on a running hub: the next deployment gets no key. Hosts keep what they installed.`,
   run: async args => {
     const { values, positionals } = parseCommandLine(args, OPTIONS, 1)
     console.log(await withExistingStore(values.data, chooseRevocation(positionals[0], values)))
   },
 }
 
-/** Revokes, and returns a sentence about it. */
+/** Revokes the chosen keys or version, and returns a sentence that says so. */
 type Revocation = (store: Store) => string
 
 function chooseRevocation(id: string | undefined, { 'project-id': projectId, version }: Values): Revocation {
@@ -46,7 +46,8 @@ function revokeKey(store: Store, id: string): string {
 
 function revokeKeys(store: Store, projectId: string): string {
   const revoked = revokeProject(store, projectId)
-  return `Revoked all dev keys and deployment credentials of the project ${projectId} (${revoked.length} were active).`
+  const active = `${revoked.length} ${revoked.length === 1 ? 'was' : 'were'} active`
+  return `Revoked all dev keys and deployment credentials of the project ${projectId} (${active}).`
 }
 
 function revokeVersion(store: Store, id: ProjectVersionId): string {

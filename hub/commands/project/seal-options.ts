@@ -1,3 +1,4 @@
+import { z } from 'zod'
 import { UsageError } from '../../errors.ts'
 import { labelSchema } from '../../names.ts'
 import { pluginsDirnameSchema, projectIdSchema, projectVersionSchema } from '../../project/names.ts'
@@ -22,13 +23,22 @@ export const SEAL_USAGE = `  --source DIR           the folder with plugins/, ex
   --project-id P         the project's id (default: project_id in the plan)
   --project-name N       the display name (default: the id)
   --plugins-dirname D    the folder of the plugins in the source (default plugins)
-  --built-at TIME        ISO 8601 (default: SOURCE_DATE_EPOCH if set, else now)`
+  --built-at TIME        ISO 8601 date, or date and time with Z or an offset (default: SOURCE_DATE_EPOCH or now)`
+
+/** Only times that are the same on every machine. */
+const timeSchema = z.union([
+  z.iso.date(),
+  z.iso.datetime({ offset: true }),
+  z.iso.datetime({ offset: true, precision: -1 }),
+])
+/** The last year that fits into the four digits of a manifest's time. */
+const LAST_YEAR = 9999
 
 type SealValues = { readonly [name in keyof typeof SEAL_OPTIONS]?: string | undefined }
 
 /**
- * Seals according to the options, and lists the omitted paths on standard error. Throws UsageError, and as sealProject
- * does.
+ * Seals according to the options, and lists the omitted paths on standard error. Throws UsageError for a missing or
+ * malformed option, and HubError as readSigningKey and sealProject do.
  */
 export async function sealSource(values: SealValues): Promise<SealedProject> {
   requireForm('project-id', values['project-id'], projectIdSchema)
@@ -49,13 +59,23 @@ export async function sealSource(values: SealValues): Promise<SealedProject> {
 }
 
 function parseBuiltAt(text: string | undefined): Date | undefined {
-  const epoch = process.env['SOURCE_DATE_EPOCH']
-  if (text === undefined && !epoch) return undefined
-  const time = text === undefined ? new Date(Number(epoch) * 1000) : new Date(text)
-  if (time.getTime() >= 0) return time
-  const rule =
-    text === undefined
-      ? 'The environment variable SOURCE_DATE_EPOCH must be the number of seconds since 1970'
-      : 'The option --built-at must be an ISO 8601 time after 1970'
-  throw new UsageError(`${rule}, not ${JSON.stringify(text ?? epoch)}.`)
+  if (text === undefined) return parseEpoch(process.env['SOURCE_DATE_EPOCH'])
+  const time = new Date(text)
+  if (timeSchema.safeParse(text).success && isInManifests(time)) return time
+  throw new UsageError(
+    `The option --built-at must be an ISO 8601 date from 1970 to ${LAST_YEAR}, such as 2026-01-02, or such a date and time with Z or an offset, such as 2026-01-02T03:04:05Z, not ${JSON.stringify(text)}.`,
+  )
+}
+
+function parseEpoch(seconds: string | undefined): Date | undefined {
+  if (!seconds) return undefined
+  const time = new Date(Number(seconds) * 1000)
+  if (/^\d+$/.test(seconds) && isInManifests(time)) return time
+  throw new UsageError(
+    `The environment variable SOURCE_DATE_EPOCH must be the number of seconds since 1970 in digits, up to the year ${LAST_YEAR}, not ${JSON.stringify(seconds)}: correct it or unset it.`,
+  )
+}
+
+function isInManifests(time: Date): boolean {
+  return time.getTime() >= 0 && time.getUTCFullYear() <= LAST_YEAR
 }

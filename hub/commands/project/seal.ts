@@ -14,7 +14,7 @@ ${SEAL_USAGE}
   --out FILE             the sealed file (default P-V.sealed)
 
 Sealing leaves out .git, node_modules, caches, .env (not .env.template), private keys and files outside the project's
-folders. It also writes FILE.release.json, which contains the key that opens the file: give it only to the publisher.`,
+folders. It also writes FILE.release.json, which contains the key of the sealed file: give it only to the publisher.`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...SEAL_OPTIONS, out: { type: 'string' } })
     const sealed = await sealSource(values)
@@ -23,11 +23,11 @@ folders. It also writes FILE.release.json, which contains the key that opens the
     requireOutside(requireOption('source', values.source), out)
     writeSealedFile(out, sealed)
     console.log(`Sealed the project ${project_id} ${version} into ${out}: ${sealed.bytes.length} bytes`)
-    console.log(`Signed by ${signer_public_key}. ${releasePath(out)} contains the key that opens it: keep it secret.`)
+    console.log(`Signed by ${signer_public_key}. ${releasePath(out)} contains the key of ${out}: keep it secret.`)
   },
 }
 
-/** A sealed file in the source folder would be sealed by the next run. */
+/** Refuses a sealed file in the source folder, because the next run could seal it again as part of the project. */
 function requireOutside(source: string, out: string): void {
   const [folder, target] = [followFolder(source), join(followFolder(dirname(out)), basename(out))]
   const way = relative(folder, target)

@@ -31,7 +31,7 @@ export function publishRoutes(context: PublishContext): Hono {
 
 /**
  * Accepts a dev key in `X-API-Key` that was created to publish this project, or the admin token. Reads nothing of the
- * body until it knows that the sender may publish.
+ * body before it is certain that the sender may publish.
  */
 async function acceptVersion(c: Context, { store, maxArtifactBytes, disk }: PublishContext): Promise<Response> {
   const projectId = c.req.param('projectId') ?? ''
@@ -40,16 +40,24 @@ async function acceptVersion(c: Context, { store, maxArtifactBytes, disk }: Publ
   if (value === undefined) requireAdmin(c, store)
   else requirePublisher(store, { value, projectId })
   const upload = { projectId, maxBytes: maxArtifactBytes, disk }
-  const { project_id, version, sha256, size, published_at } = await receivePublication(c, upload, sealed =>
+  const { project_id, version, sha256, size, published_at, revoked_at } = await receivePublication(c, upload, sealed =>
     publishProject(store, sealed, requireDeployableProject),
   )
   return c.json(
-    { artifact_id: sha256, project_id, version, content_sha256: sha256, size_bytes: size, created_at: published_at },
+    {
+      artifact_id: sha256,
+      project_id,
+      version,
+      content_sha256: sha256,
+      size_bytes: size,
+      created_at: published_at,
+      ...(revoked_at === null ? {} : { revoked_at }),
+    },
     201,
   )
 }
 
-/** Throws HubError 401 or 403. A dev key that hosts log in with cannot publish. */
+/** Throws HubError 401 for an unknown or revoked dev key, and 403 for one of another project or one for hosts only. */
 function requirePublisher(store: Store, { value, projectId }: { value: string; projectId: string }): void {
   const key = useProjectKey(store, ['devkey', 'publisher'], value)
   if (key?.is_active !== true) throw new HubError(401, 'The dev key is unknown or revoked.')

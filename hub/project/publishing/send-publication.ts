@@ -14,9 +14,16 @@ export interface Published {
   readonly version: string
   readonly size: number
   readonly sha256: string
+  /** Null unless the version was published before and is revoked now. */
+  readonly revoked_at: string | null
 }
 
-const answerSchema = z.object({ version: z.string(), size_bytes: z.number(), content_sha256: z.string() })
+const answerSchema = z.object({
+  version: z.string(),
+  size_bytes: z.number(),
+  content_sha256: z.string(),
+  revoked_at: z.string().nullable().default(null),
+})
 /** The errors of a connection that was never established, or not trusted. */
 const BEFORE_SENDING =
   /^(?:ECONNREFUSED|ENOTFOUND|EAI_\w+|E(?:HOST|NET)UNREACH|EADDR\w+|UND_ERR_CONNECT_TIMEOUT)$|CERT|TLS|SSL|SIGNED|UNABLE_TO|bad port/
@@ -29,8 +36,8 @@ const MOST_WAIT_SECONDS = 60
 
 /**
  * Publishes a sealed file to a running hub, as a form. Sends the key and the DEK only over https or to this machine,
- * and follows no redirect. Waits for a busy hub, at most ten times for a minute. Throws HubError 400 with the hub's own
- * words if it refuses, and for any other answer or none. `wait` waits for a number of milliseconds.
+ * and follows no redirect. Waits for a busy hub at most ten times, each time for at most a minute. Throws HubError 400
+ * with the hub's own words if the hub refuses, and for any other answer or none. `wait` takes milliseconds.
  */
 export async function sendPublication(
   access: HubAccess,
@@ -45,9 +52,11 @@ export async function sendPublication(
     })
     const answer: unknown = await response.json().catch(() => undefined)
     const { success, data } = answerSchema.safeParse(answer)
-    if (response.ok && success) return { version: data.version, size: data.size_bytes, sha256: data.content_sha256 }
-    if (response.status !== BUSY || attempt === MOST_ATTEMPTS)
-      throw new HubError(400, `${url} answered ${response.status}${quoted(answer)}: nothing was published.`)
+    if (response.ok && success) {
+      const { version, size_bytes: size, content_sha256: sha256, revoked_at } = data
+      return { version, size, sha256, revoked_at }
+    }
+    if (response.status !== BUSY || attempt === MOST_ATTEMPTS) throw refused(url, response, quoted(answer))
     await wait(waitSeconds(response) * 1000)
   }
 }
@@ -59,10 +68,19 @@ function formOf({ bytes, release: { project_id, ...fields } }: SealedRelease): F
   return form
 }
 
-/** Waits as long as the hub asks for, but not forever. */
+/** The seconds that the hub asks the client to wait, at most 60; also 60 if the hub names no number from 1 to 99. */
 function waitSeconds({ headers }: Response): number {
   const asked = /^[1-9]\d?$/.exec(headers.get('retry-after') ?? '')?.[0]
   return Math.min(Number(asked ?? MOST_WAIT_SECONDS), MOST_WAIT_SECONDS)
+}
+
+function refused(url: string, { ok, status }: Response, reason: string): HubError {
+  const answered = `${url} answered ${status}${reason}`
+  if (status === BUSY || (!ok && status < 500)) return new HubError(400, `${answered}: nothing was published.`)
+  return new HubError(
+    400,
+    `${answered}, so the version may or may not have been published: check --hub-url, and run the command again. A hub never publishes a version twice.`,
+  )
 }
 
 /** `fetch` has the reason in the cause of its error. */
@@ -72,7 +90,7 @@ function noAnswer(url: string, error: Error): HubError {
   if (BEFORE_SENDING.test(reason))
     return new HubError(
       400,
-      `${url} cannot be reached (${reason}): check --hub-url, and make sure that the hub is running.`,
+      `${url} cannot be reached (${reason}): check --hub-url, that the hub is running, and, for https, that this machine trusts its certificate.`,
     )
   return new HubError(
     400,
@@ -91,7 +109,7 @@ function bare(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '')
 }
 
-/** Quotes the other hub's words on one line of a terminal. */
+/** Quotes the hub's words on one line of a terminal. */
 function quoted(answer: unknown): string {
   const { data } = refusalSchema.safeParse(answer)
   if (data === undefined) return ''

@@ -14,23 +14,30 @@ export async function newUploadFolder(dataDir: string): Promise<string> {
   return await mkdtemp(join(folder, `${process.pid}-${await startOf(process.pid)}-`))
 }
 
-/** Removes the uploads of hubs that were killed, and none of a running hub. Logs what it cannot remove. */
+/**
+ * Removes the uploads of hubs that were killed, and none of a running hub. Logs that it cannot list the uploads, or
+ * each path that it cannot remove.
+ */
 export async function removeLeftUploads(dataDir: string, log: (line: string) => void): Promise<void> {
   const folder = join(dataDir, FOLDER)
-  const report = (path: string) => (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ENOENT')
-      log(`${path} cannot be removed (${error.code}): remove it by hand. A hub that was killed left it behind.`)
+  const names = await readdir(folder).catch(error => {
+    if (error.code !== 'ENOENT') log(cannotList(folder, error.code))
+    return []
+  })
+  for (const name of names) {
+    const path = join(folder, name)
+    if (await isLeft(name)) await rm(path, { recursive: true }).catch(error => logStuck(path, error, log))
   }
-  await removeLeft(folder, report).catch(report(folder))
 }
 
-type Report = (path: string) => (error: NodeJS.ErrnoException) => void
+function cannotList(folder: string, code: string): string {
+  return `${folder} cannot be listed (${code}), so uploads that killed hubs left in it remain, and new uploads may fail: make it a folder that the hub's user can read and write, and restart the hub.`
+}
 
-async function removeLeft(folder: string, report: Report): Promise<void> {
-  for (const name of await readdir(folder)) {
-    const path = join(folder, name)
-    if (await isLeft(name)) await rm(path, { recursive: true }).catch(report(path))
-  }
+/** Another hub may have removed the path in the meantime. */
+function logStuck(path: string, { code }: NodeJS.ErrnoException, log: (line: string) => void): void {
+  if (code === 'ENOENT') return
+  log(`${path} cannot be removed (${code}): remove it by hand. A hub that was killed left it behind.`)
 }
 
 async function isLeft(name: string): Promise<boolean> {

@@ -102,6 +102,26 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.doesNotMatch((await hub('project', 'keys', ...data)).stdout, / active /)
   })
 
+  it('notes that a version is revoked when it is published again, and keeps it revoked', async t => {
+    const running = await runHub(t)
+    const data = ['--data', running.dataDir]
+    const { folder, sealing } = await prepare(t)
+    const out = join(folder, 'shop.sealed')
+    await hub('project', 'seal', ...sealing, '--out', out)
+    const publish = ['project', 'publish', '--sealed', out]
+    assert.equal((await hub(...publish, ...data)).stderr, '')
+    const devkey = await hub('project', 'devkey', '--project-id', 'shop', '--name', 'ci', '--publish', ...data)
+    process.env['HUB_TEST_PUBLISHER'] = devkey.stdout.trim()
+    t.after(() => delete process.env['HUB_TEST_PUBLISHER'])
+    await hub('project', 'revoke', '--project-id', 'shop', '--version', '1.0.0', ...data)
+    for (const where of [data, ['--hub-url', running.url, '--devkey-env', 'HUB_TEST_PUBLISHER']]) {
+      const { code, stderr } = await hub(...publish, ...where)
+      assert.equal(code, 0, stderr)
+      assert.match(stderr, /^Note: this version is revoked, so the hub does not release its key: .*\n$/)
+      assert.match((await hub('project', 'versions', ...data)).stdout, /^shop +1\.0\.0 +revoked /m)
+    }
+  })
+
   it('creates a signing key that openssl understands and only its user can read', async t => {
     const { publicKey, key } = await prepare(t)
     assert.equal(statSync(key).mode & 0o777, 0o600)
@@ -142,6 +162,17 @@ describe('the command line of projects', { concurrency: 3 }, () => {
       assert.equal((await hub('project', ...args, '--data', data)).code, 1)
     }
     assert.equal(existsSync(data), false)
+  })
+
+  it('names the option of a name that is refused', async t => {
+    const { folder, sealing } = await prepare(t)
+    const data = ['--data', join(folder, 'data')]
+    assert.equal((await hub('project', 'publish', ...sealing, ...data)).code, 0)
+    for (const command of [['create'], ['devkey', '--project-id', 'shop'], ['credential', '--project-id', 'shop']]) {
+      const { code, stdout, stderr } = await hub('project', ...command, '--name', 'a\nb', ...data)
+      assert.deepEqual([code, stdout], [2, ''])
+      assert.match(stderr, /^The option --name must be 1 to 255 characters .*, not "a\\nb": correct it\.\n$/)
+    }
   })
 
   it('creates no key for a project that was never published', async t => {
@@ -223,7 +254,10 @@ describe('the command line of projects', { concurrency: 3 }, () => {
   }
 })
 
-/** Creates a source folder with a secret in it and a signing key. Returns the options to seal it. */
+/**
+ * Creates a signing key, and a source folder that contains a secret. Returns their paths and the options to seal the
+ * source.
+ */
 async function prepare(t: TestContext) {
   const [folder, source] = [newFolder(t), newShop(t, { 'plugins/cart/.env': 'S=1' })]
   const key = join(folder, 'signing.pem')

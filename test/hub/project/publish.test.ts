@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { randomBytes, sign } from 'node:crypto'
+import { generateKeyPairSync, randomBytes, sign } from 'node:crypto'
 import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
@@ -8,6 +8,7 @@ import { decryptDek, encryptDek } from '../../../hub/project/dek-cipher.ts'
 import { decryptPieces, PIECE_BYTES } from '../../../hub/project/encrypt.ts'
 import { publishProject, type Release } from '../../../hub/project/publish.ts'
 import type { SealedProject } from '../../../hub/project/seal.ts'
+import { signerPublicKey } from '../../../hub/project/signing-key.ts'
 import { openStore, type Store } from '../../../hub/store.ts'
 import { newFolder, runHub } from '../running-hub.ts'
 import { publishShop, SIGNING_KEY, sealShop } from './project-source.ts'
@@ -57,6 +58,23 @@ describe('publishing a project', () => {
     await publishShop(t, store, '1.0.0')
     await assert.rejects(publishShop(t, store, '1.0.0'), { status: 409 })
     assert.equal(listProjects(store)[0]?.versions.length, 1)
+  })
+
+  it('says whether a published version has different bytes, or only another signature', async t => {
+    const store = newStore(t)
+    const { bytes, release } = await publishShop(t, store, '1.0.0')
+    const { privateKey } = generateKeyPairSync('ed25519')
+    const signature = sign(null, bytes, privateKey).toString('base64')
+    const other = { ...release, signature, signer_public_key: signerPublicKey(privateKey) }
+    const before = 'Version 1.0.0 of the project shop is already published with'
+    await assert.rejects(publishProject(store, { bytes, release: other }), {
+      status: 409,
+      message: `${before} the same bytes, but another signature: publish a new version.`,
+    })
+    await assert.rejects(publishShop(t, store, '1.0.0'), ({ message }: Error) =>
+      message.startsWith(`${before} different bytes (SHA-256 `),
+    )
+    assert.equal(listProjects(store)[0]?.versions[0]?.signature, release.signature)
   })
 
   it('never publishes the same bytes as a second version', async t => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { symlinkSync } from 'node:fs'
+import { cpSync, mkdirSync, renameSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { describe, it } from 'node:test'
@@ -101,6 +101,21 @@ describe('sealing', () => {
     })
   }
 
+  it('refuses a symlink that leaves its plugin behind another one, however deep the plugins are', async t => {
+    const source = newShop(t)
+    mkdirSync(join(source, 'add'))
+    renameSync(join(source, 'plugins'), join(source, 'add/ons'))
+    cpSync(join(source, 'add/ons/cart'), join(source, 'add/ons/till'), { recursive: true })
+    symlinkSync('..', join(source, 'add/ons/cart/src/up'))
+    symlinkSync('src/main.py', join(source, 'add/ons/cart/start'))
+    await sealShop(t, { source, pluginsDirname: 'add/ons' })
+    symlinkSync('up/../till/plugin.yaml', join(source, 'add/ons/cart/src/link'))
+    await assert.rejects(sealShop(t, { source, pluginsDirname: 'add/ons' }), {
+      status: 400,
+      message: /The symlink add\/ons\/cart\/src\/link leads to .* inside add\/ons\/cart\.$/,
+    })
+  })
+
   it('seals symlinks through others, inside their plugin', async t => {
     const source = newShop(t)
     const part = join(source, 'plugins/cart')
@@ -108,6 +123,43 @@ describe('sealing', () => {
     symlinkSync('lib/main.py', join(part, 'main'))
     symlinkSync('main', join(part, 'start'))
     await sealShop(t, { source })
+  })
+
+  it('says whether the plan is missing or not a file', async t => {
+    const missing = { 'deployment/install.yaml': undefined }
+    for (const [files, problem] of [
+      [missing, 'does not exist'],
+      [{ ...missing, 'deployment/install.yaml/x': '' }, 'is not a file'],
+    ] as const)
+      await assert.rejects(sealShop(t, {}, files), {
+        message: new RegExp(`^The plan .*/deployment/install\\.yaml ${problem}: a project needs this file\\.$`),
+      })
+  })
+
+  it('says whether a plugin.yaml is missing or not a file', async t => {
+    const missing = { 'plugins/cart/plugin.yaml': undefined }
+    for (const [files, message] of [
+      [missing, 'The plugin plugins/cart has no plugin.yaml: add one.'],
+      [
+        { ...missing, 'plugins/cart/plugin.yaml/x': '' },
+        'plugins/cart/plugin.yaml is a directory: replace it with a file.',
+      ],
+    ] as const)
+      await assert.rejects(sealShop(t, {}, files), { message })
+  })
+
+  it('says whether a step with a source names no part or installs none', async t => {
+    const source = '{marketplace_slug: till}'
+    for (const [step, problem] of [
+      ['action: install_plugin', 'no plugin: name the plugin that it installs'],
+      ['action: install_extension', 'no extension: name the extension that it installs'],
+      ['action: prepare', 'installs nothing: remove the source'],
+    ] as const) {
+      const plan = `project_id: shop\nsteps: [{id: a, ${step}, source: ${source}}]\n`
+      await assert.rejects(sealShop(t, {}, { 'deployment/install.yaml': plan }), {
+        message: `deployment/install.yaml: step a has a source, but ${problem}.`,
+      })
+    }
   })
 
   it('refuses anything but files, folders and symlinks', async t => {

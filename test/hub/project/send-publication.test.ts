@@ -32,6 +32,27 @@ describe('publishing on a hub that gives no answer', () => {
   })
 })
 
+describe('publishing on a server that does not answer as a hub', () => {
+  const UNKNOWN = /, so the version may or may not have been published: check --hub-url, and run the command again\./
+  for (const [status, message] of [
+    [200, UNKNOWN],
+    [502, UNKNOWN],
+    [504, UNKNOWN],
+    [302, /: nothing was published\.$/],
+    [404, /: nothing was published\.$/],
+  ] as const)
+    it(`says whether the version can have been published after a ${status}`, async t => {
+      const { hubUrl } = await serve(t, (sent, response) =>
+        sent.resume().once('end', () => response.writeHead(status).end('<html></html>')),
+      )
+      const sent = sendPublication({ hubUrl, devkey: 'key' }, await sealShop(t), neverWait)
+      await assert.rejects(
+        sent,
+        ({ message: said }: Error) => said.includes(` answered ${status}`) && message.test(said),
+      )
+    })
+})
+
 describe('publishing on a hub that is busy', { timeout: HANG_LIMIT_MS }, () => {
   it('waits as long as the hub asks for, and then publishes', async t => {
     const hub = await runHub(t)
@@ -75,7 +96,7 @@ describe('publishing on a hub that is busy', { timeout: HANG_LIMIT_MS }, () => {
 })
 
 async function neverWait(): Promise<void> {
-  assert.fail('it waited for the hub')
+  assert.fail('the publication waited for the hub')
 }
 
 async function serve(t: TestContext, answer: RequestListener) {

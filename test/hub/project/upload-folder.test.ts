@@ -59,9 +59,23 @@ describe('the folder of an upload', () => {
     const dataDir = newFolder(t, { uploads: '' })
     const log: string[] = []
     await runHub(t, { dataDir, log: line => log.push(line) })
-    assert.ok(log[0]?.startsWith(`${join(dataDir, 'uploads')} cannot be removed (ENOTDIR)`), log[0])
+    assert.deepEqual(log, [cannotBeListed(dataDir, 'ENOTDIR')])
+  })
+
+  it('does not keep a hub from starting when their parent cannot be listed', async t => {
+    const dataDir = newFolder(t, { [`uploads/${process.pid}-1-aaaaaa/sealed`]: '' })
+    chmodSync(dataDir, 0o755)
+    chmodSync(join(dataDir, 'uploads'), 0o311)
+    const log: string[] = []
+    await withoutRoot(() => removeLeftUploads(dataDir, line => log.push(line)))
+    chmodSync(join(dataDir, 'uploads'), 0o755)
+    assert.deepEqual(log, [cannotBeListed(dataDir, 'EACCES')])
   })
 })
+
+function cannotBeListed(dataDir: string, code: string): string {
+  return `${join(dataDir, 'uploads')} cannot be listed (${code}), so uploads that killed hubs left in it remain, and new uploads may fail: make it a folder that the hub's user can read and write, and restart the hub.`
+}
 
 function namesIn(dataDir: string): string[] {
   return readdirSync(join(dataDir, 'uploads')).sort()

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { readSealedFile, releasePath, writeSealedFile } from '../../../hub/commands/project/sealed-file.ts'
+import { createSigningKey, readSigningKey } from '../../../hub/project/signing-key.ts'
+import { withoutRoot } from '../../without-root.ts'
+import { newFolder } from '../running-hub.ts'
+import { sealShop } from './project-source.ts'
+
+const FORBIDDEN = 'cannot be read (EACCES): correct the path or the permissions.'
+
+describe('a sealed file', () => {
+  it('is read with its release', async t => {
+    const { bytes, release } = await sealShop(t)
+    const file = join(newFolder(t), 'shop.sealed')
+    writeSealedFile(file, { bytes, release })
+    assert.deepEqual(readSealedFile(file), { bytes, release })
+  })
+
+  for (const [name, pathOf] of [
+    ['file', (file: string) => file],
+    ['release', releasePath],
+  ] as const) {
+    it(`is refused with a message that names its ${name} if that is missing, a folder or forbidden`, async t => {
+      const file = await newSealedFile(t)
+      const path = pathOf(file)
+      chmodSync(path, 0)
+      await withoutRoot(async () => assert.throws(() => readSealedFile(file), refusal(`The file ${path} ${FORBIDDEN}`)))
+      rmSync(path)
+      const missing = `The file ${path} does not exist: create it with "project seal".`
+      assert.throws(() => readSealedFile(file), refusal(missing))
+      mkdirSync(path)
+      assert.throws(() => readSealedFile(file), refusal(`The file ${path} is a folder: name a file.`))
+    })
+  }
+
+  for (const [name, pathOf] of [
+    ['file', (file: string) => file],
+    ['release', releasePath],
+  ] as const) {
+    it(`replaces no existing ${name}, and leaves no other file`, async t => {
+      const sealed = await sealShop(t)
+      const file = join(newFolder(t), 'shop.sealed')
+      const path = pathOf(file)
+      writeFileSync(path, 'mine')
+      const message = `${path} already exists and is not overwritten: choose another --out.`
+      assert.throws(() => writeSealedFile(file, sealed), refusal(message))
+      assert.deepEqual(readdirSync(dirname(file)), [basename(path)])
+      assert.equal(readFileSync(path, 'utf8'), 'mine')
+    })
+  }
+
+  it('is not written into a missing folder, and the message says so', async t => {
+    const file = join(newFolder(t), 'missing/shop.sealed')
+    const problem = 'cannot be written (ENOENT): choose an --out in an existing folder with free space'
+    const message = `The file ${releasePath(file)} ${problem} that you can write to.`
+    const sealed = await sealShop(t)
+    assert.throws(() => writeSealedFile(file, sealed), refusal(message))
+  })
+
+  it('is refused with a message that names its release if that is invalid', async t => {
+    const file = await newSealedFile(t)
+    for (const text of ['', '{', '[]', '{"project_id": 1}']) {
+      writeFileSync(releasePath(file), text)
+      assert.throws(() => readSealedFile(file), { message: new RegExp(`^The file ${releasePath(file)} is invalid: `) })
+    }
+  })
+})
+
+describe('a signing key', () => {
+  it('is refused with the reason why it cannot be read', async t => {
+    const path = join(newFolder(t), 'signing.pem')
+    chmodSync(join(path, '..'), 0o755)
+    const missing = `The signing key ${path} does not exist: create one with "project keygen --out FILE".`
+    assert.throws(() => readSigningKey(path), refusal(missing))
+    createSigningKey(path)
+    chmodSync(path, 0)
+    await withoutRoot(async () =>
+      assert.throws(() => readSigningKey(path), refusal(`The signing key ${path} ${FORBIDDEN}`)),
+    )
+  })
+})
+
+/** Creates a sealed file in a folder that everybody may read. */
+async function newSealedFile(t: TestContext): Promise<string> {
+  const folder = newFolder(t)
+  chmodSync(folder, 0o755)
+  const file = join(folder, 'shop.sealed')
+  writeSealedFile(file, await sealShop(t))
+  chmodSync(releasePath(file), 0o644)
+  return file
+}
+
+function refusal(message: string) {
+  return { name: 'HubError', status: 400, message }
+}
