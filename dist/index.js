@@ -17237,15 +17237,21 @@ function isSameVersion(a, b) {
 }
 /**
  * True if `candidate` is older than `installed`; undefined if their order cannot be known. Compares dotted numbers
- * number by number (`2024.05.01`, `1.4`, of any length), semantic versions as such, and versions of Python packages by
- * PEP 440.
+ * number by number (`2024.05.01`, `1.4`, of any length), semantic versions by their specification, and versions of
+ * Python packages by PEP 440.
  */
 function isOlderVersion(candidate, installed) {
-    const [a, b] = [withoutLeadingV(candidate), withoutLeadingV(installed)];
-    if (a === b)
-        return false;
-    const order = compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b);
+    const order = compareVersions(candidate, installed);
     return order === undefined ? undefined : order < 0;
+}
+/** The order behind `isOlderVersion`: negative if `one` is older; undefined if the order cannot be known. */
+function compareVersions(one, other) {
+    const [a, b] = [withoutLeadingV(one), withoutLeadingV(other)];
+    return a === b ? 0 : (compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b));
+}
+/** True for a version that can be compared with others: dotted numbers, a semantic or a Python version. */
+function isOrderedVersion(version) {
+    return compareVersions(version, '0') !== undefined;
 }
 const DOTTED = /^\d+(?:\.\d+)*$/;
 function compareDotted(a, b) {
@@ -39685,7 +39691,7 @@ function fitList(items, maxChars) {
 
 const MAX_NAMED_HOSTS = 20;
 const describe_MAX_NAME_CHARS = 64;
-/** Builds DeploymentError `fleet_out_of_sync`, which names the hosts that are not on the expected version. */
+/** Builds DeploymentError `fleet_out_of_sync`, which names hosts that are not known to run the expected version. */
 function outOfSync(fleet, { kind, slug }) {
     const version = fleet.target ?? 'the expected version';
     if (fleet.hosts.length === 0 && fleet.unusable === 0)
@@ -39697,11 +39703,19 @@ function outOfSync(fleet, { kind, slug }) {
     const found = fleet.hosts.length === 1 && there === 0
         ? `The only host is not known to run ${slug} ${version}: ${nameHosts(behind)}.`
         : `${there} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${slug} ${version}.${others}`;
-    const nameless = fleet.unusable === 0 ? '' : ` Reports from the hub that name no host: ${fleet.unusable}.`;
-    const remedy = 'Deploy to the hosts in the output outdated, or give them more time with wait-seconds.';
-    return outOfSyncError(`${found}${nameless} ${remedy}`);
+    const nameless = fleet.unusable === 0 ? '' : ` Reports from the hub without a usable kind, slug and host_id: ${fleet.unusable}.`;
+    return outOfSyncError([`${found}${nameless}`, ...remediesFor(fleet)].join(' '));
 }
-/** Describes the progress of a fleet, for a log that waits for it. */
+function remediesFor({ hosts, outdated, unsafe, unusable }) {
+    const behind = outdated.length > 0 ? 'the hosts in the output outdated' : 'these hosts';
+    const isSilent = hosts.some(({ standing }) => standing === 'silent');
+    return [
+        ...(outdated.length + unsafe > 0 ? [`Deploy to ${behind}, or give them more time with wait-seconds.`] : []),
+        ...(isSilent ? ['Find out why the silent hosts do not report, or raise max-age-hours.'] : []),
+        ...(unusable > 0 ? ["Ask the hub's operator about the unusable reports, or list the hosts in expect-hosts."] : []),
+    ];
+}
+/** Describes the progress of a fleet, for the log of a run that waits for the fleet. */
 function describeProgress(fleet) {
     const behind = fleet.hosts.filter(({ standing }) => standing !== 'current');
     const there = fleet.hosts.length - behind.length;
@@ -39727,10 +39741,10 @@ function describeStanding({ standing, report }) {
 }
 function describeUnknown(report) {
     if (report?.isContradicted)
-        return 'unknown, its reports contradict each other';
+        return 'unknown: its reports contradict each other';
     const known = report?.version ?? null;
     if (known === null)
-        return `unknown, its last report says ${report?.status}`;
+        return `unknown: its last report says ${report?.status}`;
     return `perhaps ${known}; its last report, whose version is unreadable, says ${report?.status}`;
 }
 function nameHosts(hosts) {
@@ -39882,7 +39896,7 @@ function host_report_unusableAnswer(expected) {
 
 /** A name that a workflow may use as a label, a group or a part of a path, even if a stranger chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/;
-/** Created on first use: it costs more than anything else that the other actions load. */
+/** The collator is created on first use, because it costs more than anything else that the other actions load. */
 let natural;
 /** Sorts `app-2` before `app-10`. */
 function compareHosts(a, b) {
@@ -39901,7 +39915,7 @@ function buildFleet(found, question, now) {
         const report = byId.get(id);
         return { id, report, standing: standingOf(report, { target, maxAgeMs: question.maxAgeMs, now }) };
     });
-    // Without a list of hosts, a host that cannot be identified may be any.
+    // Without a list of hosts, an unidentified host may be any host of the fleet.
     const unusable = expectHosts === undefined ? found.unusable : 0;
     const behind = hosts.filter(host => needsDeployment(host.standing)).map(({ id }) => id);
     const outdated = behind.filter(id => expectHosts !== undefined || SAFE_NAME.test(id));
@@ -39915,21 +39929,6 @@ function buildFleet(found, question, now) {
         unusable,
         notes: found.notes,
     };
-}
-/** Groups the hosts by version, newest version first. Leaves out hosts whose version is unknown. */
-function hostsByVersion(reports) {
-    const groups = new Map();
-    for (const { version, hostId } of reports) {
-        if (version === null)
-            continue;
-        const key = withoutLeadingV(version);
-        const group = groups.get(key);
-        if (group === undefined)
-            groups.set(key, [hostId]);
-        else
-            group.push(hostId);
-    }
-    return new Map([...groups].sort(([a], [b]) => compareHosts(b, a)));
 }
 function standingOf(report, { target, maxAgeMs, now }) {
     if (report === undefined)
@@ -39967,6 +39966,32 @@ function isAhead(report, newest, now) {
         return newest === undefined;
     const isOlder = isOlderVersion(newest.version, report.version);
     return isOlder ?? (host_report_timeOf(report, now) ?? 0) > (host_report_timeOf(newest, now) ?? 0);
+}
+
+;// CONCATENATED MODULE: ./build/fleet/hosts-by-version.js
+
+
+/**
+ * Groups the hosts by version, newest version first. Versions that cannot be compared come last, in reverse natural
+ * order. Leaves out hosts whose version is unknown.
+ */
+function hostsByVersion(reports) {
+    const groups = new Map();
+    for (const { version, hostId } of reports) {
+        if (version === null)
+            continue;
+        const key = withoutLeadingV(version);
+        const group = groups.get(key);
+        if (group === undefined)
+            groups.set(key, [hostId]);
+        else
+            group.push(hostId);
+    }
+    const natural = [...groups].sort(([a], [b]) => compareHosts(b, a));
+    const newestFirst = natural
+        .filter(([version]) => isOrderedVersion(version))
+        .sort(([a], [b]) => compareVersions(b, a) ?? compareHosts(b, a));
+    return new Map([...newestFirst, ...natural.filter(([version]) => !isOrderedVersion(version))]);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/api/hosts.js
@@ -40009,12 +40034,13 @@ async function readHosts(wire, access, reading) {
 
 
 
+
 const [FIRST_POLL_MS, MAX_POLL_MS] = [2000, 15_000];
 const watch_fleet_REPORT_EVERY_MS = 60_000;
 /**
- * Asks the hub which version runs on which host. Repeats this at least every 15 s until every host is on the expected
- * version or the time is up. While there is time, asks again if the hub cannot be reached, but not if it refuses.
- * Throws only the signal's reason once it is aborted.
+ * Asks the hub which version runs on which host. With an expected version, asks again until every host is known to run
+ * it or the time is up; waits at most 15 s between two questions. After an error, asks again only if the error may
+ * pass. Throws nothing but the signal's reason, once the signal is aborted.
  */
 async function watchFleet(request, tools) {
     const { log, signal, clock = systemClock } = tools;
@@ -40045,9 +40071,9 @@ async function askOnce({ access, ...question }, { wire, redact, now }) {
 function describeLook({ fleet, error }) {
     if (fleet !== undefined)
         return describeProgress(fleet);
-    return `The hub could not be asked; trying again: ${error?.message.replace(/\.$/, '')}`;
+    return `The hub gave no usable answer; trying again: ${error?.message.replace(/\.$/, '')}`;
 }
-/** Logs a line if it differs from the last one, and otherwise once a minute. */
+/** Logs a line if anything but its remaining time differs from the last logged line, and otherwise once a minute. */
 function reporterOf(log, clock) {
     let [said, at] = ['', Number.NEGATIVE_INFINITY];
     return line => {
@@ -40059,9 +40085,9 @@ function reporterOf(log, clock) {
         at = clock.now();
     };
 }
-/** True if the same question may soon be answered, because the hub restarts or the network is briefly down. */
-function isPassing({ code }) {
-    return code === 'network' || code === 'timeout' || code === 'artifact_unavailable';
+/** True for an error that may pass soon, because the hub is restarting or the network is briefly down. */
+function isPassing(error) {
+    return error instanceof TransientError || error.code === 'timeout';
 }
 
 ;// CONCATENATED MODULE: ./build/runner/reading-step.js
@@ -40158,6 +40184,7 @@ class ReadingStep {
 
 
 
+
 const fleet_summary_MAX_ROWS = 200;
 const MAX_VERSIONS = 20;
 const MAX_OTHERS = 20;
@@ -40169,23 +40196,24 @@ function describeFleet({ slug, fleet, isGate }) {
         return { mark: '\u274c', sentence: `What runs on the hosts of ${slug} is not known` };
     const { hosts, target } = fleet;
     const mark = isGate ? '\u274c' : '\u26a0\ufe0f';
-    const version = target ?? 'no known version';
     if (hosts.length === 0)
         return { mark, sentence: `The hub knows no host of ${slug}` };
+    if (target === undefined)
+        return { mark, sentence: `No host is known to run any version of ${slug}` };
     const all = hosts.length === 1 ? '1 host runs' : `All ${countInWords(hosts.length, 'host')} run`;
     if (fleet.inSync)
-        return { mark: '\u2705', sentence: `${all} ${slug} ${version}` };
+        return { mark: '\u2705', sentence: `${all} ${slug} ${target}` };
     const there = hosts.filter(({ standing }) => standing === 'current').length;
     if (hosts.length === 1 && there === 0)
-        return { mark, sentence: `The only host is not known to run ${slug} ${version}` };
+        return { mark, sentence: `The only host is not known to run ${slug} ${target}` };
     return {
         mark,
-        sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${slug} ${version}`,
+        sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${slug} ${target}`,
     };
 }
 /**
- * Builds the job summary of a fleet as Markdown: the finding, the counts, and the hosts. Those that need attention come
- * first.
+ * Builds the job summary of a fleet as Markdown: the finding, the counts, and the hosts. The hosts that need attention
+ * come first.
  */
 function buildFleetSummary(facts) {
     const { fleet, error, notes, now } = facts;
@@ -40213,8 +40241,8 @@ function fleetBlocks(fleet, now) {
     ];
 }
 /**
- * Sorts hosts that are not on the version first, and failures first within each group; otherwise keeps the natural
- * order.
+ * Sorts hosts that do not run the expected version first, and failed deployments first within each group; otherwise
+ * keeps the given order.
  */
 function byAttention(hosts) {
     return hosts.toSorted((a, b) => rankOf(a) - rankOf(b));
@@ -40271,7 +40299,7 @@ function ageOf(time, now) {
         return `${Math.floor(age / fleet_summary_MINUTE_MS)} min ago`;
     return age < 2 * fleet_summary_DAY_MS ? `${Math.floor(age / HOUR_MS)} h ago` : `${Math.floor(age / fleet_summary_DAY_MS)} days ago`;
 }
-/** Names the hosts that the hub knows in addition. */
+/** Names the hosts that have reported but are not among the expected ones. */
 function othersOf({ hosts, reports }) {
     const asked = new Set(hosts.map(({ id }) => id));
     const others = reports.flatMap(({ hostId }) => (asked.has(hostId) ? [] : [hostId])).toSorted(compareHosts);
@@ -40297,13 +40325,17 @@ function othersOf({ hosts, reports }) {
 
 
 
-/** GitHub takes a megabyte of outputs from a job, and counts two bytes for a character. */
+
+/** GitHub accepts a megabyte of outputs from a job, and counts two bytes for a character. */
 const fleet_MAX_CHARS = { hosts: 200_000, versions: 100_000, outdated: 100_000 };
 const MAX_WAIT_SECONDS = 86_400;
 const MAX_LOGGED_VERSIONS = 100;
 const MAX_LOGGED_HOSTS = 20;
 const fleet_HOUR_MS = 3_600_000;
-/** The fleet action: asks the hub which version runs on which host, and fails unless all run the expected one. */
+/**
+ * The fleet action: asks the hub which version runs on which host. With `expect-version`, fails the step unless every
+ * host runs that version.
+ */
 async function fleet() {
     await runReadingStep(() => readFleetInputs(readWorkspace()), askForFleet);
 }
@@ -40328,7 +40360,7 @@ function readKeys(read) {
     const apiKey = read.optionalSecret('api-key', apiKeySchema);
     const accessToken = read.optionalSecret('access-token', apiKeySchema);
     if (read.secrets.length === before)
-        read.require('api-key or access-token is required and neither was given (is the secret defined here?)');
+        read.require('api-key or access-token is required, but neither was given (is the secret defined here?)');
     return { apiKey, accessToken };
 }
 function readQuestion(read) {
@@ -40389,7 +40421,7 @@ function unsafeIn({ unsafe }) {
     if (unsafe === 0)
         return [];
     return [
-        `The output outdated leaves out ${countInWords(unsafe, 'host')}, because a workflow could not use such a name safely: to include every host, list all of them in expect-hosts.`,
+        `The output outdated leaves out ${countInWords(unsafe, 'host')}, because a workflow could not use ${unsafe === 1 ? 'its name' : 'their names'} safely: to include every host, list all of them in expect-hosts.`,
     ];
 }
 function buildLists(fleet) {
@@ -40399,7 +40431,7 @@ function buildLists(fleet) {
     return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut };
 }
 /**
- * Lists as many hosts as fit. Those that are not on the target version go in first; the list itself is in natural
+ * Lists as many hosts as fit. Hosts that do not run the target version go in first; the list itself is in natural
  * order.
  */
 function fitHosts({ hosts, reports }) {

@@ -5,8 +5,9 @@ import { kindSchema, slugSchema } from '../core/identifiers.ts'
 import type { Log } from '../core/log.ts'
 import { countInWords, listFirst } from '../core/quantities.ts'
 import { outOfSync } from '../fleet/describe.ts'
-import { compareHosts, type Fleet, hostsByVersion } from '../fleet/fleet.ts'
+import { compareHosts, type Fleet } from '../fleet/fleet.ts'
 import type { HostReport } from '../fleet/host-report.ts'
+import { hostsByVersion } from '../fleet/hosts-by-version.ts'
 import { type FleetRequest, watchFleet } from '../marketplace/api/watch-fleet.ts'
 import { createWire } from '../net/wire.ts'
 import { readWorkspace } from '../runner/environment.ts'
@@ -30,14 +31,17 @@ export interface FleetInputs extends GivenInputs {
   readonly connection: Connection
 }
 
-/** GitHub takes a megabyte of outputs from a job, and counts two bytes for a character. */
+/** GitHub accepts a megabyte of outputs from a job, and counts two bytes for a character. */
 const MAX_CHARS = { hosts: 200_000, versions: 100_000, outdated: 100_000 }
 const MAX_WAIT_SECONDS = 86_400
 const MAX_LOGGED_VERSIONS = 100
 const MAX_LOGGED_HOSTS = 20
 const HOUR_MS = 3_600_000
 
-/** The fleet action: asks the hub which version runs on which host, and fails unless all run the expected one. */
+/**
+ * The fleet action: asks the hub which version runs on which host. With `expect-version`, fails the step unless every
+ * host runs that version.
+ */
 export async function fleet(): Promise<void> {
   await runReadingStep(() => readFleetInputs(readWorkspace()), askForFleet)
 }
@@ -64,7 +68,7 @@ function readKeys(read: InputReader): Pick<FleetRequest['access'], 'apiKey' | 'a
   const apiKey = read.optionalSecret('api-key', apiKeySchema)
   const accessToken = read.optionalSecret('access-token', apiKeySchema)
   if (read.secrets.length === before)
-    read.require('api-key or access-token is required and neither was given (is the secret defined here?)')
+    read.require('api-key or access-token is required, but neither was given (is the secret defined here?)')
   return { apiKey, accessToken }
 }
 
@@ -134,7 +138,7 @@ function logFleet({ reports }: Fleet, log: Log): void {
 function unsafeIn({ unsafe }: Fleet): string[] {
   if (unsafe === 0) return []
   return [
-    `The output outdated leaves out ${countInWords(unsafe, 'host')}, because a workflow could not use such a name safely: to include every host, list all of them in expect-hosts.`,
+    `The output outdated leaves out ${countInWords(unsafe, 'host')}, because a workflow could not use ${unsafe === 1 ? 'its name' : 'their names'} safely: to include every host, list all of them in expect-hosts.`,
   ]
 }
 
@@ -148,7 +152,7 @@ function buildLists(fleet: Fleet): { outputs: Record<string, string>; cut: strin
 }
 
 /**
- * Lists as many hosts as fit. Those that are not on the target version go in first; the list itself is in natural
+ * Lists as many hosts as fit. Hosts that do not run the target version go in first; the list itself is in natural
  * order.
  */
 function fitHosts({ hosts, reports }: Fleet) {

@@ -7,7 +7,7 @@ import type { HostReport, ReportSubject } from './host-report.ts'
 const MAX_NAMED_HOSTS = 20
 const MAX_NAME_CHARS = 64
 
-/** Builds DeploymentError `fleet_out_of_sync`, which names the hosts that are not on the expected version. */
+/** Builds DeploymentError `fleet_out_of_sync`, which names hosts that are not known to run the expected version. */
 export function outOfSync(fleet: Fleet, { kind, slug }: ReportSubject): DeploymentError {
   const version = fleet.target ?? 'the expected version'
   if (fleet.hosts.length === 0 && fleet.unusable === 0)
@@ -22,12 +22,22 @@ export function outOfSync(fleet: Fleet, { kind, slug }: ReportSubject): Deployme
     fleet.hosts.length === 1 && there === 0
       ? `The only host is not known to run ${slug} ${version}: ${nameHosts(behind)}.`
       : `${there} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${slug} ${version}.${others}`
-  const nameless = fleet.unusable === 0 ? '' : ` Reports from the hub that name no host: ${fleet.unusable}.`
-  const remedy = 'Deploy to the hosts in the output outdated, or give them more time with wait-seconds.'
-  return outOfSyncError(`${found}${nameless} ${remedy}`)
+  const nameless =
+    fleet.unusable === 0 ? '' : ` Reports from the hub without a usable kind, slug and host_id: ${fleet.unusable}.`
+  return outOfSyncError([`${found}${nameless}`, ...remediesFor(fleet)].join(' '))
 }
 
-/** Describes the progress of a fleet, for a log that waits for it. */
+function remediesFor({ hosts, outdated, unsafe, unusable }: Fleet): string[] {
+  const behind = outdated.length > 0 ? 'the hosts in the output outdated' : 'these hosts'
+  const isSilent = hosts.some(({ standing }) => standing === 'silent')
+  return [
+    ...(outdated.length + unsafe > 0 ? [`Deploy to ${behind}, or give them more time with wait-seconds.`] : []),
+    ...(isSilent ? ['Find out why the silent hosts do not report, or raise max-age-hours.'] : []),
+    ...(unusable > 0 ? ["Ask the hub's operator about the unusable reports, or list the hosts in expect-hosts."] : []),
+  ]
+}
+
+/** Describes the progress of a fleet, for the log of a run that waits for the fleet. */
 export function describeProgress(fleet: Fleet): string {
   const behind = fleet.hosts.filter(({ standing }) => standing !== 'current')
   const there = fleet.hosts.length - behind.length
@@ -54,9 +64,9 @@ export function describeStanding({ standing, report }: FleetHost): string {
 }
 
 function describeUnknown(report: HostReport | undefined): string {
-  if (report?.isContradicted) return 'unknown, its reports contradict each other'
+  if (report?.isContradicted) return 'unknown: its reports contradict each other'
   const known = report?.version ?? null
-  if (known === null) return `unknown, its last report says ${report?.status}`
+  if (known === null) return `unknown: its last report says ${report?.status}`
   return `perhaps ${known}; its last report, whose version is unreadable, says ${report?.status}`
 }
 

@@ -1,4 +1,4 @@
-import { isOlderVersion, isSameVersion, withoutLeadingV } from '../core/trust/versions.ts'
+import { isOlderVersion, isSameVersion } from '../core/trust/versions.ts'
 import { type HostReport, type HostReports, timeOf } from './host-report.ts'
 
 /** An operator's question about a fleet. */
@@ -7,13 +7,15 @@ export interface FleetQuestion {
   readonly expectVersion: string | undefined
   /** The hosts of the fleet; by default, those that the hub knows. */
   readonly expectHosts: readonly string[] | undefined
-  /** The age of a report in milliseconds after which its host counts as silent. */
+  /** The age of a report, in milliseconds, after which its host counts as silent. */
   readonly maxAgeMs: number | undefined
 }
 
 /**
- * A host's standing: `current` runs the version; `other` runs another one; `failed` failed its last deployment of the
- * version; nobody knows what `unknown` runs; `never` has never reported; `silent` has, but too long ago.
+ * What is known of a host. `current`: it runs the target version. `other`: it runs another version. `failed`: it runs
+ * the target version, but its last deployment of that version did not succeed. `unknown`: its report does not show what
+ * it runs. `never`: it has never reported. `silent`: it runs the target version, but its last report is too old or has
+ * no usable time.
  */
 export type Standing = 'current' | 'other' | 'failed' | 'unknown' | 'never' | 'silent'
 
@@ -28,17 +30,20 @@ export interface FleetHost {
 export interface Fleet {
   /** The hosts that the question is about, in natural order. */
   readonly hosts: readonly FleetHost[]
-  /** Every report of the hub, in natural order of the hosts. */
+  /** The last report of every host that the hub lists, in natural order of the hosts. */
   readonly reports: readonly HostReport[]
-  /** The expected version, or by default the newest one that any host runs. */
+  /** The expected version, or by default the newest version that any of `hosts` runs. */
   readonly target: string | undefined
-  /** True if there is a host, and every host is known to run the target version. */
+  /** True if there is a host, every host is `current`, and no report is unusable. */
   readonly inSync: boolean
-  /** The hosts that need a deployment of the target version and whose names are safe in a workflow. */
+  /**
+   * The hosts that need a deployment of the target version, and whose names are safe in a workflow or listed by the
+   * operator.
+   */
   readonly outdated: readonly string[]
-  /** The number of hosts that need one but whose names are not safe. */
+  /** The number of hosts that need such a deployment but whose names are neither listed nor safe. */
   readonly unsafe: number
-  /** The number of reports about hosts that cannot be identified. */
+  /** The number of reports that may be about any host; 0 if the operator lists the hosts. */
   readonly unusable: number
   readonly notes: readonly string[]
 }
@@ -46,7 +51,7 @@ export interface Fleet {
 /** A name that a workflow may use as a label, a group or a part of a path, even if a stranger chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/
 
-/** Created on first use: it costs more than anything else that the other actions load. */
+/** The collator is created on first use, because it costs more than anything else that the other actions load. */
 let natural: Intl.Collator | undefined
 
 /** Sorts `app-2` before `app-10`. */
@@ -67,7 +72,7 @@ export function buildFleet(found: HostReports, question: FleetQuestion, now: num
     const report = byId.get(id)
     return { id, report, standing: standingOf(report, { target, maxAgeMs: question.maxAgeMs, now }) }
   })
-  // Without a list of hosts, a host that cannot be identified may be any.
+  // Without a list of hosts, an unidentified host may be any host of the fleet.
   const unusable = expectHosts === undefined ? found.unusable : 0
   const behind = hosts.filter(host => needsDeployment(host.standing)).map(({ id }) => id)
   const outdated = behind.filter(id => expectHosts !== undefined || SAFE_NAME.test(id))
@@ -81,19 +86,6 @@ export function buildFleet(found: HostReports, question: FleetQuestion, now: num
     unusable,
     notes: found.notes,
   }
-}
-
-/** Groups the hosts by version, newest version first. Leaves out hosts whose version is unknown. */
-export function hostsByVersion(reports: readonly HostReport[]): Map<string, string[]> {
-  const groups = new Map<string, string[]>()
-  for (const { version, hostId } of reports) {
-    if (version === null) continue
-    const key = withoutLeadingV(version)
-    const group = groups.get(key)
-    if (group === undefined) groups.set(key, [hostId])
-    else group.push(hostId)
-  }
-  return new Map([...groups].sort(([a], [b]) => compareHosts(b, a)))
 }
 
 function standingOf(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { outOfSync } from '../../src/fleet/describe.ts'
-import { buildFleet, type Fleet, type FleetQuestion, hostsByVersion } from '../../src/fleet/fleet.ts'
+import { buildFleet, type Fleet, type FleetQuestion } from '../../src/fleet/fleet.ts'
 import { NOW, parsed, rowOf, SUBJECT } from './host-reports.ts'
 
 const DAY_MS = 86_400_000
@@ -28,7 +28,6 @@ describe('buildFleet', () => {
   it('ignores the leading v of a version, in the reports and in the expected version', () => {
     const rows = [rowOf('app-1', { version: 'v1.0.0' }), rowOf('app-2')]
     for (const expectVersion of ['1.0.0', 'v1.0.0']) assert.ok(fleetOf(rows, { expectVersion }).inSync)
-    assert.deepEqual([...hostsByVersion(fleetOf(rows).reports)], [['1.0.0', ['app-1', 'app-2']]])
   })
 
   const IN_PROGRESS = { status: 'in_progress', version: 7, running_version: '2.0.0' }
@@ -61,7 +60,7 @@ describe('buildFleet', () => {
       const fleet = fleetOf([...order, rowOf('app-2', { version: '2.0.0' })], { expectVersion: '2.0.0' })
       assert.deepEqual(standings(fleet), ['app-1 unknown', 'app-2 current'])
       assert.deepEqual([fleet.inSync, fleet.outdated], [false, ['app-1']])
-      assert.match(outOfSync(fleet, SUBJECT).message, /app-1 \(unknown, its reports contradict each other\)/)
+      assert.match(outOfSync(fleet, SUBJECT).message, /app-1 \(unknown: its reports contradict each other\)/)
     }
   })
 
@@ -92,6 +91,27 @@ describe('buildFleet', () => {
     )
   })
 
+  it('gives a remedy for each reason, and no other', () => {
+    const remedies = {
+      deploy: /Deploy to the hosts in the output outdated, or give them more time/,
+      silent: /Find out why the silent hosts do not report, or raise max-age-hours\./,
+      unusable: /Ask the hub's operator about the unusable reports, or list the hosts in expect-hosts\./,
+    }
+    const old = rowOf('app-1', { completed_at: '2000-01-01T00:00:00Z' })
+    const question = { expectVersion: '1.0.0', maxAgeMs: 3_600_000 }
+    for (const [fleet, expected] of [
+      [fleetOf([rowOf('app-1')], { expectVersion: '2.0.0' }), ['deploy']],
+      [fleetOf([old], question), ['silent']],
+      [fleetOf([rowOf('app-1\u0000')], { expectVersion: '1.0.0' }), ['unusable']],
+    ] as const) {
+      const { message } = outOfSync(fleet, SUBJECT)
+      assert.deepEqual(
+        Object.entries(remedies).flatMap(([name, remedy]) => (remedy.test(message) ? [name] : [])),
+        expected,
+      )
+    }
+  })
+
   it('is not in sync without any host', () => {
     const fleet = fleetOf([], { expectVersion: '1.0.0' })
     assert.equal(fleet.inSync, false)
@@ -104,7 +124,7 @@ describe('buildFleet', () => {
     assert.equal(fleetOf(rows, { expectVersion: '1.0.0' }).inSync, false)
     assert.match(
       outOfSync(fleetOf(rows, { expectVersion: '1.0.0' }), SUBJECT).message,
-      /Reports from the hub that name no host: 1\./,
+      /Reports from the hub without a usable kind, slug and host_id: 1\./,
     )
     assert.equal(fleetOf(rows, { expectVersion: '1.0.0', expectHosts: ['app-1'] }).inSync, true)
   })
@@ -157,18 +177,10 @@ describe('buildFleet', () => {
       { expectVersion: '2.0.0' },
     )
     assert.deepEqual(fleet.outdated, ['7', 'APP_2.example.com', 'app-1'])
-    // One of them has a direction mark, which no report may have.
+    // One of the hostile names has a direction mark, which no report may have.
     assert.deepEqual([fleet.unsafe, fleet.unusable], [hostile.length - 1, 1])
     assert.equal(fleet.inSync, false)
     const chosen = fleetOf([rowOf('a b')], { expectVersion: '2.0.0', expectHosts: ['a b'] })
     assert.deepEqual([chosen.outdated, chosen.unsafe], [['a b'], 0])
-  })
-
-  it('does not mistake a built-in property of every object for a version', () => {
-    const fleet = fleetOf([
-      rowOf('constructor', { version: 'constructor' }),
-      rowOf('toString', { version: 'toString' }),
-    ])
-    assert.deepEqual([...hostsByVersion(fleet.reports).keys()].toSorted(), ['constructor', 'toString'])
   })
 })

@@ -66,7 +66,7 @@ describe('parseHostReports', () => {
       rowOf('app-3', { kind: 'service' }),
     ])
     assert.deepEqual([reports.map(({ hostId }) => hostId), unusable], [['app-1'], 0])
-    assert.match(notes.join(), /2 reports of other plugins or services than plugin greeter/)
+    assert.match(notes.join(), /2 reports of plugins or services other than plugin greeter/)
   })
 
   it('uses the newest report of a host that is listed more than once', () => {

@@ -9,14 +9,23 @@ export function isSameVersion(a: string, b: string): boolean {
 
 /**
  * True if `candidate` is older than `installed`; undefined if their order cannot be known. Compares dotted numbers
- * number by number (`2024.05.01`, `1.4`, of any length), semantic versions as such, and versions of Python packages by
- * PEP 440.
+ * number by number (`2024.05.01`, `1.4`, of any length), semantic versions by their specification, and versions of
+ * Python packages by PEP 440.
  */
 export function isOlderVersion(candidate: string, installed: string): boolean | undefined {
-  const [a, b] = [withoutLeadingV(candidate), withoutLeadingV(installed)]
-  if (a === b) return false
-  const order = compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b)
+  const order = compareVersions(candidate, installed)
   return order === undefined ? undefined : order < 0
+}
+
+/** The order behind `isOlderVersion`: negative if `one` is older; undefined if the order cannot be known. */
+export function compareVersions(one: string, other: string): number | undefined {
+  const [a, b] = [withoutLeadingV(one), withoutLeadingV(other)]
+  return a === b ? 0 : (compareDotted(a, b) ?? compareSemantic(a, b) ?? comparePythonVersions(a, b))
+}
+
+/** True for a version that can be compared with others: dotted numbers, a semantic or a Python version. */
+export function isOrderedVersion(version: string): boolean {
+  return compareVersions(version, '0') !== undefined
 }
 
 const DOTTED = /^\d+(?:\.\d+)*$/

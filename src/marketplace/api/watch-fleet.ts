@@ -3,6 +3,7 @@ import type { Log } from '../../core/log.ts'
 import { describeProgress } from '../../fleet/describe.ts'
 import { buildFleet, type Fleet, type FleetQuestion } from '../../fleet/fleet.ts'
 import { type Clock, systemClock } from '../../install/files/clock.ts'
+import { TransientError } from '../../net/exchange/failures.ts'
 import type { Wire } from '../../net/wire.ts'
 import { type HostsAccess, readHosts } from './hosts.ts'
 
@@ -22,9 +23,9 @@ export interface FleetTools {
   readonly clock?: Clock
 }
 
-/** The last known state of the fleet, and the error that prevented another answer. */
+/** The last known state of the fleet, and the error of the last question if it got no usable answer. */
 export interface WatchedFleet {
-  /** Undefined if no answer was ever received. */
+  /** Undefined if no question got a usable answer. */
   readonly fleet: Fleet | undefined
   readonly error: DeployError | undefined
 }
@@ -33,9 +34,9 @@ const [FIRST_POLL_MS, MAX_POLL_MS] = [2000, 15_000]
 const REPORT_EVERY_MS = 60_000
 
 /**
- * Asks the hub which version runs on which host. Repeats this at least every 15 s until every host is on the expected
- * version or the time is up. While there is time, asks again if the hub cannot be reached, but not if it refuses.
- * Throws only the signal's reason once it is aborted.
+ * Asks the hub which version runs on which host. With an expected version, asks again until every host is known to run
+ * it or the time is up; waits at most 15 s between two questions. After an error, asks again only if the error may
+ * pass. Throws nothing but the signal's reason, once the signal is aborted.
  */
 export async function watchFleet(request: FleetRequest, tools: FleetTools): Promise<WatchedFleet> {
   const { log, signal, clock = systemClock } = tools
@@ -68,10 +69,10 @@ async function askOnce(
 
 function describeLook({ fleet, error }: WatchedFleet): string {
   if (fleet !== undefined) return describeProgress(fleet)
-  return `The hub could not be asked; trying again: ${error?.message.replace(/\.$/, '')}`
+  return `The hub gave no usable answer; trying again: ${error?.message.replace(/\.$/, '')}`
 }
 
-/** Logs a line if it differs from the last one, and otherwise once a minute. */
+/** Logs a line if anything but its remaining time differs from the last logged line, and otherwise once a minute. */
 function reporterOf(log: Log, clock: Clock): (line: string) => void {
   let [said, at] = ['', Number.NEGATIVE_INFINITY]
   return line => {
@@ -83,7 +84,7 @@ function reporterOf(log: Log, clock: Clock): (line: string) => void {
   }
 }
 
-/** True if the same question may soon be answered, because the hub restarts or the network is briefly down. */
-function isPassing({ code }: DeployError): boolean {
-  return code === 'network' || code === 'timeout' || code === 'artifact_unavailable'
+/** True for an error that may pass soon, because the hub is restarting or the network is briefly down. */
+function isPassing(error: DeployError): boolean {
+  return error instanceof TransientError || error.code === 'timeout'
 }

@@ -2,7 +2,8 @@ import type { DeployError } from '../../core/errors.ts'
 import { alert, cell, cellOf, table } from '../../core/markdown.ts'
 import { countInWords, listFirst } from '../../core/quantities.ts'
 import { describeStanding } from '../../fleet/describe.ts'
-import { compareHosts, type Fleet, type FleetHost, hostsByVersion } from '../../fleet/fleet.ts'
+import { compareHosts, type Fleet, type FleetHost } from '../../fleet/fleet.ts'
+import { hostsByVersion } from '../../fleet/hosts-by-version.ts'
 import type { Ending } from './ending.ts'
 import { readingFailure } from './failure.ts'
 
@@ -18,7 +19,7 @@ export interface FleetFacts {
   readonly fleet: Fleet | undefined
   /** The error that fails the step. */
   readonly error: DeployError | undefined
-  /** Whether the operator named the version. */
+  /** Whether the operator named the version that every host must run. */
   readonly isGate: boolean
   /** Sentences about omitted hosts. */
   readonly notes: readonly string[]
@@ -31,22 +32,22 @@ export function describeFleet({ slug, fleet, isGate }: FleetFacts): Ending {
   if (fleet === undefined) return { mark: '❌', sentence: `What runs on the hosts of ${slug} is not known` }
   const { hosts, target } = fleet
   const mark = isGate ? '❌' : '⚠️'
-  const version = target ?? 'no known version'
   if (hosts.length === 0) return { mark, sentence: `The hub knows no host of ${slug}` }
+  if (target === undefined) return { mark, sentence: `No host is known to run any version of ${slug}` }
   const all = hosts.length === 1 ? '1 host runs' : `All ${countInWords(hosts.length, 'host')} run`
-  if (fleet.inSync) return { mark: '✅', sentence: `${all} ${slug} ${version}` }
+  if (fleet.inSync) return { mark: '✅', sentence: `${all} ${slug} ${target}` }
   const there = hosts.filter(({ standing }) => standing === 'current').length
   if (hosts.length === 1 && there === 0)
-    return { mark, sentence: `The only host is not known to run ${slug} ${version}` }
+    return { mark, sentence: `The only host is not known to run ${slug} ${target}` }
   return {
     mark,
-    sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${slug} ${version}`,
+    sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${slug} ${target}`,
   }
 }
 
 /**
- * Builds the job summary of a fleet as Markdown: the finding, the counts, and the hosts. Those that need attention come
- * first.
+ * Builds the job summary of a fleet as Markdown: the finding, the counts, and the hosts. The hosts that need attention
+ * come first.
  */
 export function buildFleetSummary(facts: FleetFacts): string {
   const { fleet, error, notes, now } = facts
@@ -78,8 +79,8 @@ function fleetBlocks(fleet: Fleet, now: number): string[] {
 }
 
 /**
- * Sorts hosts that are not on the version first, and failures first within each group; otherwise keeps the natural
- * order.
+ * Sorts hosts that do not run the expected version first, and failed deployments first within each group; otherwise
+ * keeps the given order.
  */
 function byAttention(hosts: readonly FleetHost[]): FleetHost[] {
   return hosts.toSorted((a, b) => rankOf(a) - rankOf(b))
@@ -136,7 +137,7 @@ function ageOf(time: string | null, now: number): string {
   return age < 2 * DAY_MS ? `${Math.floor(age / HOUR_MS)} h ago` : `${Math.floor(age / DAY_MS)} days ago`
 }
 
-/** Names the hosts that the hub knows in addition. */
+/** Names the hosts that have reported but are not among the expected ones. */
 function othersOf({ hosts, reports }: Fleet): string[] {
   const asked = new Set(hosts.map(({ id }) => id))
   const others = reports.flatMap(({ hostId }) => (asked.has(hostId) ? [] : [hostId])).toSorted(compareHosts)

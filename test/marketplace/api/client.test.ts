@@ -5,6 +5,8 @@ import { describe, it, type TestContext } from 'node:test'
 import { ArtifactError, AuthenticationError, type DeployError } from '../../../src/core/errors.ts'
 import { createMarketplaceClient, type MarketplaceClient } from '../../../src/marketplace/api/client.ts'
 import type { HubBases } from '../../../src/marketplace/api/hub-bases.ts'
+import { OWN_INPUTS } from '../../../src/marketplace/api/input-names.ts'
+import { refusal } from '../../../src/marketplace/api/refusal.ts'
 import { type Handler, type LoopbackServer, serve } from '../../net/loopback-server.ts'
 import { createTestedWire } from '../../net/tested-wire.ts'
 import { artifactRequest } from '../gate/open-artifact-file.ts'
@@ -53,7 +55,7 @@ async function refusalOf(act: () => Promise<unknown>): Promise<DeployError> {
   } catch (error) {
     return error as DeployError
   }
-  return assert.fail('was not refused')
+  return assert.fail('nothing was refused')
 }
 
 describe('MarketplaceClient', () => {
@@ -196,6 +198,13 @@ describe('a refusal', () => {
       assert.doesNotMatch(message, never)
     })
   }
+
+  it('with 403 speaks of a bound key only if the step sent a key', () => {
+    const subject = { kind: 'plugin', slug: 'greeter', inputs: { ...OWN_INPUTS, apiKey: 'access-token' } } as const
+    const wanted = { name: 'the hosts', base: { url: 'https://hub.example', input: 'hub-url' }, isSigned: false }
+    const { message } = refusal({ status: 403, body: {} }, subject, wanted)
+    assert.match(message, / answered 403\. Check access-token: it may not allow this\.$/)
+  })
 
   it('with 404 names the base URL, without a query, and the input that sets it', async t => {
     const { server } = await withHub(t, answering(404, '{}'))

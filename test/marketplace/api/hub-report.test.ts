@@ -56,7 +56,7 @@ describe('createReportSender', () => {
       const delivery = await sender.send(reportOf(), { retry: false, timeoutMs: 10_000 })
       return delivery.accepted ? '' : delivery.error
     }
-    const sent = /answered 404\. It was sent to http:[^ ]*\/app: check /.source
+    const sent = /answered 404\. The report was sent to http:[^ ]*\/app: check /.source
     assert.match(await said(server.url), new RegExp(`${sent}deployments-url\\.$`))
     assert.match(await said(), new RegExp(`${sent}hub-url, or set deployments-url\\.$`))
   })

@@ -4,23 +4,30 @@ import { type FleetRequest, watchFleet } from '../../../src/marketplace/api/watc
 import { NOW, rowOf, SUBJECT } from '../../fleet/host-reports.ts'
 import { collectLog } from '../../install/collected-log.ts'
 import { createSteppedClock } from '../../install/stepped-clock.ts'
-import { type Handler, serve } from '../../net/loopback-server.ts'
+import { makeCertificate } from '../../net/certificates.ts'
+import { type Handler, serve, serveTls } from '../../net/loopback-server.ts'
 import { createTestedWire } from '../../net/tested-wire.ts'
 
+const certificate = makeCertificate()
 const [OLD, NEW] = [rowOf('app-1'), rowOf('app-1', { version: '2.0.0' })]
 
 function answer(body: unknown, status = 200): Handler {
   return (_, response) => response.writeHead(status).end(JSON.stringify(body))
 }
 
-/** The nth request gets the nth answer, and all later ones get the last answer. */
+/** The nth request gets the nth answer. Once there are no more answers, every request gets the last one. */
 function inTurn(...handlers: readonly [Handler, ...Handler[]]): Handler {
   return (request, response, nth) => (handlers[nth - 1] ?? (handlers.at(-1) as Handler))(request, response, nth)
 }
 
-/** Watches a fleet on a hub that answers with `handler`, with a clock of its own. */
+/** Watches a fleet on a hub that answers with `handler`. */
 async function watch(t: TestContext, handler: Handler, more: Partial<FleetRequest> = {}) {
   const server = await serve(t, handler)
+  return { ...(await watchServer(server.url, more)), requests: server.requests.length }
+}
+
+/** Watches a fleet on a hub. The clock advances only when the watch sleeps. */
+async function watchServer(url: string, more: Partial<FleetRequest>) {
   const clock = createSteppedClock()
   const log = collectLog()
   const waits: number[] = []
@@ -30,7 +37,7 @@ async function watch(t: TestContext, handler: Handler, more: Partial<FleetReques
   }
   const access = {
     ...SUBJECT,
-    bases: { hub: server.url, deployments: server.url },
+    bases: { hub: url, deployments: url },
     apiKey: 'key',
     accessToken: undefined,
   }
@@ -44,7 +51,7 @@ async function watch(t: TestContext, handler: Handler, more: Partial<FleetReques
     clock: { ...clock, sleep },
   }
   const seen = await watchFleet({ access, ...question, ...more }, tools)
-  return { ...seen, waits, lines: log.lines, requests: server.requests.length }
+  return { ...seen, waits, lines: log.lines }
 }
 
 describe('watchFleet', () => {
@@ -82,7 +89,28 @@ describe('watchFleet', () => {
     const away = answer({ error: 'restarting' }, 503)
     const { fleet, error, lines } = await watch(t, inTurn(away, away, away, away, answer([NEW])))
     assert.deepEqual([fleet?.inSync, error], [true, undefined])
-    assert.match(lines[0] ?? '', /could not be asked; trying again: .*503 \(restarting\)/)
+    assert.match(lines[0] ?? '', /gave no usable answer; trying again: .*503 \(restarting\)/)
+  })
+
+  it('asks a hub again that has too many requests', async t => {
+    const busy = answer({}, 429)
+    const { fleet, error } = await watch(t, inTurn(busy, busy, busy, busy, answer([NEW])))
+    assert.deepEqual([fleet?.inSync, error], [true, undefined])
+  })
+
+  it('asks a hub again that breaks the connection', async t => {
+    const broken: Handler = request => request.socket.destroy()
+    const { fleet, error, lines } = await watch(t, inTurn(broken, broken, broken, broken, answer([NEW])))
+    assert.deepEqual([fleet?.inSync, error], [true, undefined])
+    assert.match(lines[0] ?? '', /trying again: The connection to .* broke/)
+  })
+
+  it('does not ask a hub again whose certificate is refused', {
+    skip: certificate === undefined && 'openssl is not installed',
+  }, async t => {
+    const server = await serveTls(t, certificate as object, answer([NEW]))
+    const { error, waits } = await watchServer(server.url, {})
+    assert.deepEqual([error?.code, waits], ['network', []])
   })
 
   it('fails with the error of the last attempt, and returns the fleet that it saw before', async t => {
@@ -92,8 +120,12 @@ describe('watchFleet', () => {
   })
 
   for (const [status, code] of [
+    [400, 'artifact_unavailable'],
     [401, 'authentication_failed'],
     [404, 'not_found'],
+    [405, 'artifact_unavailable'],
+    [410, 'artifact_unavailable'],
+    [422, 'artifact_unavailable'],
   ] as const)
     it(`does not ask a hub again that answers ${status}`, async t => {
       const { error, requests } = await watch(t, inTurn(answer([OLD]), answer({}, status), answer([NEW])))
