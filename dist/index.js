@@ -18927,6 +18927,12 @@ function nearestDirectory(path) {
     return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
 
+;// CONCATENATED MODULE: ./build/core/sentence.js
+/** Returns the text as a sentence that another one can follow: with a full stop, unless it already ends with a mark. */
+function asSentence(text) {
+    return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
+}
+
 ;// CONCATENATED MODULE: external "node:util"
 const external_node_util_namespaceObject = require("node:util");
 ;// CONCATENATED MODULE: ./build/install/files/durable-files.js
@@ -21287,10 +21293,11 @@ function rollbackFailed(pending, error) {
 
 
 
+
 const MAX_RECOVERIES = 5;
 /**
  * Reads the records of a dead run; none if it left no journal. Throws DeploymentError `inconsistent` for a journal that
- * cannot be read, or that this action did not write.
+ * is damaged, cannot be read, or was not written by this action.
  */
 function readRecords({ root, journal: path }) {
     try {
@@ -21300,9 +21307,14 @@ function readRecords({ root, journal: path }) {
         return records;
     }
     catch (error) {
-        const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message;
-        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
+        if (!(error instanceof JournalDamage))
+            throw unreadable(path, error);
+        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(error.message)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move the journal away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
     }
+}
+function unreadable(path, error) {
+    const { message } = toHostError(error, `reading ${path}`);
+    return new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment cannot be read, so nothing was changed. ${message}`, { cause: toDeployError(error) });
 }
 /** Refuses a dead run that 5 other runs could not roll back: throws DeploymentError `inconsistent`. */
 function verifyRecoverable(host, records) {
@@ -21310,9 +21322,9 @@ function verifyRecoverable(host, records) {
     if (begin?.record !== 'begin' || !needsRollback(records) || countAttempts(host, records) < MAX_RECOVERIES)
         return;
     const { deployment_id: id, slug } = begin.facts;
-    throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so no further attempt is made: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`);
+    throw new DeploymentError('inconsistent', `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so no further attempt is made: read its report in ${host.layout.reports} and its journal ${host.layout.journal}, repair the host by hand, then remove the journal.`);
 }
-/** Refuses a dead run whose rollback failed and whose changes remain: throws DeploymentError `inconsistent`. */
+/** Refuses a dead run whose rollback failed and whose changes may remain: throws DeploymentError `inconsistent`. */
 function verifyRestored(layout, records) {
     const rollback = findEnd(records)?.rollback;
     const [begin] = records;
@@ -21320,16 +21332,20 @@ function verifyRestored(layout, records) {
         throw stillInconsistent(begin, rollback);
 }
 function stillInconsistent({ facts }, { problems }) {
-    return new DeploymentError('inconsistent', `The interrupted deployment ${facts.deployment_id} of ${facts.slug} could not be rolled back, so nothing new is deployed: ${problems.join(' ')}`);
+    return new DeploymentError('inconsistent', `The interrupted deployment ${facts.deployment_id} of ${facts.slug} could not be rolled back, so nothing new is deployed: ${problems.map(asSentence).join(' ')}`);
 }
-/** False after a commit or a complete rollback, which need only their cleanup; that is never given up. */
+/**
+ * True if files may have to be rolled back: the journal has no commit, and no end after which all files are restored.
+ * Only the attempts at such a rollback are limited.
+ */
 function needsRollback(records) {
     const known = findEnd(records);
     return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false);
 }
 /**
- * True if this host may have neither version intact, according to the journal of a dead run. A host is exactly new
- * after a commit; it is exactly old if the announced changes were never made, or were undone. Changes nothing.
+ * True if this host may have neither version intact, according to the journal of a dead run. After a commit, the host
+ * has exactly the new version. If the announced changes were never made, or were undone, the host has exactly the old
+ * version. Changes nothing.
  */
 function isInDoubt({ root, journal }) {
     try {
@@ -21346,14 +21362,15 @@ function isInDoubt({ root, journal }) {
 function changedPlaces(records) {
     return placesIn(records.flatMap(announcedIn));
 }
-/** Returns how many other runs have begun to recover this one. A main step and its post step count as one run. */
+/** Returns how many other runs have begun to recover this dead run. A main step and its post step count as one run. */
 function countAttempts({ run }, records) {
     const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])));
     runs.delete(run.id);
     return runs.size;
 }
 /**
- * Returns the number of attempts that the hub needed to accept the report of the newest end; undefined if it has not.
+ * Returns the number of attempts after which the hub accepted the report of the newest end; undefined if it has not
+ * accepted that report.
  */
 function findAccepted(records) {
     const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
@@ -21641,12 +21658,6 @@ function findName(file, id) {
     catch {
         return undefined;
     }
-}
-
-;// CONCATENATED MODULE: ./build/core/sentence.js
-/** Returns the text as a sentence that another one can follow: with a full stop, unless it already ends with a mark. */
-function asSentence(text) {
-    return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/untouchable-host.js
@@ -25180,12 +25191,12 @@ async function probeCommand({ command }, context) {
 
 ;// CONCATENATED MODULE: ./build/install/services/stability.js
 /**
- * How long a supervisor must report a service as running, but at most half of the timeout: a service that crashes at
- * its start runs at first.
+ * How long a supervisor must report a service as running, but at most half of the timeout: a service that crashes while
+ * it starts is reported as running at first.
  */
 const SUPERVISOR_STABLE_MS = 3000;
 const DEFAULT_INTERVAL_MS = 1000;
-/** At least this many probes fit into a timeout, however long the interval. */
+/** At least this many intervals fit into a timeout, however long the configured interval is. */
 const MIN_PROBES = 4;
 /** Returns the pace of one attempt. */
 function paceOf({ service, check, timeout_seconds }) {
@@ -25200,17 +25211,21 @@ function paceOf({ service, check, timeout_seconds }) {
 /** Measures how long a service has been healthy without a break. A new start is a break, even if every probe passes. */
 function beginStreak() {
     let healthySince;
-    let lastRun = null;
+    let lastRun = [];
     let starts = 0;
     return {
         get starts() {
             return starts;
         },
         add({ healthy, run }, nowMs) {
-            const isNewRun = run !== null && lastRun !== null && run !== lastRun;
+            const isNewRun = run.some((fact, index) => fact !== null && fact !== (lastRun[index] ?? fact));
             if (isNewRun)
                 starts++;
-            lastRun = run ?? lastRun;
+            // The other facts of an earlier run say nothing about this run.
+            if (isNewRun || lastRun.length === 0)
+                lastRun = run;
+            else
+                lastRun = lastRun.map((fact, index) => run[index] ?? fact);
             const since = isNewRun ? nowMs : (healthySince ?? nowMs);
             healthySince = healthy ? since : undefined;
         },
@@ -25229,9 +25244,9 @@ function beginStreak() {
 
 
 
-/** A single probe that takes longer has failed; there may be time for another. */
+/** A single probe that takes longer has failed, so that there may be time for another probe. */
 const PROBE_TIMEOUT_MS = 10_000;
-/** With less time left, no further probe starts: if it were cut short, it would hide the finding of the last one. */
+/** With less time left, no further probe starts: a probe that is cut short would hide why the previous probe failed. */
 const SHORTEST_PROBE_MS = 200;
 /** A timer may fire this many milliseconds too early. */
 const TIMER_MS = 1;
@@ -25239,10 +25254,10 @@ const MAX_RESTORED_SECONDS = 60;
 const MAX_BRIEF_CHARS = 120;
 /**
  * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
- * the check's `stable_for`, and, with a supervisor, for at least 3 s or half of the timeout, whichever is shorter. A
- * new start is a break.
+ * the check's `stable_for`. With a supervisor, this period is at least 3 s, or half of the timeout if that is shorter.
+ * A new start of the service is a break.
  *
- * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds.
+ * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds, or the signal's reason.
  */
 async function checkHealth(request, clock = systemClock) {
     const { timeout_seconds: seconds, retries } = request.healthcheck;
@@ -25256,11 +25271,11 @@ async function checkHealth(request, clock = systemClock) {
         if (attempt <= retries)
             request.log.info(`Attempt ${attempt} of ${retries + 1}: ${subject} is not healthy. ${finding.evidence}`);
     }
-    throw new DeploymentError('unhealthy', `${subject} was not healthy within ${seconds} s${retries === 0 ? '' : ` (attempts: ${retries + 1})`}: ${finding.evidence}`, adviceFor(request));
+    throw new DeploymentError('unhealthy', `${subject} was not healthy ${retries === 0 ? `within ${seconds} s` : `in ${retries + 1} attempts of ${seconds} s each`}: ${finding.evidence}`, adviceFor(request));
 }
 /**
  * Returns one sentence for each check that fails after an older version was restored. Runs all checks at once, so that
- * many take no longer than one. Throws the signal's reason once it is aborted.
+ * they take no longer than the slowest of them. Throws the signal's reason once the signal is aborted.
  */
 async function findUnhealthy(checks, { log, signal }) {
     const findings = checks.map(async ({ previous_version: version, ...healthcheck }) => {
@@ -25285,19 +25300,22 @@ async function findUnhealthy(checks, { log, signal }) {
     });
     return (await Promise.all(findings)).flat();
 }
-/** The old version and the new one have the same id. */
+/** Says `restored`, because the old version and the new one have the same id. */
 function describeSubject({ healthcheck: { id }, version, isRestored }) {
     return `${isRestored ? 'The restored ' : ''}${id}${version === null ? '' : ` ${version}`}`;
 }
-/** Allows one attempt of at most a minute, or as long as `stable_for` needs: every rollback and recovery must end. */
+/**
+ * Allows one attempt of at most a minute, or of `stable_for` plus half a minute if that is longer, because every
+ * rollback and recovery must end.
+ */
 function onceBriefly(healthcheck) {
     const stable = healthcheck.check?.stableForSeconds ?? 0;
     const seconds = Math.min(healthcheck.timeout_seconds, Math.max(MAX_RESTORED_SECONDS, stable + MAX_RESTORED_SECONDS / 2));
     return { ...healthcheck, retries: 0, timeout_seconds: seconds };
 }
-/** Names the log in which the service reports its problem. */
+/** Advises the operator to read the service's log; gives no advice for a check without a service. */
 function adviceFor({ healthcheck: { service } }) {
-    return service === null ? {} : { next: `Read its log on the host: \`${logCommand(service)}\`` };
+    return service === null ? {} : { next: `Read the service's log on the host: \`${logCommand(service)}\`` };
 }
 function inBrief({ evidence, brief = evidence }, healthcheck) {
     const { stableMs } = paceOf(healthcheck);
@@ -25333,21 +25351,25 @@ async function probeService({ service, check }, limits) {
         return supervised;
     return { ...(await runProbe(check.probe, limits)), run: supervised.run };
 }
-const UNEXAMINED = { healthy: false, evidence: 'nothing examines it', run: null };
+const UNEXAMINED = {
+    healthy: false,
+    evidence: 'the host config has no service and no check for it',
+    run: [],
+};
 async function probeSupervisor(service, limits) {
     const state = await readServiceState(service, limits);
     const { running: healthy, evidence } = state;
     if (!healthy)
-        return { healthy, evidence, run: null };
+        return { healthy, evidence, run: [] };
     const run = await identifyRun(service, state, limits);
     return { healthy, evidence, brief: `${shortName(service)} is running`, run };
 }
 async function identifyRun(service, state, limits) {
     const run = await readServiceRun(service, limits);
     const restarts = await readRestarts(service, state, limits);
-    return restarts === null ? run : `${run} ${restarts}`;
+    return [run, restarts?.toString() ?? null];
 }
-/** A probe cut short by the deadline, as on a busy host, would hide why the one before it failed. */
+/** A probe that the deadline cut short, as on a busy host, would hide why the previous probe failed. */
 function uncut(finding, before) {
     return finding.healthy || before === undefined || before.healthy ? finding : before;
 }
@@ -25851,17 +25873,17 @@ const STRICT_YAML = {
  */
 function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
     if (Buffer.byteLength(text) > limits.bytes)
-        return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`);
+        return yaml_source_unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`);
     const stranger = unreadableCharacter(text);
     if (stranger !== undefined)
-        return unreadable(file, `the file must be text, found ${stranger}`);
+        return yaml_source_unreadable(file, `the file must be text, found ${stranger}`);
     const plain = text.replace(/^\uFEFF/, '');
     const composed = yield* composeYaml(plain, limits, STRICT_YAML);
     yield;
     const mistake = firstSyntaxMistake(composed.complaints, plain);
     return new ParsedSource(composed, file, mistake);
 }
-function unreadable(file, message) {
+function yaml_source_unreadable(file, message) {
     const start = { file, line: 1, column: 1 };
     return {
         problems: [problemAt(start, message)],
@@ -29312,8 +29334,8 @@ function snapshots_listNames(path) {
 
 /**
  * Builds what to commit after the steps: the installed parts, the removed parts, and the snapshots to keep or discard.
- * Throws rather than return rows that a later run could not read back. Notes in the report which snapshots have
- * modified trees.
+ * Throws if a later run could not read the rows of these parts. Notes in the report which snapshots have modified
+ * trees.
  */
 async function buildInstallation(context) {
     const { log } = context.deployment.tools;
@@ -29345,7 +29367,10 @@ function versionOfProject({ order, deployment }, rows) {
     const others = readInstalled(deployment.layout).filter(row => isFrom(row, order.origin) && !known.has(placeName(placeOf(row))));
     return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) };
 }
-/** Builds a part's row, which changes if the run changed anything that the host runs, even in another part. */
+/**
+ * Builds a part's row. The row stays as it is, apart from its keep-paths and snapshots, if the part is installed
+ * already and the run has changed nothing that the host runs, in any part.
+ */
 function buildRow(context, part) {
     const { order, transaction } = context;
     const { installed, removed, version } = part.previous;
@@ -29368,15 +29393,18 @@ function keepPathsOf({ keepPaths }, part) {
     return [...(part.retained === undefined ? keepPaths : part.keepPaths)];
 }
 /**
- * Also false if the same tree came with another artifact: then the row has to name the new artifact and project
- * version.
+ * True if the part's tree is installed and intact, from the same artifact, origin and source. If the same tree came
+ * with another artifact, the row has to name the new artifact and project version.
  */
 function isInstalledAlready({ order }, { intact, artifactSha256, source, returning, previous: { installed } }) {
     if (intact === undefined || installed?.artifact_sha256 !== artifactSha256)
         return false;
     return isFrom(installed, order.origin) && installed.source?.id === (returning ?? { source }).source?.id;
 }
-/** Builds the row of a removed part. Its last version always stays as a snapshot, because nothing newer replaced it. */
+/**
+ * Builds the row of a removed part. Its last tree, if it still exists, always stays as a snapshot, because no newer
+ * version replaced it.
+ */
 function buildRemovedRow(context, part) {
     const { id, installed } = part;
     const moved = findReplaced(context, part, { installed, version: installed.version });
@@ -29387,9 +29415,9 @@ function buildRemovedRow(context, part) {
     return { row: { contract, kind, slug, id, ...directoryIn(part), snapshots }, discard };
 }
 /**
- * Keeps in the snapshot the host's own files that no other version has taken over; a snapshot with such files is never
- * pruned. Files that a newer version has taken over do not count, even if the replaced version recreates them until it
- * is stopped.
+ * Notes in a snapshot's row the kept paths that the snapshot contains and that no newer version has taken over. A
+ * snapshot with such paths is never pruned. A path that a newer version has taken over does not count, even if the
+ * replaced version recreates the path before that version is stopped.
  */
 function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
     const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
@@ -29397,7 +29425,7 @@ function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
     const isTakenOver = isBelow(takenOver);
     const kept = presentPaths(path, (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)));
     if (kept.length > 0) {
-        const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in the snapshot ${path}, and a restore brings them back.`;
+        const message = `The snapshot ${path} of ${placeName(part)} contains files of this host (${kept.join(', ')}): they stay there, and return when you restore the snapshot.`;
         tools.log.notice(message);
     }
     return withKeptPaths(snapshot, kept);
@@ -29413,7 +29441,7 @@ function retain({ deployment }, place, { recorded, replaced, isRetained }) {
         discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
     };
 }
-/** Logs why each snapshot stays or goes. */
+/** Logs why each of these snapshots stays or will be removed. */
 function logRetention({ request, tools }, place, { keep, discard }) {
     const rule = `keep-snapshots is ${request.keepSnapshots}`;
     const lastGood = keep.findLast(isGenuine);
@@ -29429,7 +29457,7 @@ function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 
         return `it contains this host's ${kept.join(', ')}`;
     if (modified)
         return 'it contains changes that were made on this host';
-    return sha256 === null ? 'no hub can supply it again' : undefined;
+    return sha256 === null ? 'it cannot be fetched again' : undefined;
 }
 /** Returns the row of the snapshot to which the part's old tree was moved; undefined if it was not moved. */
 function findReplaced({ results, order, deployment }, part, { installed, version }) {
@@ -29453,7 +29481,10 @@ function findReplaced({ results, order, deployment }, part, { installed, version
         keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
     };
 }
-/** Builds the version in a part's row. A returning version keeps its recorded facts, whenever it was installed. */
+/**
+ * Builds the version in a part's row. A version that returns keeps its recorded facts, such as the time of its
+ * installation.
+ */
 function versionOf(context, part) {
     const { contract, slug } = context.order.origin;
     const kind = part.shelf === 'plugins' ? 'plugin' : 'service';
@@ -30007,9 +30038,9 @@ const LOCAL_REPORT = 'the local report';
 const REPORT_TIMEOUT_MS = 10_000;
 /**
  * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7 and
- * 8), then one audit line. A report that the hub did not accept waits in the outbox. Calls `onLocalReport` before the
- * report to the hub, which may take longer than a cancelled run has. Never throws: the result names anything that could
- * not be written, and the outcome does not change.
+ * 8), then one audit line. A report that the hub did not accept waits in the outbox. Calls `onLocalReport` before it
+ * sends the report to the hub, because sending may take longer than a cancelled run has left. Never throws: the result
+ * names anything that could not be written, and the outcome does not change.
  */
 async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     const { record, end, address } = conclusion;
@@ -30037,7 +30068,7 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures, host.layout) };
 }
 /**
- * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host or there is no project
+ * Reports a deployment only to the hub, best-effort, if nothing may be written on the host or if there is no project
  * root. Calls `onKnown` before it sends anything. Never throws.
  */
 async function closeUntouched({ sender, log, secrets, grace }, { record, end }, onKnown = () => { }) {
@@ -30052,14 +30083,14 @@ async function closeUntouched({ sender, log, secrets, grace }, { record, end }, 
     const { attempts } = delivery;
     if (delivery.accepted)
         return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
-    log.warning(describeUnaccepted(delivery.error, unsent));
+    log.warning(describeUnaccepted(delivery.error, unsent, unsent.deployment_id));
     return {
         ...known,
         report: { ...unsent, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } },
         delivery,
     };
 }
-/** Sends the report to its address, unless the hub has already accepted it. */
+/** Sends the report, unless the hub has already accepted it or this run's sender has another address. */
 async function deliver(host, conclusion, report) {
     const { address, accepted, onAccepted } = conclusion;
     if (accepted !== undefined)
@@ -30071,21 +30102,23 @@ async function deliver(host, conclusion, report) {
         await onAccepted?.(delivered.reported.attempts);
     return delivered;
 }
-async function send({ sender, log, secrets, grace }, { address, report }) {
+async function send(host, { address, report }) {
+    const { sender, log, secrets, grace } = host;
     if (sender?.address !== address)
         return { reported: notSent('waits in the outbox for a run that reports to the same hub') };
     const delivery = await sendNow({ sender, grace }, report);
     const { attempts } = delivery;
     if (delivery.accepted)
         return { reported: { accepted: true, attempts, error: null }, delivery };
-    log.warning(describeUnaccepted(delivery.error, report));
+    log.warning(describeUnaccepted(delivery.error, report, host.run.id));
     return { reported: { accepted: false, attempts, error: secrets.redact(delivery.error) }, delivery };
 }
-/** Does not repeat a reason for which the run itself failed: the reader has already seen it. */
-function describeUnaccepted(reason, { error }) {
+/** Does not repeat a reason for which the run itself failed, because the reader has already seen it. */
+function describeUnaccepted(reason, { error, deployment_id: id }, ownId) {
+    const run = id === ownId ? 'this run' : `the interrupted run ${id}`;
     if (error?.message.includes(reason))
-        return 'The hub did not accept the report of this run either, for the same reason.';
-    return `The hub did not accept the report of this run, but that changes nothing on this host: ${reason}`;
+        return `The hub did not accept the report of ${run} either, for the same reason.`;
+    return `The hub did not accept the report of ${run} (this changes nothing on this host): ${reason}`;
 }
 async function sendNow({ sender, grace }, report) {
     return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting });
@@ -30102,14 +30135,17 @@ async function orNote(failures, subject, write) {
         return undefined;
     }
 }
-/** Gives only the first reason, because they usually all fail for the same cause, as where their folder is missing. */
+/**
+ * Gives only the first reason, because all writes usually fail for the same reason, for example because their folder is
+ * missing.
+ */
 function summarise(failures, { own }) {
     const [reason] = failures.values();
     if (reason === undefined)
         return undefined;
-    return `Could not write ${[...failures.keys()].join(', ')}: ${isMissing(own) ? `there is no ${own}.` : reason}`;
+    return `Could not write ${[...failures.keys()].join(' and ')}: ${isMissing(own) ? `there is no ${own}.` : reason}`;
 }
-/** False where nobody can say: a report never throws. */
+/** Also false if the path cannot be examined, because reporting never throws. */
 function isMissing(path) {
     try {
         return !pathExistsSync(path);
@@ -30120,14 +30156,15 @@ function isMissing(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/rollback-problems.js
+
 /**
  * Describes the problems of a rollback, one sentence each, for a reader who has just read the cause. If a restart fails
- * for the old version as for the new one, does not repeat the sentence; an unhealthy old version does get its own
- * sentence.
+ * for the old version as it did for the new one, does not repeat that sentence. An unhealthy old version always gets
+ * its own sentence.
  */
 function rollbackProblems({ rollback, error }) {
     const cause = error === null || error.code === 'unhealthy' ? undefined : withoutStep(error);
-    return (rollback?.problems ?? []).map(problem => (problem === cause ? 'The same happened again.' : problem));
+    return (rollback?.problems ?? []).map(problem => problem === cause ? 'The same happened again.' : asSentence(problem));
 }
 /** Returns the message without the id of the failed step. */
 function withoutStep({ message, step }) {
@@ -30137,15 +30174,18 @@ function withoutStep({ message, step }) {
 ;// CONCATENATED MODULE: ./build/install/reports/restored-health.js
 
 /**
- * Warns the operator if the version that a rollback restored is unhealthy too, so that nothing healthy runs. Returns
- * undefined otherwise.
+ * Returns a warning for the operator if the version that a rollback restored is unhealthy, too, so that no healthy
+ * version runs; or, if nothing was installed before, if a service could not be restored. Otherwise returns undefined.
  */
 function restoredUnhealthy(report) {
     if (report.rollback?.healthy !== false)
         return undefined;
+    const problems = rollbackProblems(report).join(' ');
     const { slug, previous_version: version, host_id: host } = report;
-    const restored = version === null ? 'what was installed before it' : version;
-    return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy on ${host}: repair its service, or the health check if that is wrong. ${rollbackProblems(report).join(' ')}`;
+    if (version === null && report.unrecorded !== true)
+        return `A deployment of ${slug} was rolled back, but a service on ${host} is not as it was before: repair that service. ${problems}`;
+    const restored = version === null ? 'the previous version' : version;
+    return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy on ${host}: repair its service, or the health check if that is wrong. ${problems}`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/hold-lock.js
@@ -30185,17 +30225,18 @@ async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
 
 
 
+
 /** An environment variable has at most 128 KiB. */
 const MAX_HANDOVER_CHARS = 60_000;
 const LOCK_TIMEOUT_MS = 5000;
-/** The main step's request to its post step: to check the health of the version that it has restored. */
+/** The main step's request that its post step check the health of the restored version. */
 const handoverSchema = schemas_lazy(() => object({
     deployment_id: schemas_uuid(),
     slug: nullable(schemas_string()),
     started_at: timeSchema,
     /**
-     * The digest of `installed.json`, null if there is none. A different digest means that another run has deployed
-     * since.
+     * The digest of `installed.json`, or null if there is no such file. If the digest differs in the post step, another
+     * run has deployed in between.
      */
     installed: nullable(schemas_string()),
     checks: array(restoredCheckSchema),
@@ -30203,8 +30244,8 @@ const handoverSchema = schemas_lazy(() => object({
     left_out: schemas_int(),
 }));
 /**
- * Writes the checks of a restored version for the post step, which gets them back from the runner. On the host, they
- * would be commands that another process could change.
+ * Returns the checks of a restored version as text for the post step, which gets the text from the runner. In a file on
+ * the host, the checks would be commands that another process could change.
  */
 function writeHandover(layout, facts, checks) {
     const { deployment_id, slug, started_at } = facts;
@@ -30220,8 +30261,9 @@ function writeHandover(layout, facts, checks) {
 }
 /**
  * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Returns
- * undefined if the version is healthy, or if another run is in progress here or has deployed in the meantime. Throws as
- * `recoverHost` does.
+ * undefined if the version is healthy, or if another run is in progress on this host, was interrupted or has deployed
+ * in the meantime. Throws UntouchableHostError, what `requireOwnKinds` throws, and what `holdLock` throws except
+ * `locked`.
  */
 async function checkRestored(host, text) {
     const handover = handoverSchema.parse(JSON.parse(text));
@@ -30250,7 +30292,8 @@ async function checkLocked(host, handover) {
     const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled });
     const complete = (report) => withHealth(report, problems, handover);
     const found = await completeLocalReport(host, handover, complete).catch(() => undefined);
-    const sentence = (found && restoredUnhealthy(found.report)) ?? `The restored version is not healthy. ${problems.join(' ')}`;
+    const sentence = (found && restoredUnhealthy(found.report)) ??
+        `The restored version is not healthy. ${problems.map(asSentence).join(' ')}`;
     return problems.length === 0 ? undefined : { sentence, found };
 }
 function withHealth(report, problems, { left_out: left }) {
@@ -31018,18 +31061,20 @@ function leftAlone({ action, service }) {
 
 
 
+
 /** The second half of the sentence about an interrupted run. */
 const ROLLED_BACK = {
     failed: 'before it had changed anything',
     rolled_back: 'and rolled back afterwards',
     inconsistent: 'and could not be rolled back',
 };
+const DAMAGED = 'and rolled back afterwards, but not all files are as before';
 /** Ends a dead run on this host: rolls it back, or finishes its commit. Throws file system errors about the journal. */
 async function endRun(host, run) {
     const commit = findCommit(run.records);
     if (commit !== undefined)
         return await endCommitted(host, run, commit);
-    // Everything that follows reads it.
+    // Everything that follows reads the host's record.
     const known = knownRecord(run.records);
     const unwritten = known && (await tryToRestoreRecord(host, known));
     const request = rollbackOf(host, run);
@@ -31037,8 +31082,8 @@ async function endRun(host, run) {
     return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 };
 }
 /**
- * Returns the record of the host as the run knew it. If the run rolled back and left a problem, it may have noted any of
- * its services as unrestored.
+ * Returns the record of the host as the run knew it. If the rollback of the run left a problem, the record lists all
+ * services that the run changed as unrestored, because the run may have noted any of them.
  */
 function knownRecord(records) {
     const found = findHostRecord(records);
@@ -31050,8 +31095,8 @@ function knownRecord(records) {
     return { record: { ...found, unrestored }, services };
 }
 /**
- * Ends a run that died before its commit, or that could not roll back. If the run noted an end after its own rollback,
- * that end stands.
+ * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
+ * are restored, that end stands.
  */
 async function endRolledBack(request, run) {
     const { records, record } = run;
@@ -31059,9 +31104,10 @@ async function endRolledBack(request, run) {
     if (known !== undefined && known.rollback?.restored !== false)
         return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known };
     const { outcome, rollback, ...left } = await rollBack(request);
-    if (known?.outcome === outcome)
-        return { end: known };
-    const message = `The run was interrupted in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`;
+    if (known !== undefined && rollback?.restored === false)
+        return { end: (0,external_node_util_namespaceObject.isDeepStrictEqual)(known.rollback, rollback) ? known : { ...known, rollback } };
+    const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome];
+    const message = `The run was interrupted in state ${lastState(record)} ${fate}.`;
     const end = buildEnd(new Date(), {
         outcome,
         rollback,
@@ -31078,16 +31124,20 @@ async function endRestored(request, run, known) {
     const { rollback, ...left } = await rollBack({ ...request, places: [] });
     if (rollback === null || known.rollback === null)
         return { end: known };
-    const ofFiles = known.rollback.problems.filter(problem => isOfFile(problem, changedPlaces(run.records)));
-    const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles;
+    const places = changedPlaces(run.records);
+    const isDamage = (problem) => known.rollback?.verified === false ? !isOfService(problem, request.services) : isOfFile(problem, places);
+    const damage = known.rollback.problems.filter(isDamage);
     const { healthy, problems } = rollback;
-    // Both name the kept paths that are lost.
+    // Both lists name the lost kept paths.
     const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] };
     return { end: { ...known, rollback: continued }, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
 }
 /** True if a rollback's problem concerns a file: restoring services does not solve it. */
 function isOfFile(problem, places) {
     return places.some(place => problem.startsWith(`${placePath(place)}/`));
+}
+function isOfService(problem, services) {
+    return services.some(({ service }) => problem.includes(describeService(service)));
 }
 function recovered_end_isLeft({ isUnfinished, unchecked }) {
     return isUnfinished === true || unchecked !== undefined;
@@ -31139,14 +31189,15 @@ async function endCommitted(host, { records }, commit) {
 
 
 
+
 const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
 /**
- * Ends the runs that died here. Rolls back a run that had the host and died before its commit; finishes the cleanup of
- * one that died after it. A run that never had the host has changed nothing. Reports each outcome on behalf of its run.
- * The caller holds the lock. Returns how this run's own main step ended, or else the run that had the host; undefined
- * if neither left anything. Throws DeploymentError `inconsistent` if the host could not be restored, after 5 failed
- * attempts, or as `requireNothingStranded` does. Throws UntouchableHostError if another user could write a directory in
- * which the run worked.
+ * Ends the runs that died on this host. Rolls back a run that had the host and died before its commit; finishes the
+ * cleanup of a run that died after its commit. A run that never had the host has changed nothing. Reports each outcome
+ * on behalf of its run. The caller must hold the lock. Returns how this run's own main step ended, or else how the run
+ * that had the host ended; undefined if neither left anything. Throws DeploymentError `inconsistent` if the journal is
+ * damaged, if the host could not be restored, after 5 failed attempts, or as `requireNothingStranded` does. Throws
+ * UntouchableHostError if another user could write a directory in which the run worked.
  */
 async function recover(host) {
     const { layout, log } = host;
@@ -31165,7 +31216,10 @@ async function recover(host) {
     requireNothingStranded(layout);
     return own ?? recovered;
 }
-/** Ends a run that had the host. */
+/**
+ * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if the run left no
+ * journal or an empty one.
+ */
 async function recoverJournal(host) {
     const { layout, log } = host;
     const records = readRecords(layout);
@@ -31192,7 +31246,8 @@ async function recoverJournal(host) {
 }
 /**
  * Ends the runs that never had the host, and returns how this run's own main step ended, if it is one of them. The host
- * waits meanwhile, so the reports of the others get 10 s in all, and a cancel leaves them to the next run.
+ * waits meanwhile, so the reports of the other runs get 10 s in all, and a cancel leaves the remaining runs to the next
+ * run.
  */
 async function endBegunRuns(host) {
     let own;
@@ -31216,14 +31271,14 @@ async function endBegunRuns(host) {
 }
 async function removeDamaged(log, path) {
     await removeJournal(path);
-    log.warning(`Removed ${path}, a damaged record of a run that had not yet changed the host. That run will not be reported.`);
+    log.warning(`Removed ${path}, the damaged journal of a run that had not yet changed the host. That run will not be reported.`);
 }
 async function recovery_orWarn(log, act) {
     try {
         await act();
     }
     catch (error) {
-        log.warning(`Not reported yet; later runs try again: ${toDeployError(error).message}`);
+        log.warning(`An interrupted run could not be cleaned up and reported yet; later runs try again: ${toDeployError(error).message}`);
     }
 }
 async function recoverRun(host, run) {
@@ -31260,8 +31315,8 @@ async function recoverRun(host, run) {
     return closed;
 }
 /**
- * Removes what no recovery needs, once the record is what the journal says. A run that never had the host has left only
- * its journal: anything else may belong to a run that had it and could not be recovered.
+ * Removes what no recovery needs, once the host's record is as the journal says. A run that never had the host has left
+ * only its journal: anything else may belong to a run that had the host and could not be recovered.
  */
 async function removeLeftovers(host, ended) {
     const { layout, log } = host;
@@ -31273,25 +31328,34 @@ async function removeLeftovers(host, ended) {
     else
         await endJournal(host, ended);
 }
-/** True if the hub already has this outcome, so that the continued rollback changes nothing there. */
+/**
+ * True if the hub needs no second report: both ends have the same status, and neither of them has restored what the
+ * other could not.
+ */
 function isReportedAlike(end, known) {
-    return reportStatusOf(end.outcome) === reportStatusOf(known.outcome);
+    return (reportStatusOf(end.outcome) === reportStatusOf(known.outcome) && end.rollback?.restored === known.rollback?.restored);
 }
-/** Logs the recovery in one sentence. If the run had recorded its end, logs only its cleanup or what is wrong. */
+/**
+ * Logs the recovery in one sentence. If the run had recorded its end, and that end stands, logs only its cleanup, or
+ * that the restored version is not healthy.
+ */
 function logRecovered({ log, recovery }, report, known) {
+    const isNews = known === undefined || known.rollback?.restored === false;
     const unhealthy = restoredUnhealthy(report);
     if (unhealthy !== undefined)
         log.error(unhealthy);
-    else if (known !== undefined)
-        log.info(`The deployment ${report.deployment_id} of ${report.slug} has been cleaned up.`);
-    else
+    else if (isNews && report.outcome === 'inconsistent')
+        log.warning([describeRecovered(report), ...rollbackProblems(report)].join(' '));
+    else if (isNews)
         log.notice(describeRecovered(report));
-    if (known === undefined)
+    else
+        log.info(`The deployment ${report.deployment_id} of ${report.slug} has been cleaned up.`);
+    if (isNews)
         recovery?.onRecovered?.(unhealthy ?? describeRecovered(report));
 }
 /**
- * Ends the dead run's flow by its own state table. Also enters the states for which the journal had no space, and again
- * ends a flow that had failed because it could not roll back.
+ * Ends the dead run's flow according to the flow's own state table. Also enters the states for which the journal had no
+ * space, and ends again a flow that had failed because it could not roll back.
  */
 async function enterTerminal({ flows }, record, end) {
     const flow = flows[flowOf(record.facts)];
@@ -38133,7 +38197,7 @@ const MAX_PROBLEMS = 20;
 const MAX_PROBLEM_CHARS = 500;
 const MAX_ID_CHARS = 130;
 const LINE_BREAK = '\\\n';
-/** Says first that no healthy version is running, so that nobody has to look for it. */
+/** If the restored version is unhealthy, returns a block that says so, for the top of the summary. */
 function alarm(report) {
     const sentence = restoredUnhealthy(report);
     return sentence === undefined ? [] : [markdown_alert('CAUTION', [`**${cell(sentence)}**`])];
@@ -38157,19 +38221,23 @@ function readingFailure(error) {
 /** The advice about the host comes before the advice about the cause. */
 function nextOf(report, cause, error) {
     const { outcome, rollback, host_id: host } = report;
+    if (outcome === 'inconsistent' && cause !== 'inconsistent' && rollback?.restored === true)
+        return AFTER_DAMAGE;
     if (outcome === 'inconsistent')
         return nextStep(cause === 'inconsistent' ? cause : 'rollback_failed', undefined);
     const left = [
-        ...(rollback?.healthy === false ? [`Repair ${host} first: nothing healthy runs there.`] : []),
-        ...(rollbackProblems(report).length > 0 && rollback?.healthy !== false ? ['Check what is listed below.'] : []),
+        ...(rollback?.healthy === false ? [`Repair ${host} first: no healthy version runs there.`] : []),
+        ...(rollbackProblems(report).length > 0 && rollback?.healthy !== false ? ['Check the problems listed below.'] : []),
         ...toCheck(report),
     ];
     const calm = left.length === 0 && ENDED_EARLY.has(cause) ? ['Nothing to repair.'] : left;
     const publisher = cause === 'invalid_plan' && report.contract === 'project'
-        ? ['If the plan came with the project, its publisher has to.']
+        ? ['If the plan came with the project, the publisher must fix it.']
         : [];
     return [...calm, nextStep(cause, error), ...publisher].join(' ');
 }
+/** The rollback is complete, so no run repeats it, but the restored files are damaged. */
+const AFTER_DAMAGE = 'Follow docs/operating.md, "The host is inconsistent": install the old version again.';
 /** The advice for these codes does not mention the state in which the run leaves the host. */
 const ENDED_EARLY = new Set(['cancelled', 'interrupted']);
 /** No rollback undoes the work of a provision step, so the operator must check it. */
@@ -38205,14 +38273,14 @@ function now(report) {
     if (outcome === 'interrupted')
         return 'not known until the recovery, which the next run does first.';
     if (report.error?.code === 'locked')
-        return 'not known; another deployment is in progress on this host.';
+        return 'not known; another deployment on this host is in progress or was interrupted.';
     if (rollback === null)
         return version === null ? unexamined(report) : `${cell(version)}, as before.`;
-    const none = report.unrecorded ? 'what was there before is back' : 'nothing is installed, as before';
+    const none = report.unrecorded ? 'the files that were there before are back' : 'nothing is installed, as before';
     const running = version === null ? none : cell(version);
     return withProblems(`${running}${filesNow(report)}${servicesNow(report)}.`, report);
 }
-/** Once a run begins, it has examined what is installed: if the report names no version, none was there. */
+/** A run that has left `pending` has examined what is installed: if its report names no version, none was installed. */
 function unexamined({ states, error, previous_version: before, unrecorded }) {
     const hasBegun = states.some(({ state }) => state !== 'pending');
     if (hasBegun && before === null && unrecorded !== true)
@@ -38232,15 +38300,15 @@ function filesNow({ rollback, running_version: version }) {
     if (rollback === null || version === null)
         return '';
     if (!rollback.restored)
-        return ', but not every change of files could be undone';
+        return ', but not every file change could be undone';
     if (rollback.verified === true)
         return ', all files as they were installed';
-    return rollback.verified === false ? ', but not all files are as before' : ', the files as before';
+    return rollback.verified === false ? ', but not all files are as before' : ', its files restored';
 }
 function servicesNow({ rollback }) {
     if (rollback === null || rollback.healthy === null)
         return '';
-    return rollback.healthy ? ', healthy by the checks of this plan' : ', **not healthy**';
+    return rollback.healthy ? ', healthy according to the checks of this plan' : ', **not healthy**';
 }
 /** Adds the problems of a rollback, except for an unhealthy version, whose problems the alarm already names. */
 function withProblems(sentence, report) {
@@ -46032,7 +46100,7 @@ function describeStatus(inspection, { name }) {
 function describeFailedStatus({ name }) {
     return { mark: '\u274c', sentence: `It is not known what is installed on ${name}` };
 }
-/** Builds the job summary of a status as Markdown: the findings, then the parts. Those that differ come first. */
+/** Builds the job summary of a status as Markdown: the findings, then the parts. Parts that differ come first. */
 function buildStatusSummary(inspection, { host, error, cut }) {
     const { parts } = inspection;
     const { mark, sentence } = describeStatus(inspection, host);
@@ -46054,8 +46122,8 @@ function buildFailedStatusSummary(error, host) {
     const { mark, sentence } = describeFailedStatus(host);
     return `${[`### ${mark} ${cell(sentence)}`, ...readingFailure(error)].join('\n\n')}\n`;
 }
-const RECORD_LOST = 'The record .hub-deploy/installed.json is gone, though deployments have left other records, so nobody can say what was installed here: find out who removed it, restore it from a backup, or deploy again.';
-/** Describes each finding that needs attention in one sentence. */
+const RECORD_LOST = 'The record .hub-deploy/installed.json is gone, although deployments have left other records, so it is not known what was installed here. Restore the file from a backup or deploy again (docs/operating.md, "Another record is damaged"), and find out who removed it.';
+/** Describes each finding that needs attention. */
 function findingsOf(inspection) {
     const { activity, isRecordLost, unrestored } = inspection;
     return [
@@ -46106,10 +46174,10 @@ function describeUnrecorded({ unrecorded }) {
     return [`Not recorded as installed, so not compared: ${listFirst(names, MAX_LISTED_PATHS)}.`];
 }
 function describeBusy(holder) {
-    return `A deployment is changing this host at this moment, so its files were not compared (${holder}). Run this again when it has ended.`;
+    return `A deployment is changing this host at this moment (${holder}), so the installed files were not compared. Run this action again when the deployment has ended.`;
 }
 function describeUnrestored(count) {
-    return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment that restarts ${count === 1 ? 'it' : 'them'} does that.`;
+    return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment that restarts ${count === 1 ? 'it' : 'them'} makes up for that.`;
 }
 function describeInspection(inspection) {
     const { parts, activity } = inspection;
@@ -46124,10 +46192,14 @@ function describeInspection(inspection) {
         return { mark: '\u2705', sentence: 'Nothing is installed' };
     if (isDrifted(inspection) === false)
         return { mark: '\u2705', sentence: `${count} as installed` };
-    const differing = parts.filter(isPartDrifted).length;
+    const all = countInWords(parts.length, 'part');
+    const unknown = parts.filter(({ drift }) => drift?.kind === 'not compared').length;
+    const differing = parts.filter(isPartDrifted).length - unknown;
+    if (differing === 0)
+        return { mark: '\u26a0\ufe0f', sentence: `${unknown} of ${all} could not be compared` };
     return {
         mark: '\u26a0\ufe0f',
-        sentence: `${differing} of ${countInWords(parts.length, 'part')} ${differing === 1 ? 'differs' : 'differ'} from what was installed`,
+        sentence: `${differing} of ${all} ${differing === 1 ? 'differs' : 'differ'} from what was installed`,
     };
 }
 function status_summary_rowsOf({ parts, snapshots }) {
@@ -46250,7 +46322,7 @@ function logStatus({ parts, isKnown }, log) {
     if (parts.length > MAX_LOGGED_PARTS)
         log.info(`and ${countInWords(parts.length - MAX_LOGGED_PARTS, 'more part')}`);
     if (!isKnown)
-        log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?');
+        log.warning('There is no .hub-deploy here, so no deployment is recorded: is project-root right?');
 }
 /** The error of a step with `fail-on-drift`; undefined if every file is as it was installed. */
 function failureOf(inspection) {
@@ -46268,7 +46340,7 @@ function status_buildLists({ parts, snapshots }) {
     };
 }
 function cutIn(lists) {
-    return Object.entries(lists).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is truncated: it has no room for ${omitted} more entries.`]);
+    return Object.entries(lists).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is truncated: it has no room for ${countInWords(omitted, 'more item')}.`]);
 }
 /** One sentence about the paths that drift-details has no room for. */
 function omittedIn({ parts }) {
@@ -46311,7 +46383,7 @@ function driftEntries(parts) {
     const room = { chars: MAX_OUTPUT_CHARS / 2 };
     return parts.filter(isPartDrifted).map(part => driftEntry(part, room));
 }
-/** The list of the output that names a path, by the path's difference. */
+/** The list of the output in which a path appears, by the path's difference. */
 const LIST_OF = {
     added: 'added',
     removed: 'removed',
@@ -46658,7 +46730,8 @@ function describeFiles({ plan, hostConfig }, error) {
     const wrong = error instanceof SourceError ? new Set(error.problems.map(({ file }) => file)) : undefined;
     const files = [plan, hostConfig].flatMap(path => (path === undefined || wrong?.has(path) === false ? [] : path));
     const named = files.join(' and ') || 'The inputs';
-    return `${named} ${files.length === 1 ? 'is' : 'are'} ${isValid ? 'valid' : 'not valid'}; no artifact was checked`;
+    const verdict = isValid ? 'valid' : wrong === undefined ? 'not known to be valid' : 'not valid';
+    return `${named} ${files.length === 1 ? 'is' : 'are'} ${verdict}; no artifact was checked`;
 }
 /** Builds the job summary of a release gate as Markdown: the verdict, the reason, and the facts about the artifact. */
 function buildVerifySummary(subject, result, notes = []) {
@@ -46691,13 +46764,13 @@ function artifactRows({ from }, { sha256, size, repo }) {
     return [
         ['Artifact', `${bytesInWords(size)}, sha256 ${code(sha256)}`],
         ...(from === undefined ? [] : [['From', code(from)]]),
-        ...(repo === undefined ? [] : [['Repository', `${cell(repo)}, by a header of the hub, which is not signed`]]),
+        ...(repo === undefined ? [] : [['Repository', `${cell(repo)}, from an unsigned header of the hub`]]),
     ];
 }
 const SOURCES = {
     'plugin.yaml': 'from plugin.yaml, which is signed',
-    header: 'by a header of the hub, which is not signed',
-    requested: 'as requested; nothing in the artifact says so',
+    header: 'from an unsigned header of the hub',
+    requested: 'as requested; the artifact itself names no version',
 };
 function contentRows({ kind, pinned }, facts) {
     const { version, versionSource } = facts;

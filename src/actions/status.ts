@@ -27,7 +27,7 @@ import {
 } from '../runner/summaries/status-summary.ts'
 
 export interface StatusInputs extends GivenInputs {
-  /** Undefined if there are problems. */
+  /** Undefined if one of its inputs is missing or malformed. */
   readonly request: InspectionRequest | undefined
   readonly failOnDrift: boolean
 }
@@ -88,7 +88,7 @@ function logStatus({ parts, isKnown }: Inspection, log: Log): void {
   for (const part of parts.slice(0, MAX_LOGGED_PARTS))
     log.info(`${placePath(part)} ${version(part)}, installed ${part.row.installed_at ?? 'at an unknown time'}`)
   if (parts.length > MAX_LOGGED_PARTS) log.info(`and ${countInWords(parts.length - MAX_LOGGED_PARTS, 'more part')}`)
-  if (!isKnown) log.warning('There is no .hub-deploy here, so nothing was ever deployed: is project-root right?')
+  if (!isKnown) log.warning('There is no .hub-deploy here, so no deployment is recorded: is project-root right?')
 }
 
 /** The error of a step with `fail-on-drift`; undefined if every file is as it was installed. */
@@ -111,7 +111,7 @@ function buildLists({ parts, snapshots }: Inspection): Lists {
 
 function cutIn(lists: Lists): string[] {
   return Object.entries(lists).flatMap(([name, { omitted }]) =>
-    omitted === 0 ? [] : [`The output ${name} is truncated: it has no room for ${omitted} more entries.`],
+    omitted === 0 ? [] : [`The output ${name} is truncated: it has no room for ${countInWords(omitted, 'more item')}.`],
   )
 }
 
@@ -165,7 +165,7 @@ function driftEntries(parts: readonly InspectedPart[]): DriftEntry[] {
   return parts.filter(isPartDrifted).map(part => driftEntry(part, room))
 }
 
-/** The list of the output that names a path, by the path's difference. */
+/** The list of the output in which a path appears, by the path's difference. */
 const LIST_OF = {
   added: 'added',
   removed: 'removed',

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod/mini'
 import { toDeployError } from '../../core/errors.ts'
+import { asSentence } from '../../core/sentence.ts'
 import { pathExistsSync } from '../files/trees/tree-walk.ts'
 import type { Layout } from '../host/layout.ts'
 import { requireOwnKinds } from '../host/ownership/own-kinds.ts'
@@ -19,15 +20,15 @@ import { holdLock } from './recovery/hold-lock.ts'
 const MAX_HANDOVER_CHARS = 60_000
 const LOCK_TIMEOUT_MS = 5000
 
-/** The main step's request to its post step: to check the health of the version that it has restored. */
+/** The main step's request that its post step check the health of the restored version. */
 const handoverSchema = z.lazy(() =>
   z.object({
     deployment_id: z.uuid(),
     slug: z.nullable(z.string()),
     started_at: timeSchema,
     /**
-     * The digest of `installed.json`, null if there is none. A different digest means that another run has deployed
-     * since.
+     * The digest of `installed.json`, or null if there is no such file. If the digest differs in the post step, another
+     * run has deployed in between.
      */
     installed: z.nullable(z.string()),
     checks: z.array(restoredCheckSchema),
@@ -38,8 +39,8 @@ const handoverSchema = z.lazy(() =>
 type Handover = z.infer<typeof handoverSchema>
 
 /**
- * Writes the checks of a restored version for the post step, which gets them back from the runner. On the host, they
- * would be commands that another process could change.
+ * Returns the checks of a restored version as text for the post step, which gets the text from the runner. In a file on
+ * the host, the checks would be commands that another process could change.
  */
 export function writeHandover(layout: Layout, facts: DeploymentFacts, checks: readonly RestoredCheck[]): string {
   const { deployment_id, slug, started_at } = facts
@@ -63,8 +64,9 @@ export interface UnhealthyRestoration {
 
 /**
  * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Returns
- * undefined if the version is healthy, or if another run is in progress here or has deployed in the meantime. Throws as
- * `recoverHost` does.
+ * undefined if the version is healthy, or if another run is in progress on this host, was interrupted or has deployed
+ * in the meantime. Throws UntouchableHostError, what `requireOwnKinds` throws, and what `holdLock` throws except
+ * `locked`.
  */
 export async function checkRestored(host: Host, text: string): Promise<UnhealthyRestoration | undefined> {
   const handover = handoverSchema.parse(JSON.parse(text))
@@ -92,7 +94,8 @@ async function checkLocked(host: Host, handover: Handover): Promise<UnhealthyRes
   const complete = (report: LocalReport): LocalReport => withHealth(report, problems, handover)
   const found = await completeLocalReport(host, handover, complete).catch(() => undefined)
   const sentence =
-    (found && restoredUnhealthy(found.report)) ?? `The restored version is not healthy. ${problems.join(' ')}`
+    (found && restoredUnhealthy(found.report)) ??
+    `The restored version is not healthy. ${problems.map(asSentence).join(' ')}`
   return problems.length === 0 ? undefined : { sentence, found }
 }
 

@@ -32,8 +32,8 @@ import type { Deployment } from '../transaction/context.ts'
 
 /**
  * Builds what to commit after the steps: the installed parts, the removed parts, and the snapshots to keep or discard.
- * Throws rather than return rows that a later run could not read back. Notes in the report which snapshots have
- * modified trees.
+ * Throws if a later run could not read the rows of these parts. Notes in the report which snapshots have modified
+ * trees.
  */
 export async function buildInstallation(context: StepContext): Promise<Installation> {
   const { log } = context.deployment.tools
@@ -81,7 +81,10 @@ interface Retained<Row> {
   discard: string[]
 }
 
-/** Builds a part's row, which changes if the run changed anything that the host runs, even in another part. */
+/**
+ * Builds a part's row. The row stays as it is, apart from its keep-paths and snapshots, if the part is installed
+ * already and the run has changed nothing that the host runs, in any part.
+ */
 function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const { order, transaction } = context
   const { installed, removed, version } = part.previous
@@ -106,8 +109,8 @@ function keepPathsOf({ keepPaths }: Deployment, part: Part): string[] {
 }
 
 /**
- * Also false if the same tree came with another artifact: then the row has to name the new artifact and project
- * version.
+ * True if the part's tree is installed and intact, from the same artifact, origin and source. If the same tree came
+ * with another artifact, the row has to name the new artifact and project version.
  */
 function isInstalledAlready(
   { order }: StepContext,
@@ -117,7 +120,10 @@ function isInstalledAlready(
   return isFrom(installed, order.origin) && installed.source?.id === (returning ?? { source }).source?.id
 }
 
-/** Builds the row of a removed part. Its last version always stays as a snapshot, because nothing newer replaced it. */
+/**
+ * Builds the row of a removed part. Its last tree, if it still exists, always stays as a snapshot, because no newer
+ * version replaced it.
+ */
 function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<RemovedRow> {
   const { id, installed } = part
   const moved = findReplaced(context, part, { installed, version: installed.version })
@@ -129,9 +135,9 @@ function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<Re
 }
 
 /**
- * Keeps in the snapshot the host's own files that no other version has taken over; a snapshot with such files is never
- * pruned. Files that a newer version has taken over do not count, even if the replaced version recreates them until it
- * is stopped.
+ * Notes in a snapshot's row the kept paths that the snapshot contains and that no newer version has taken over. A
+ * snapshot with such paths is never pruned. A path that a newer version has taken over does not count, even if the
+ * replaced version recreates the path before that version is stopped.
  */
 function withHostFiles(
   { layout, keepPaths, tools }: Deployment,
@@ -146,7 +152,7 @@ function withHostFiles(
     (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)),
   )
   if (kept.length > 0) {
-    const message = `${kept.join(', ')} of ${placeName(part)} belong to this host: they stay in the snapshot ${path}, and a restore brings them back.`
+    const message = `The snapshot ${path} of ${placeName(part)} contains files of this host (${kept.join(', ')}): they stay there, and return when you restore the snapshot.`
     tools.log.notice(message)
   }
   return withKeptPaths(snapshot, kept)
@@ -180,7 +186,7 @@ function retain(
   }
 }
 
-/** Logs why each snapshot stays or goes. */
+/** Logs why each of these snapshots stays or will be removed. */
 function logRetention({ request, tools }: Deployment, place: PartName, { keep, discard }: Retention): void {
   const rule = `keep-snapshots is ${request.keepSnapshots}`
   const lastGood = keep.findLast(isGenuine)
@@ -194,7 +200,7 @@ function logRetention({ request, tools }: Deployment, place: PartName, { keep, d
 function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }: SnapshotRow): string | undefined {
   if (kept !== undefined) return `it contains this host's ${kept.join(', ')}`
   if (modified) return 'it contains changes that were made on this host'
-  return sha256 === null ? 'no hub can supply it again' : undefined
+  return sha256 === null ? 'it cannot be fetched again' : undefined
 }
 
 /** Returns the row of the snapshot to which the part's old tree was moved; undefined if it was not moved. */
@@ -223,7 +229,10 @@ function findReplaced(
   }
 }
 
-/** Builds the version in a part's row. A returning version keeps its recorded facts, whenever it was installed. */
+/**
+ * Builds the version in a part's row. A version that returns keeps its recorded facts, such as the time of its
+ * installation.
+ */
 function versionOf(context: StepContext, part: Part): Omit<InstalledRow, 'snapshots'> {
   const { contract, slug } = context.order.origin
   const kind = part.shelf === 'plugins' ? 'plugin' : 'service'

@@ -25,9 +25,12 @@ import { type AddressedReport, keepInOutbox, removeFromOutbox } from './waiting-
 export interface Conclusion {
   readonly record: DeploymentRecord
   readonly end: DeploymentEnd
-  /** The address for its report (see `ReportSender`); null when there is no hub to report to. */
+  /** The address for the deployment's report (see `ReportSender`); null when there is no hub to report to. */
   readonly address: string | null
-  /** The number of attempts after which the hub already accepted this report, which is then not sent again. */
+  /**
+   * If the hub has already accepted this report: the number of attempts that were needed. The report is then not sent
+   * again.
+   */
   readonly accepted?: number | undefined
   /** Called as soon as the hub has accepted the report. */
   readonly onAccepted?: ((attempts: number) => Promise<void>) | undefined
@@ -40,7 +43,7 @@ export interface ClosedDeployment {
   plannedSteps: readonly PlannedStep[]
   /** The result of sending the report to the hub; undefined when it was not sent. */
   delivery?: Delivery | undefined
-  /** The records that could not be written here and why, as one sentence to show below the cause. */
+  /** One sentence to show below the cause: the records that could not be written on this host, and why. */
   unwritten?: string | undefined
 }
 
@@ -52,9 +55,9 @@ const REPORT_TIMEOUT_MS = 10_000
 
 /**
  * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7 and
- * 8), then one audit line. A report that the hub did not accept waits in the outbox. Calls `onLocalReport` before the
- * report to the hub, which may take longer than a cancelled run has. Never throws: the result names anything that could
- * not be written, and the outcome does not change.
+ * 8), then one audit line. A report that the hub did not accept waits in the outbox. Calls `onLocalReport` before it
+ * sends the report to the hub, because sending may take longer than a cancelled run has left. Never throws: the result
+ * names anything that could not be written, and the outcome does not change.
  */
 export async function closeDeployment(
   host: Host,
@@ -88,7 +91,7 @@ export async function closeDeployment(
 }
 
 /**
- * Reports a deployment to the hub alone, best-effort, because nothing may be written on the host or there is no project
+ * Reports a deployment only to the hub, best-effort, if nothing may be written on the host or if there is no project
  * root. Calls `onKnown` before it sends anything. Never throws.
  */
 export async function closeUntouched(
@@ -106,7 +109,7 @@ export async function closeUntouched(
   const { attempts } = delivery
   if (delivery.accepted)
     return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery }
-  log.warning(describeUnaccepted(delivery.error, unsent))
+  log.warning(describeUnaccepted(delivery.error, unsent, unsent.deployment_id))
   return {
     ...known,
     report: { ...unsent, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } },
@@ -119,7 +122,7 @@ interface Delivered {
   delivery?: Delivery
 }
 
-/** Sends the report to its address, unless the hub has already accepted it. */
+/** Sends the report, unless the hub has already accepted it or this run's sender has another address. */
 async function deliver(host: Host, conclusion: Conclusion, report: LocalReport): Promise<Delivered> {
   const { address, accepted, onAccepted } = conclusion
   if (accepted !== undefined) return { reported: { accepted: true, attempts: accepted, error: null } }
@@ -129,21 +132,22 @@ async function deliver(host: Host, conclusion: Conclusion, report: LocalReport):
   return delivered
 }
 
-async function send({ sender, log, secrets, grace }: Host, { address, report }: AddressedReport): Promise<Delivered> {
+async function send(host: Host, { address, report }: AddressedReport): Promise<Delivered> {
+  const { sender, log, secrets, grace } = host
   if (sender?.address !== address)
     return { reported: notSent('waits in the outbox for a run that reports to the same hub') }
   const delivery = await sendNow({ sender, grace }, report)
   const { attempts } = delivery
   if (delivery.accepted) return { reported: { accepted: true, attempts, error: null }, delivery }
-  log.warning(describeUnaccepted(delivery.error, report))
+  log.warning(describeUnaccepted(delivery.error, report, host.run.id))
   return { reported: { accepted: false, attempts, error: secrets.redact(delivery.error) }, delivery }
 }
 
-/** Does not repeat a reason for which the run itself failed: the reader has already seen it. */
-function describeUnaccepted(reason: string, { error }: LocalReport): string {
-  if (error?.message.includes(reason))
-    return 'The hub did not accept the report of this run either, for the same reason.'
-  return `The hub did not accept the report of this run, but that changes nothing on this host: ${reason}`
+/** Does not repeat a reason for which the run itself failed, because the reader has already seen it. */
+function describeUnaccepted(reason: string, { error, deployment_id: id }: LocalReport, ownId: string): string {
+  const run = id === ownId ? 'this run' : `the interrupted run ${id}`
+  if (error?.message.includes(reason)) return `The hub did not accept the report of ${run} either, for the same reason.`
+  return `The hub did not accept the report of ${run} (this changes nothing on this host): ${reason}`
 }
 
 async function sendNow(
@@ -168,14 +172,17 @@ async function orNote<T>(failures: Failures, subject: string, write: () => Promi
   }
 }
 
-/** Gives only the first reason, because they usually all fail for the same cause, as where their folder is missing. */
+/**
+ * Gives only the first reason, because all writes usually fail for the same reason, for example because their folder is
+ * missing.
+ */
 function summarise(failures: Failures, { own }: Layout): string | undefined {
   const [reason] = failures.values()
   if (reason === undefined) return undefined
-  return `Could not write ${[...failures.keys()].join(', ')}: ${isMissing(own) ? `there is no ${own}.` : reason}`
+  return `Could not write ${[...failures.keys()].join(' and ')}: ${isMissing(own) ? `there is no ${own}.` : reason}`
 }
 
-/** False where nobody can say: a report never throws. */
+/** Also false if the path cannot be examined, because reporting never throws. */
 function isMissing(path: string): boolean {
   try {
     return !pathExistsSync(path)

@@ -10,9 +10,9 @@ import { type Service, shortName } from './service.ts'
 import { beginStreak, paceOf, type Sight } from './stability.ts'
 import { type Limits, readRestarts, readServiceRun, readServiceState } from './supervise.ts'
 
-/** A single probe that takes longer has failed; there may be time for another. */
+/** A single probe that takes longer has failed, so that there may be time for another probe. */
 const PROBE_TIMEOUT_MS = 10_000
-/** With less time left, no further probe starts: if it were cut short, it would hide the finding of the last one. */
+/** With less time left, no further probe starts: a probe that is cut short would hide why the previous probe failed. */
 const SHORTEST_PROBE_MS = 200
 /** A timer may fire this many milliseconds too early. */
 const TIMER_MS = 1
@@ -25,7 +25,7 @@ export interface HealthRequest {
   version: string | null
   /** Whether the deployment has changed what the host runs. */
   changed: boolean
-  /** Whether this is the old version, after a rollback. */
+  /** Whether `version` is the old version, after a rollback. */
   isRestored?: boolean
   log: Log
   signal: AbortSignal
@@ -35,16 +35,16 @@ export interface HealthRequest {
 export interface Health {
   /** One line, from the last probe. */
   readonly evidence: string
-  /** The finding and its duration, in a few words. */
+  /** In a few words: the last finding, and for how long the service had to be healthy. */
   readonly brief: string
 }
 
 /**
  * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
- * the check's `stable_for`, and, with a supervisor, for at least 3 s or half of the timeout, whichever is shorter. A
- * new start is a break.
+ * the check's `stable_for`. With a supervisor, this period is at least 3 s, or half of the timeout if that is shorter.
+ * A new start of the service is a break.
  *
- * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds.
+ * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds, or the signal's reason.
  */
 export async function checkHealth(request: HealthRequest, clock: Clock = systemClock): Promise<Health> {
   const { timeout_seconds: seconds, retries } = request.healthcheck
@@ -59,14 +59,14 @@ export async function checkHealth(request: HealthRequest, clock: Clock = systemC
   }
   throw new DeploymentError(
     'unhealthy',
-    `${subject} was not healthy within ${seconds} s${retries === 0 ? '' : ` (attempts: ${retries + 1})`}: ${finding.evidence}`,
+    `${subject} was not healthy ${retries === 0 ? `within ${seconds} s` : `in ${retries + 1} attempts of ${seconds} s each`}: ${finding.evidence}`,
     adviceFor(request),
   )
 }
 
 /**
  * Returns one sentence for each check that fails after an older version was restored. Runs all checks at once, so that
- * many take no longer than one. Throws the signal's reason once it is aborted.
+ * they take no longer than the slowest of them. Throws the signal's reason once the signal is aborted.
  */
 export async function findUnhealthy(
   checks: readonly RestoredCheck[],
@@ -94,12 +94,15 @@ export async function findUnhealthy(
   return (await Promise.all(findings)).flat()
 }
 
-/** The old version and the new one have the same id. */
+/** Says `restored`, because the old version and the new one have the same id. */
 function describeSubject({ healthcheck: { id }, version, isRestored }: HealthRequest): string {
   return `${isRestored ? 'The restored ' : ''}${id}${version === null ? '' : ` ${version}`}`
 }
 
-/** Allows one attempt of at most a minute, or as long as `stable_for` needs: every rollback and recovery must end. */
+/**
+ * Allows one attempt of at most a minute, or of `stable_for` plus half a minute if that is longer, because every
+ * rollback and recovery must end.
+ */
 function onceBriefly(healthcheck: Healthcheck): Healthcheck {
   const stable = healthcheck.check?.stableForSeconds ?? 0
   const seconds = Math.min(
@@ -109,9 +112,9 @@ function onceBriefly(healthcheck: Healthcheck): Healthcheck {
   return { ...healthcheck, retries: 0, timeout_seconds: seconds }
 }
 
-/** Names the log in which the service reports its problem. */
+/** Advises the operator to read the service's log; gives no advice for a check without a service. */
 function adviceFor({ healthcheck: { service } }: HealthRequest): { next?: string } {
-  return service === null ? {} : { next: `Read its log on the host: \`${logCommand(service)}\`` }
+  return service === null ? {} : { next: `Read the service's log on the host: \`${logCommand(service)}\`` }
 }
 
 function inBrief({ evidence, brief = evidence }: Finding, healthcheck: Healthcheck): string {
@@ -149,23 +152,27 @@ async function probeService({ service, check }: Healthcheck, limits: ProbeContex
   return { ...(await runProbe(check.probe, limits)), run: supervised.run }
 }
 
-const UNEXAMINED: Finding & Sight = { healthy: false, evidence: 'nothing examines it', run: null }
+const UNEXAMINED: Finding & Sight = {
+  healthy: false,
+  evidence: 'the host config has no service and no check for it',
+  run: [],
+}
 
 async function probeSupervisor(service: Service, limits: Limits): Promise<Finding & Sight> {
   const state = await readServiceState(service, limits)
   const { running: healthy, evidence } = state
-  if (!healthy) return { healthy, evidence, run: null }
+  if (!healthy) return { healthy, evidence, run: [] }
   const run = await identifyRun(service, state, limits)
   return { healthy, evidence, brief: `${shortName(service)} is running`, run }
 }
 
-async function identifyRun(service: Service, state: ParsedState, limits: Limits): Promise<string | null> {
+async function identifyRun(service: Service, state: ParsedState, limits: Limits): Promise<Sight['run']> {
   const run = await readServiceRun(service, limits)
   const restarts = await readRestarts(service, state, limits)
-  return restarts === null ? run : `${run} ${restarts}`
+  return [run, restarts?.toString() ?? null]
 }
 
-/** A probe cut short by the deadline, as on a busy host, would hide why the one before it failed. */
+/** A probe that the deadline cut short, as on a busy host, would hide why the previous probe failed. */
 function uncut(finding: Finding, before: Finding | undefined): Finding {
   return finding.healthy || before === undefined || before.healthy ? finding : before
 }

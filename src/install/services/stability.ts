@@ -1,12 +1,12 @@
 import type { Healthcheck } from './healthchecks.ts'
 
 /**
- * How long a supervisor must report a service as running, but at most half of the timeout: a service that crashes at
- * its start runs at first.
+ * How long a supervisor must report a service as running, but at most half of the timeout: a service that crashes while
+ * it starts is reported as running at first.
  */
 const SUPERVISOR_STABLE_MS = 3000
 const DEFAULT_INTERVAL_MS = 1000
-/** At least this many probes fit into a timeout, however long the interval. */
+/** At least this many intervals fit into a timeout, however long the configured interval is. */
 const MIN_PROBES = 4
 
 export interface Pace {
@@ -31,31 +31,36 @@ export function paceOf({ service, check, timeout_seconds }: Healthcheck): Pace {
 /** The result of one probe of a service. */
 export interface Sight {
   healthy: boolean
-  /** Identifies the run of the service; null if it is not known. */
-  run: string | null
+  /**
+   * Facts of the service's current run, always in the same order: a fact that changes shows a new start. A fact that is
+   * not known is null.
+   */
+  run: readonly (string | null)[]
 }
 
 export interface Streak {
   add(sight: Sight, nowMs: number): void
   /** Returns how long the service has been healthy without a break; undefined if the last probe failed. */
   healthyMs(nowMs: number): number | undefined
-  /** The number of starts that were seen between two probes. */
+  /** The number of new starts that the probes have detected. */
   readonly starts: number
 }
 
 /** Measures how long a service has been healthy without a break. A new start is a break, even if every probe passes. */
 export function beginStreak(): Streak {
   let healthySince: number | undefined
-  let lastRun: string | null = null
+  let lastRun: Sight['run'] = []
   let starts = 0
   return {
     get starts() {
       return starts
     },
     add({ healthy, run }, nowMs) {
-      const isNewRun = run !== null && lastRun !== null && run !== lastRun
+      const isNewRun = run.some((fact, index) => fact !== null && fact !== (lastRun[index] ?? fact))
       if (isNewRun) starts++
-      lastRun = run ?? lastRun
+      // The other facts of an earlier run say nothing about this run.
+      if (isNewRun || lastRun.length === 0) lastRun = run
+      else lastRun = lastRun.map((fact, index) => run[index] ?? fact)
       const since = isNewRun ? nowMs : (healthySince ?? nowMs)
       healthySince = healthy ? since : undefined
     },

@@ -16,7 +16,7 @@ const MAX_PROBLEM_CHARS = 500
 const MAX_ID_CHARS = 130
 const LINE_BREAK = '\\\n'
 
-/** Says first that no healthy version is running, so that nobody has to look for it. */
+/** If the restored version is unhealthy, returns a block that says so, for the top of the summary. */
 export function alarm(report: LocalReport): string[] {
   const sentence = restoredUnhealthy(report)
   return sentence === undefined ? [] : [alert('CAUTION', [`**${cell(sentence)}**`])]
@@ -41,19 +41,23 @@ export function readingFailure(error: DeployError | undefined): string[] {
 /** The advice about the host comes before the advice about the cause. */
 function nextOf(report: LocalReport, cause: ErrorCode, error: DeployError | undefined): string {
   const { outcome, rollback, host_id: host } = report
+  if (outcome === 'inconsistent' && cause !== 'inconsistent' && rollback?.restored === true) return AFTER_DAMAGE
   if (outcome === 'inconsistent') return nextStep(cause === 'inconsistent' ? cause : 'rollback_failed', undefined)
   const left = [
-    ...(rollback?.healthy === false ? [`Repair ${host} first: nothing healthy runs there.`] : []),
-    ...(rollbackProblems(report).length > 0 && rollback?.healthy !== false ? ['Check what is listed below.'] : []),
+    ...(rollback?.healthy === false ? [`Repair ${host} first: no healthy version runs there.`] : []),
+    ...(rollbackProblems(report).length > 0 && rollback?.healthy !== false ? ['Check the problems listed below.'] : []),
     ...toCheck(report),
   ]
   const calm = left.length === 0 && ENDED_EARLY.has(cause) ? ['Nothing to repair.'] : left
   const publisher =
     cause === 'invalid_plan' && report.contract === 'project'
-      ? ['If the plan came with the project, its publisher has to.']
+      ? ['If the plan came with the project, the publisher must fix it.']
       : []
   return [...calm, nextStep(cause, error), ...publisher].join(' ')
 }
+
+/** The rollback is complete, so no run repeats it, but the restored files are damaged. */
+const AFTER_DAMAGE = 'Follow docs/operating.md, "The host is inconsistent": install the old version again.'
 
 /** The advice for these codes does not mention the state in which the run leaves the host. */
 const ENDED_EARLY: ReadonlySet<ErrorCode> = new Set(['cancelled', 'interrupted'])
@@ -94,14 +98,15 @@ function now(report: LocalReport): string {
   if (isRefusedHost(report)) return 'not certain until this host is repaired; this run installed nothing.'
   if (outcome === 'inconsistent') return withProblems('not certain; perhaps neither version is complete.', report)
   if (outcome === 'interrupted') return 'not known until the recovery, which the next run does first.'
-  if (report.error?.code === 'locked') return 'not known; another deployment is in progress on this host.'
+  if (report.error?.code === 'locked')
+    return 'not known; another deployment on this host is in progress or was interrupted.'
   if (rollback === null) return version === null ? unexamined(report) : `${cell(version)}, as before.`
-  const none = report.unrecorded ? 'what was there before is back' : 'nothing is installed, as before'
+  const none = report.unrecorded ? 'the files that were there before are back' : 'nothing is installed, as before'
   const running = version === null ? none : cell(version)
   return withProblems(`${running}${filesNow(report)}${servicesNow(report)}.`, report)
 }
 
-/** Once a run begins, it has examined what is installed: if the report names no version, none was there. */
+/** A run that has left `pending` has examined what is installed: if its report names no version, none was installed. */
 function unexamined({ states, error, previous_version: before, unrecorded }: LocalReport): string {
   const hasBegun = states.some(({ state }) => state !== 'pending')
   if (hasBegun && before === null && unrecorded !== true) return 'nothing is installed, as before.'
@@ -120,14 +125,14 @@ const NOT_EXAMINED: ReadonlySet<ErrorCode> = new Set([
 
 function filesNow({ rollback, running_version: version }: LocalReport): string {
   if (rollback === null || version === null) return ''
-  if (!rollback.restored) return ', but not every change of files could be undone'
+  if (!rollback.restored) return ', but not every file change could be undone'
   if (rollback.verified === true) return ', all files as they were installed'
-  return rollback.verified === false ? ', but not all files are as before' : ', the files as before'
+  return rollback.verified === false ? ', but not all files are as before' : ', its files restored'
 }
 
 function servicesNow({ rollback }: LocalReport): string {
   if (rollback === null || rollback.healthy === null) return ''
-  return rollback.healthy ? ', healthy by the checks of this plan' : ', **not healthy**'
+  return rollback.healthy ? ', healthy according to the checks of this plan' : ', **not healthy**'
 }
 
 /** Adds the problems of a rollback, except for an unhealthy version, whose problems the alarm already names. */

@@ -14,7 +14,7 @@ const MAX_ROWS = 300
 const MAX_LISTED_SNAPSHOTS = 5
 const MAX_CELL_CHARS = 150
 
-/** The host of a status. */
+/** The host that a status is about. */
 export interface StatusHost {
   readonly name: string
   readonly root: string | undefined
@@ -48,7 +48,7 @@ export function describeFailedStatus({ name }: StatusHost): Ending {
   return { mark: '❌', sentence: `It is not known what is installed on ${name}` }
 }
 
-/** Builds the job summary of a status as Markdown: the findings, then the parts. Those that differ come first. */
+/** Builds the job summary of a status as Markdown: the findings, then the parts. Parts that differ come first. */
 export function buildStatusSummary(inspection: Inspection, { host, error, cut }: StatusFacts): string {
   const { parts } = inspection
   const { mark, sentence } = describeStatus(inspection, host)
@@ -73,9 +73,9 @@ export function buildFailedStatusSummary(error: DeployError, host: StatusHost): 
 }
 
 const RECORD_LOST =
-  'The record .hub-deploy/installed.json is gone, though deployments have left other records, so nobody can say what was installed here: find out who removed it, restore it from a backup, or deploy again.'
+  'The record .hub-deploy/installed.json is gone, although deployments have left other records, so it is not known what was installed here. Restore the file from a backup or deploy again (docs/operating.md, "Another record is damaged"), and find out who removed it.'
 
-/** Describes each finding that needs attention in one sentence. */
+/** Describes each finding that needs attention. */
 export function findingsOf(inspection: Inspection): string[] {
   const { activity, isRecordLost, unrestored } = inspection
   return [
@@ -133,11 +133,11 @@ export function describeUnrecorded({ unrecorded }: Pick<Inspection, 'unrecorded'
 }
 
 function describeBusy(holder: string): string {
-  return `A deployment is changing this host at this moment, so its files were not compared (${holder}). Run this again when it has ended.`
+  return `A deployment is changing this host at this moment (${holder}), so the installed files were not compared. Run this action again when the deployment has ended.`
 }
 
 function describeUnrestored(count: number): string {
-  return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment that restarts ${count === 1 ? 'it' : 'them'} does that.`
+  return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment that restarts ${count === 1 ? 'it' : 'them'} makes up for that.`
 }
 
 function describeInspection(inspection: Inspection): Ending {
@@ -150,10 +150,13 @@ function describeInspection(inspection: Inspection): Ending {
     return { mark: '⚠️', sentence: 'Nothing is recorded as installed' }
   if (parts.length === 0) return { mark: '✅', sentence: 'Nothing is installed' }
   if (isDrifted(inspection) === false) return { mark: '✅', sentence: `${count} as installed` }
-  const differing = parts.filter(isPartDrifted).length
+  const all = countInWords(parts.length, 'part')
+  const unknown = parts.filter(({ drift }) => drift?.kind === 'not compared').length
+  const differing = parts.filter(isPartDrifted).length - unknown
+  if (differing === 0) return { mark: '⚠️', sentence: `${unknown} of ${all} could not be compared` }
   return {
     mark: '⚠️',
-    sentence: `${differing} of ${countInWords(parts.length, 'part')} ${differing === 1 ? 'differs' : 'differ'} from what was installed`,
+    sentence: `${differing} of ${all} ${differing === 1 ? 'differs' : 'differ'} from what was installed`,
   }
 }
 

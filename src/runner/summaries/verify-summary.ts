@@ -68,7 +68,8 @@ function describeFiles({ plan, hostConfig }: CheckedSubject, error: DeployError 
   const wrong = error instanceof SourceError ? new Set(error.problems.map(({ file }) => file)) : undefined
   const files = [plan, hostConfig].flatMap(path => (path === undefined || wrong?.has(path) === false ? [] : path))
   const named = files.join(' and ') || 'The inputs'
-  return `${named} ${files.length === 1 ? 'is' : 'are'} ${isValid ? 'valid' : 'not valid'}; no artifact was checked`
+  const verdict = isValid ? 'valid' : wrong === undefined ? 'not known to be valid' : 'not valid'
+  return `${named} ${files.length === 1 ? 'is' : 'are'} ${verdict}; no artifact was checked`
 }
 
 /** Builds the job summary of a release gate as Markdown: the verdict, the reason, and the facts about the artifact. */
@@ -104,14 +105,14 @@ function artifactRows({ from }: CheckedSubject, { sha256, size, repo }: CheckedF
   return [
     ['Artifact', `${bytesInWords(size)}, sha256 ${code(sha256)}`],
     ...(from === undefined ? [] : [['From', code(from)]]),
-    ...(repo === undefined ? [] : [['Repository', `${cell(repo)}, by a header of the hub, which is not signed`]]),
+    ...(repo === undefined ? [] : [['Repository', `${cell(repo)}, from an unsigned header of the hub`]]),
   ]
 }
 
 const SOURCES = {
   'plugin.yaml': 'from plugin.yaml, which is signed',
-  header: 'by a header of the hub, which is not signed',
-  requested: 'as requested; nothing in the artifact says so',
+  header: 'from an unsigned header of the hub',
+  requested: 'as requested; the artifact itself names no version',
 } as const
 
 function contentRows({ kind, pinned }: CheckedSubject, facts: CheckedFacts): string[][] {

@@ -33,7 +33,9 @@ interface Setting {
   delivery?: Delivery
   address?: string | null
   secret?: string
-  /** Runs on the host before the deployment is closed. */
+  /** The run that closes the deployment. */
+  runId?: string
+  /** Prepares the host before the deployment is closed. */
   prepare?: (layout: Layout) => void
 }
 
@@ -45,7 +47,13 @@ interface Closing {
 }
 
 async function close(t: TestContext, setting: Setting = {}): Promise<Closing> {
-  const { delivery = ACCEPTED, address = 'http://hub greeter', secret = SECRET, prepare } = setting
+  const {
+    delivery = ACCEPTED,
+    address = 'http://hub greeter',
+    secret = SECRET,
+    runId = DEPLOYMENT_ID,
+    prepare,
+  } = setting
   const layout = await prepareTemporaryHost(t)
   prepare?.(layout)
   const [log, sender] = [collectLog(), senderThat(delivery)]
@@ -53,7 +61,8 @@ async function close(t: TestContext, setting: Setting = {}): Promise<Closing> {
     { state: 'pending', at: factsOf().started_at },
     { state: 'failed', at: FAILED.completed_at },
   ])
-  const host = hostOf(layout, { log, sender, secrets: { ...NO_SECRETS, redact: createRedactor([secret]) } })
+  const secrets = { ...NO_SECRETS, redact: createRedactor([secret]) }
+  const host = { ...hostOf(layout, { log, sender, secrets }), run: { id: runId, url: null } }
   return { layout, log, sender, closed: await closeDeployment(host, { record, end: FAILED, address }) }
 }
 
@@ -90,7 +99,7 @@ describe('closeDeployment', () => {
     ['the hub says', 'The hub did not accept the report of this run either, for the same reason.'],
     [
       'no such route',
-      'The hub did not accept the report of this run, but that changes nothing on this host: no such route',
+      'The hub did not accept the report of this run (this changes nothing on this host): no such route',
     ],
   ] as const) {
     it(`warns once of a report that is refused with "${error}"`, async t => {
@@ -98,6 +107,11 @@ describe('closeDeployment', () => {
       assert.deepEqual(log.lines, [`warning ${warning}`])
     })
   }
+
+  it('names the interrupted run whose report is refused', async t => {
+    const { log } = await close(t, { delivery: { ...REFUSED, error: 'no such route' }, runId: 'another' })
+    assert.match(log.lines.join(), /did not accept the report of the interrupted run [0-9a-f-]{36} \(/)
+  })
 
   for (const secret of ['"outcome":', 'null,', 'true', 'failed']) {
     it(`stays readable when a hub gives out ${secret} as a token`, async t => {
@@ -149,7 +163,7 @@ describe('closeDeployment', () => {
     assert.ok(!log.lines[0]?.includes('Could not write'), log.lines[0])
     assert.equal(
       closed.unwritten,
-      `Could not write the local report, the report in the outbox, the audit line: there is no ${layout.own}.`,
+      `Could not write the local report and the report in the outbox and the audit line: there is no ${layout.own}.`,
     )
   })
 

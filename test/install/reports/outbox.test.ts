@@ -60,7 +60,7 @@ describe('keepInOutbox', () => {
 })
 
 const NEVER = new AbortController().signal
-/** Shortly after the reports of these tests. */
+/** A time shortly after the reports of the tests below. */
 const NOW = new Date('2026-01-04T00:00:00.000Z')
 
 describe('sendOutbox', () => {
@@ -225,7 +225,7 @@ describe('sendOutbox', () => {
     const [sender, log] = [senderThat({ accepted: true, attempts: 1 }), collectLog()]
     await sendOutbox({ layout, sender, log, secrets: NO_SECRETS, signal: NEVER }, NOW)
     assert.deepEqual([sender.sent.length, readdirSync(layout.outbox).length], [1, 203])
-    assert.match(log.lines.join('\n'), /1000\.json.* and 198 more.*remove it/)
+    assert.match(log.lines.join('\n'), /1000\.json.* and 198 more.*remove them/)
   })
 
   it('logs a warning, and fails no run, when its folder cannot be listed', async t => {
@@ -247,7 +247,7 @@ describe('sendOutbox', () => {
     const outbox = { layout, sender, log: collectLog(), secrets: NO_SECRETS }
     await sendOutbox({ ...outbox, signal: NEVER }, NOW)
     assert.equal(JSON.parse(readFileSync(path, 'utf8')).reported.accepted, true)
-    // The remains of an entry that could not be removed and a journal that stayed.
+    // As if the entry in the outbox and the journal could not be removed.
     await keepInOutbox(host, { address: HERE, report })
     await sendOutbox({ ...outbox, signal: NEVER }, NOW)
     const record = createDeploymentRecord(factsOf(), [])

@@ -11,7 +11,7 @@ import type { Healthcheck } from '../../../src/install/services/healthchecks.ts'
 import { collectLog } from '../collected-log.ts'
 import { createSteppedClock } from '../stepped-clock.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
-import { makeStandIns, type StandIns } from './stand-ins.ts'
+import { useStandIns } from './stand-ins.ts'
 
 const UNIT = { supervisor: 'systemd', scope: 'system', unit: 'web.service' } as const
 
@@ -23,7 +23,7 @@ interface CheckOptions {
   service?: Healthcheck['service']
 }
 
-/** Four probes, each with enough time on a busy machine, because only the pauses between them are not real. */
+/** Time for four probes. The pauses take no real time, and each probe has enough real time even on a busy machine. */
 const FOUR_PROBES = { timeout: 40, interval: 10 }
 
 function checkOf(probe: HealthProbe | null, options: CheckOptions = {}): Healthcheck {
@@ -32,7 +32,7 @@ function checkOf(probe: HealthProbe | null, options: CheckOptions = {}): Healthc
   return { id: 'web', service, check, timeout_seconds: timeout, retries }
 }
 
-/** Probes for real, but sleeps on this clock. */
+/** Sends real probes, but sleeps on this clock. Resolves to the evidence. */
 async function check(
   healthcheck: Healthcheck,
   log = collectLog(),
@@ -44,7 +44,7 @@ async function check(
   )
 }
 
-/** Accepts `unhealthy` with this evidence. */
+/** Accepts a DeploymentError with the code `unhealthy` and with this evidence in its message. */
 function unhealthy(evidence: RegExp): (error: unknown) => boolean {
   return error => {
     assert.ok(error instanceof DeploymentError)
@@ -71,17 +71,6 @@ async function serveStatuses(t: TestContext, statuses: number[]): Promise<{ url:
     response.writeHead(statuses[Math.min(asked++, statuses.length - 1)] as number).end('body')
   })
   return { url, asked: () => asked }
-}
-
-function useStandIns(t: TestContext): StandIns {
-  const standIns = makeStandIns()
-  const path = process.env['PATH']
-  process.env['PATH'] = standIns.path
-  t.after(() => {
-    standIns.close()
-    process.env['PATH'] = path
-  })
-  return standIns
 }
 
 describe('checkHealth by http', () => {
@@ -190,7 +179,7 @@ describe('checkHealth over time', () => {
     const { url, asked } = await serveStatuses(t, [200, 200, 200, 503, 200])
     const clock = createSteppedClock()
     await check(checkOf({ type: 'http', url, status: 200 }, { stableFor: 20, interval: 5 }), collectLog(), clock)
-    // The fourth probe fails at 15 s, the fifth starts over at 20 s.
+    // The fourth probe fails at 15 s, so the period starts over with the fifth one, at 20 s.
     assert.deepEqual([clock.now(), asked()], [40_000, 9])
   })
 
@@ -204,7 +193,10 @@ describe('checkHealth over time', () => {
     const { url } = await serveStatuses(t, [503])
     const log = collectLog()
     const options = { ...FOUR_PROBES, retries: 2 }
-    await assert.rejects(check(checkOf({ type: 'http', url, status: 200 }, options), log), unhealthy(/attempts: 3/))
+    await assert.rejects(
+      check(checkOf({ type: 'http', url, status: 200 }, options), log),
+      unhealthy(/in 3 attempts of [\d.]+ s each: /),
+    )
     assert.deepEqual(
       log.lines.map(line => line.slice(0, 19)),
       ['info Attempt 1 of 3', 'info Attempt 2 of 3'],
@@ -357,6 +349,17 @@ describe('checkHealth in Kubernetes', () => {
     assert.match(await check(checkOf(null, { service: DEPLOYMENT, timeout: 8 })), /replicas 1, updated 1, available 1/)
   })
 
+  it('does not count a question that kubectl once leaves unanswered as a restart', async t => {
+    for (const question of ['restartCount', 'lastTransitionTime']) {
+      const standIns = useStandIns(t)
+      standIns.setState('restarts', '4')
+      const failOnce = `[ ! -e asked ] || [ -e failed ] || { touch failed; exit 1; }; touch asked`
+      standIns.before('kubectl', 'get', `case $* in *${question}*) ${failOnce} ;; esac`)
+      const evidence = await check(checkOf(null, { service: DEPLOYMENT, timeout: 8 }))
+      assert.doesNotMatch(evidence, /started again/, question)
+    }
+  })
+
   it('passes if the pods may not be listed', async t => {
     const standIns = useStandIns(t)
     standIns.before('kubectl', 'get', 'case $* in *restartCount*) echo Forbidden >&2; exit 1 ;; esac')
@@ -393,7 +396,7 @@ describe('findUnhealthy', () => {
   it('does not call a service healthy that it cannot examine', async () => {
     const log = collectLog()
     const nothing = { ...checkOf(null, { timeout: 1 }), previous_version: '1.0.0' }
-    assert.match((await findUnhealthy([nothing], { log, signal })).join(), /nothing examines it/)
+    assert.match((await findUnhealthy([nothing], { log, signal })).join(), /has no service and no check for it/)
     assert.deepEqual(log.lines, [])
   })
 

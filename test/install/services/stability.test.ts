@@ -38,7 +38,7 @@ describe('paceOf', () => {
 })
 
 describe('beginStreak', () => {
-  type Probe = [healthy: boolean, run: string | null]
+  type Probe = [healthy: boolean, ...run: (string | null)[]]
   const rows: [string, Probe[], healthyMs: number | undefined, starts: number][] = [
     [
       'lasts as long as every probe passes',
@@ -112,6 +112,38 @@ describe('beginStreak', () => {
       0,
     ],
     [
+      'lasts if each fact of the run is unknown once',
+      [
+        [true, 'a', '3'],
+        [true, null, '3'],
+        [true, 'a', null],
+        [true, 'a', '3'],
+      ],
+      3000,
+      0,
+    ],
+    [
+      'begins again with a fact that has changed while another one is unknown',
+      [
+        [true, 'a', '3'],
+        [true, null, '4'],
+        [true, 'a', '4'],
+      ],
+      1000,
+      1,
+    ],
+    [
+      'counts a start once if one fact changes while the other is unknown',
+      [
+        [true, 'a', '3'],
+        [true, 'b', null],
+        [true, 'b', '0'],
+        [true, 'b', '0'],
+      ],
+      2000,
+      1,
+    ],
+    [
       'lasts even if no run is known',
       [
         [true, null],
@@ -124,7 +156,7 @@ describe('beginStreak', () => {
   for (const [name, probes, healthyMs, starts] of rows) {
     it(name, () => {
       const streak = beginStreak()
-      for (const [second, [healthy, run]] of probes.entries()) streak.add({ healthy, run }, second * 1000)
+      for (const [second, [healthy, ...run]] of probes.entries()) streak.add({ healthy, run }, second * 1000)
       const lastMs = Math.max(0, probes.length - 1) * 1000
       assert.deepEqual([streak.healthyMs(lastMs), streak.starts], [healthyMs, starts])
     })

@@ -10,34 +10,36 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { TestContext } from 'node:test'
 
 type Program = 'systemctl' | 'docker' | 'kubectl'
 
-/** Executables that stand in for the supervisors' own. They log their calls and remember the state of each service. */
+/** Stand-ins for the supervisors' executables. They log their calls and remember the state of each service. */
 export interface StandIns {
   /** The folder of the executables. */
   readonly bin: string
-  /** A PATH on which they come first. */
+  /** A PATH on which the stand-ins come first. */
   readonly path: string
   /** Every call so far: the program and its arguments. */
   calls(): string[][]
-  /** The calls that changed a service: no queries, no `reset-failed`. */
+  /** All calls except for queries and `reset-failed`, so also the calls of added executables. */
   changes(): string[][]
   /** The environment of a program's last call. */
   environmentOf(program: string): Record<string, string>
   /**
-   * A service's state: `active` or `inactive`, or a number of replicas for kubectl. Undefined if it was never touched.
+   * A service's state: `active` or `inactive` for systemctl, `running` or `exited` for docker, and the number of
+   * replicas for kubectl. Undefined if no call or `setState` has set it.
    */
   stateOf(service: string): string | undefined
   setState(service: string, state: string): void
   /** The content of `watched` when a service was last started or restarted. */
   running(): string | undefined
   /**
-   * Adds shell code that runs before each call with this action; `exit` prevents the action, and `begin` starts the
-   * service.
+   * Sets the shell code that runs before each call with this action. In this code, `exit` prevents the action, and
+   * `begin` counts as a start of the service.
    */
   before(program: Program, action: string, shell: string): void
-  /** Adds another executable to this PATH. */
+  /** Adds another executable to the stand-ins. Returns the executable's path. */
   add(name: string, shell: string): string
   close(): void
 }
@@ -85,7 +87,7 @@ esac
 
 const HARMLESS = ['is-active', 'show', 'inspect', 'get', 'reset-failed']
 
-/** Creates the three stand-ins. `watched` is a file of the installed version. */
+/** Creates stand-ins for systemctl, docker and kubectl. `watched` is the path of a file of the installed version. */
 export function makeStandIns(watched = '/nothing'): StandIns {
   const folder = mkdtempSync(join(tmpdir(), 'stand-ins-'))
   const at = (...parts: string[]) => join(folder, ...parts)
@@ -127,6 +129,18 @@ starts() { cat "starts/$service" 2>/dev/null | wc -l; }
     add,
     close: () => rmSync(folder, { recursive: true, force: true }),
   }
+}
+
+/** Creates stand-ins, and adds them to this process' `PATH` until the test ends. */
+export function useStandIns(t: TestContext): StandIns {
+  const standIns = makeStandIns()
+  const path = process.env['PATH']
+  process.env['PATH'] = standIns.path
+  t.after(() => {
+    standIns.close()
+    process.env['PATH'] = path
+  })
+  return standIns
 }
 
 function pairOf(line: string): [string, string] {

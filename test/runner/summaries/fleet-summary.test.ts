@@ -38,6 +38,13 @@ describe('buildFleetSummary', () => {
     )
   })
 
+  it('names no version if the hub knows none', () => {
+    assert.match(
+      summaryOf([], undefined, ['app-1', 'app-2']),
+      /^### ⚠️ No host is known to run any version of greeter\n/,
+    )
+  })
+
   it('shows hostile text without giving it any effect', () => {
     const summary = summaryOf(
       [rowOf(HOSTILE, { error_message: HOSTILE, status: HOSTILE, completed_at: HOSTILE })],

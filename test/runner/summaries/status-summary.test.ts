@@ -33,6 +33,12 @@ describe('buildStatusSummary', () => {
     assert.doesNotMatch(summary.split('\n')[0] ?? '', /✅/)
   })
 
+  it('does not say that a part differs if it only could not be compared', () => {
+    const unknown: PartDrift = { kind: 'not compared', why: 'There is no record of its files.', isPassing: false }
+    const [first] = summaryOf({ parts: [partOf('a'), partOf('b', unknown)] }).split('\n')
+    assert.equal(first, '### ⚠️ 1 of 2 parts could not be compared on app-1')
+  })
+
   it('names unrecorded directories, and does not call such a host empty', () => {
     const unrecorded = Array.from({ length: 22 }, (_, index) => `plugins/by-hand-${index}`)
     const summary = summaryOf({ unrecorded })
@@ -69,7 +75,7 @@ describe('buildStatusSummary', () => {
 
 > [!WARNING]
 > - Files on this host differ from what was installed: plugins/greeter/src/main.py (changed), plugins/greeter/run.sh (mode changed), plugins/gone (missing) and 1 more.
-> - A service could not be restored after a rollback. The next deployment that restarts it does that.
+> - A service could not be restored after a rollback. The next deployment that restarts it makes up for that.
 
 | Part | Version | Installed | Files | Snapshots |
 | --- | --- | --- | --- | --- |

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { SourceError } from '../../../src/core/document/source-problem.ts'
-import { SignatureError } from '../../../src/core/errors.ts'
+import { DeploymentError, SignatureError } from '../../../src/core/errors.ts'
 import {
   buildVerifySummary,
   type CheckedFacts,
@@ -39,12 +39,20 @@ describe('buildVerifySummary', () => {
 | --- | --- |
 | Artifact | 1.2 kB, sha256 <code>${'ab'.repeat(32)}</code> |
 | From | <code>https&#58;//hub.example</code> |
-| Repository | dev/greeter&#64;v1.1.0, by a header of the hub, which is not signed |
+| Repository | dev/greeter&#64;v1.1.0, from an unsigned header of the hub |
 | Signature | valid |
 | Version | 1.1.0, from plugin.yaml, which is signed |
 | Contents | plugin of 12 files, 35 kB |
 | Plan | <code>deploy/install.yaml</code>, 2 steps |
 `,
+    )
+  })
+
+  it('does not call files invalid that were not read to the end', () => {
+    const error = new DeploymentError('cancelled', 'The run was cancelled.')
+    assert.match(
+      buildVerifySummary({ ...SUBJECT, mode: 'none' }, { facts: {}, error }),
+      /^### ❌ deploy\/install\.yaml is not known to be valid; no artifact was checked\n/,
     )
   })
 

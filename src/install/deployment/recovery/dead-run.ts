@@ -1,5 +1,6 @@
 import { DeploymentError, toDeployError } from '../../../core/errors.ts'
 import { cleanForeignText } from '../../../core/foreign-text.ts'
+import { asSentence } from '../../../core/sentence.ts'
 import { toHostError } from '../../files/system-errors.ts'
 import type { Layout, Place } from '../../host/layout.ts'
 import type { Host } from '../../reports/host.ts'
@@ -24,14 +25,14 @@ const MAX_RECOVERIES = 5
 export interface DeadRun {
   readonly begin: BeginRecord
   readonly records: readonly JournalRecord[]
-  /** Open, so that the recovery can continue it. */
+  /** Open, so that the recovery can append records. */
   readonly journal: Journal
   readonly record: DeploymentRecord
 }
 
 /**
  * Reads the records of a dead run; none if it left no journal. Throws DeploymentError `inconsistent` for a journal that
- * cannot be read, or that this action did not write.
+ * is damaged, cannot be read, or was not written by this action.
  */
 export function readRecords({ root, journal: path }: Layout): readonly JournalRecord[] {
   try {
@@ -40,13 +41,22 @@ export function readRecords({ root, journal: path }: Layout): readonly JournalRe
       throw new JournalDamage('a change was made whose announcement follows a torn record')
     return records
   } catch (error) {
-    const found = error instanceof JournalDamage ? error.message : toHostError(error, `reading ${path}`).message
+    if (!(error instanceof JournalDamage)) throw unreadable(path, error)
     throw new DeploymentError(
       'inconsistent',
-      `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(found)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move that file away, and run again (docs/operating.md, "The journal is damaged").`,
+      `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(error.message)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move the journal away, and run again (docs/operating.md, "The journal is damaged").`,
       { cause: toDeployError(error) },
     )
   }
+}
+
+function unreadable(path: string, error: unknown): DeploymentError {
+  const { message } = toHostError(error, `reading ${path}`)
+  return new DeploymentError(
+    'inconsistent',
+    `The journal ${path} of an interrupted deployment cannot be read, so nothing was changed. ${message}`,
+    { cause: toDeployError(error) },
+  )
 }
 
 /** Refuses a dead run that 5 other runs could not roll back: throws DeploymentError `inconsistent`. */
@@ -56,11 +66,11 @@ export function verifyRecoverable(host: Host, records: readonly JournalRecord[])
   const { deployment_id: id, slug } = begin.facts
   throw new DeploymentError(
     'inconsistent',
-    `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so no further attempt is made: read its report in ${host.layout.reports} and ${host.layout.journal}, repair the host by hand, then remove that file.`,
+    `The deployment ${id} of ${slug} could not be rolled back in ${MAX_RECOVERIES} attempts, so no further attempt is made: read its report in ${host.layout.reports} and its journal ${host.layout.journal}, repair the host by hand, then remove the journal.`,
   )
 }
 
-/** Refuses a dead run whose rollback failed and whose changes remain: throws DeploymentError `inconsistent`. */
+/** Refuses a dead run whose rollback failed and whose changes may remain: throws DeploymentError `inconsistent`. */
 export function verifyRestored(layout: Layout, records: readonly JournalRecord[]): void {
   const rollback = findEnd(records)?.rollback
   const [begin] = records
@@ -71,19 +81,23 @@ export function verifyRestored(layout: Layout, records: readonly JournalRecord[]
 export function stillInconsistent({ facts }: BeginRecord, { problems }: RollbackFacts): DeploymentError {
   return new DeploymentError(
     'inconsistent',
-    `The interrupted deployment ${facts.deployment_id} of ${facts.slug} could not be rolled back, so nothing new is deployed: ${problems.join(' ')}`,
+    `The interrupted deployment ${facts.deployment_id} of ${facts.slug} could not be rolled back, so nothing new is deployed: ${problems.map(asSentence).join(' ')}`,
   )
 }
 
-/** False after a commit or a complete rollback, which need only their cleanup; that is never given up. */
+/**
+ * True if files may have to be rolled back: the journal has no commit, and no end after which all files are restored.
+ * Only the attempts at such a rollback are limited.
+ */
 export function needsRollback(records: readonly JournalRecord[]): boolean {
   const known = findEnd(records)
   return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false)
 }
 
 /**
- * True if this host may have neither version intact, according to the journal of a dead run. A host is exactly new
- * after a commit; it is exactly old if the announced changes were never made, or were undone. Changes nothing.
+ * True if this host may have neither version intact, according to the journal of a dead run. After a commit, the host
+ * has exactly the new version. If the announced changes were never made, or were undone, the host has exactly the old
+ * version. Changes nothing.
  */
 export function isInDoubt({ root, journal }: Layout): boolean {
   try {
@@ -100,7 +114,7 @@ export function changedPlaces(records: readonly JournalRecord[]): Place[] {
   return placesIn(records.flatMap(announcedIn))
 }
 
-/** Returns how many other runs have begun to recover this one. A main step and its post step count as one run. */
+/** Returns how many other runs have begun to recover this dead run. A main step and its post step count as one run. */
 export function countAttempts({ run }: Host, records: readonly JournalRecord[]): number {
   const runs = new Set(records.flatMap(entry => (entry.record === 'recovery' ? [entry.by] : [])))
   runs.delete(run.id)
@@ -108,7 +122,8 @@ export function countAttempts({ run }: Host, records: readonly JournalRecord[]):
 }
 
 /**
- * Returns the number of attempts that the hub needed to accept the report of the newest end; undefined if it has not.
+ * Returns the number of attempts after which the hub accepted the report of the newest end; undefined if it has not
+ * accepted that report.
  */
 export function findAccepted(records: readonly JournalRecord[]): number | undefined {
   const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end')

@@ -1,9 +1,11 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { DeployError } from '../../../core/errors.ts'
 import { finishCommitted } from '../../host/cleanup.ts'
 import { type KnownRecord, tryToRestoreRecord } from '../../host/installed/restore-record.ts'
 import { type Place, placePath, stagingPath } from '../../host/layout.ts'
 import type { Host } from '../../reports/host.ts'
-import { keyOfService } from '../../services/service.ts'
+import { describeService, keyOfService } from '../../services/service.ts'
+import type { ServiceChange } from '../../services/service-changes.ts'
 import { buildEnd, type DeploymentEnd } from '../../transaction/end.ts'
 import { announcedIn } from '../../transaction/journal/announcement.ts'
 import {
@@ -24,12 +26,17 @@ const ROLLED_BACK = {
   inconsistent: 'and could not be rolled back',
 } as const
 
+const DAMAGED = 'and rolled back afterwards, but not all files are as before'
+
 /** The end of a dead run, as its recovery found or made it. */
 export interface RecoveredEnd {
   readonly end: DeploymentEnd
-  /** Whether this recovery was cancelled, so that another one has to continue. */
+  /** Whether this recovery was cancelled, so that another recovery has to continue. */
   readonly isUnfinished?: boolean
-  /** The error that leaves work to another recovery: the unrestored services could not be recorded. */
+  /**
+   * The error that leaves work to another recovery: the host's record, or the unrestored services in it, could not be
+   * written.
+   */
   readonly unwritten?: DeployError | undefined
   /** Whether a kept path could not be put back. */
   readonly hasLost?: boolean | undefined
@@ -39,7 +46,7 @@ export interface RecoveredEnd {
 export async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
   const commit = findCommit(run.records)
   if (commit !== undefined) return await endCommitted(host, run, commit)
-  // Everything that follows reads it.
+  // Everything that follows reads the host's record.
   const known = knownRecord(run.records)
   const unwritten = known && (await tryToRestoreRecord(host, known))
   const request = rollbackOf(host, run)
@@ -48,8 +55,8 @@ export async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
 }
 
 /**
- * Returns the record of the host as the run knew it. If the run rolled back and left a problem, it may have noted any of
- * its services as unrestored.
+ * Returns the record of the host as the run knew it. If the rollback of the run left a problem, the record lists all
+ * services that the run changed as unrestored, because the run may have noted any of them.
  */
 function knownRecord(records: readonly JournalRecord[]): KnownRecord | undefined {
   const found = findHostRecord(records)
@@ -61,8 +68,8 @@ function knownRecord(records: readonly JournalRecord[]): KnownRecord | undefined
 }
 
 /**
- * Ends a run that died before its commit, or that could not roll back. If the run noted an end after its own rollback,
- * that end stands.
+ * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
+ * are restored, that end stands.
  */
 async function endRolledBack(request: RollbackRequest, run: DeadRun): Promise<RecoveredEnd> {
   const { records, record } = run
@@ -70,8 +77,10 @@ async function endRolledBack(request: RollbackRequest, run: DeadRun): Promise<Re
   if (known !== undefined && known.rollback?.restored !== false)
     return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known }
   const { outcome, rollback, ...left } = await rollBack(request)
-  if (known?.outcome === outcome) return { end: known }
-  const message = `The run was interrupted in state ${lastState(record)} ${ROLLED_BACK[outcome]}.`
+  if (known !== undefined && rollback?.restored === false)
+    return { end: isDeepStrictEqual(known.rollback, rollback) ? known : { ...known, rollback } }
+  const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome]
+  const message = `The run was interrupted in state ${lastState(record)} ${fate}.`
   const end = buildEnd(new Date(), {
     outcome,
     rollback,
@@ -88,10 +97,12 @@ async function endRolledBack(request: RollbackRequest, run: DeadRun): Promise<Re
 async function endRestored(request: RollbackRequest, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
   const { rollback, ...left } = await rollBack({ ...request, places: [] })
   if (rollback === null || known.rollback === null) return { end: known }
-  const ofFiles = known.rollback.problems.filter(problem => isOfFile(problem, changedPlaces(run.records)))
-  const damage = known.rollback.verified === false ? known.rollback.problems : ofFiles
+  const places = changedPlaces(run.records)
+  const isDamage = (problem: string): boolean =>
+    known.rollback?.verified === false ? !isOfService(problem, request.services) : isOfFile(problem, places)
+  const damage = known.rollback.problems.filter(isDamage)
   const { healthy, problems } = rollback
-  // Both name the kept paths that are lost.
+  // Both lists name the lost kept paths.
   const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] }
   return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left), unwritten: left.unwritten }
 }
@@ -99,6 +110,10 @@ async function endRestored(request: RollbackRequest, run: DeadRun, known: Deploy
 /** True if a rollback's problem concerns a file: restoring services does not solve it. */
 function isOfFile(problem: string, places: readonly Place[]): boolean {
   return places.some(place => problem.startsWith(`${placePath(place)}/`))
+}
+
+function isOfService(problem: string, services: readonly ServiceChange[]): boolean {
+  return services.some(({ service }) => problem.includes(describeService(service)))
 }
 
 function isLeft({ isUnfinished, unchecked }: Pick<RolledBack, 'isUnfinished' | 'unchecked'>): boolean {

@@ -14,6 +14,7 @@ import { limitSender } from '../../reports/limited-sender.ts'
 import type { LocalReport } from '../../reports/local-report.ts'
 import { describeRecovered } from '../../reports/recovered-run.ts'
 import { restoredUnhealthy } from '../../reports/restored-health.ts'
+import { rollbackProblems } from '../../reports/rollback-problems.ts'
 import type { DeploymentEnd } from '../../transaction/end.ts'
 import { flowOf } from '../../transaction/facts.ts'
 import { openJournal, removeJournal } from '../../transaction/journal/journal.ts'
@@ -37,12 +38,12 @@ import { endRun } from './recovered-end.ts'
 const BEGUN_REPORTS_TIMEOUT_MS = 10_000
 
 /**
- * Ends the runs that died here. Rolls back a run that had the host and died before its commit; finishes the cleanup of
- * one that died after it. A run that never had the host has changed nothing. Reports each outcome on behalf of its run.
- * The caller holds the lock. Returns how this run's own main step ended, or else the run that had the host; undefined
- * if neither left anything. Throws DeploymentError `inconsistent` if the host could not be restored, after 5 failed
- * attempts, or as `requireNothingStranded` does. Throws UntouchableHostError if another user could write a directory in
- * which the run worked.
+ * Ends the runs that died on this host. Rolls back a run that had the host and died before its commit; finishes the
+ * cleanup of a run that died after its commit. A run that never had the host has changed nothing. Reports each outcome
+ * on behalf of its run. The caller must hold the lock. Returns how this run's own main step ended, or else how the run
+ * that had the host ended; undefined if neither left anything. Throws DeploymentError `inconsistent` if the journal is
+ * damaged, if the host could not be restored, after 5 failed attempts, or as `requireNothingStranded` does. Throws
+ * UntouchableHostError if another user could write a directory in which the run worked.
  */
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
@@ -60,7 +61,10 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
   return own ?? recovered
 }
 
-/** Ends a run that had the host. */
+/**
+ * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if the run left no
+ * journal or an empty one.
+ */
 async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
   const records = readRecords(layout)
@@ -86,7 +90,8 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
 
 /**
  * Ends the runs that never had the host, and returns how this run's own main step ended, if it is one of them. The host
- * waits meanwhile, so the reports of the others get 10 s in all, and a cancel leaves them to the next run.
+ * waits meanwhile, so the reports of the other runs get 10 s in all, and a cancel leaves the remaining runs to the next
+ * run.
  */
 async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
   let own: ClosedDeployment | undefined
@@ -109,7 +114,7 @@ async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
 async function removeDamaged(log: Log, path: string): Promise<void> {
   await removeJournal(path)
   log.warning(
-    `Removed ${path}, a damaged record of a run that had not yet changed the host. That run will not be reported.`,
+    `Removed ${path}, the damaged journal of a run that had not yet changed the host. That run will not be reported.`,
   )
 }
 
@@ -117,7 +122,9 @@ async function orWarn(log: Log, act: () => Promise<void>): Promise<void> {
   try {
     await act()
   } catch (error) {
-    log.warning(`Not reported yet; later runs try again: ${toDeployError(error).message}`)
+    log.warning(
+      `An interrupted run could not be cleaned up and reported yet; later runs try again: ${toDeployError(error).message}`,
+    )
   }
 }
 
@@ -150,8 +157,8 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
 }
 
 /**
- * Removes what no recovery needs, once the record is what the journal says. A run that never had the host has left only
- * its journal: anything else may belong to a run that had it and could not be recovered.
+ * Removes what no recovery needs, once the host's record is as the journal says. A run that never had the host has left
+ * only its journal: anything else may belong to a run that had the host and could not be recovered.
  */
 async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {
   const { layout, log } = host
@@ -161,24 +168,34 @@ async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {
   else await endJournal(host, ended)
 }
 
-/** True if the hub already has this outcome, so that the continued rollback changes nothing there. */
+/**
+ * True if the hub needs no second report: both ends have the same status, and neither of them has restored what the
+ * other could not.
+ */
 function isReportedAlike(end: DeploymentEnd, known: DeploymentEnd): boolean {
-  return reportStatusOf(end.outcome) === reportStatusOf(known.outcome)
-}
-
-/** Logs the recovery in one sentence. If the run had recorded its end, logs only its cleanup or what is wrong. */
-function logRecovered({ log, recovery }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
-  const unhealthy = restoredUnhealthy(report)
-  if (unhealthy !== undefined) log.error(unhealthy)
-  else if (known !== undefined)
-    log.info(`The deployment ${report.deployment_id} of ${report.slug} has been cleaned up.`)
-  else log.notice(describeRecovered(report))
-  if (known === undefined) recovery?.onRecovered?.(unhealthy ?? describeRecovered(report))
+  return (
+    reportStatusOf(end.outcome) === reportStatusOf(known.outcome) && end.rollback?.restored === known.rollback?.restored
+  )
 }
 
 /**
- * Ends the dead run's flow by its own state table. Also enters the states for which the journal had no space, and again
- * ends a flow that had failed because it could not roll back.
+ * Logs the recovery in one sentence. If the run had recorded its end, and that end stands, logs only its cleanup, or
+ * that the restored version is not healthy.
+ */
+function logRecovered({ log, recovery }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
+  const isNews = known === undefined || known.rollback?.restored === false
+  const unhealthy = restoredUnhealthy(report)
+  if (unhealthy !== undefined) log.error(unhealthy)
+  else if (isNews && report.outcome === 'inconsistent')
+    log.warning([describeRecovered(report), ...rollbackProblems(report)].join(' '))
+  else if (isNews) log.notice(describeRecovered(report))
+  else log.info(`The deployment ${report.deployment_id} of ${report.slug} has been cleaned up.`)
+  if (isNews) recovery?.onRecovered?.(unhealthy ?? describeRecovered(report))
+}
+
+/**
+ * Ends the dead run's flow according to the flow's own state table. Also enters the states for which the journal had no
+ * space, and ends again a flow that had failed because it could not roll back.
  */
 async function enterTerminal({ flows }: Host, record: DeploymentRecord, end: DeploymentEnd): Promise<void> {
   const flow = flows[flowOf(record.facts)]

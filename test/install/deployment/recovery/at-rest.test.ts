@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { renameSync, writeFileSync } from 'node:fs'
+import { renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { requireAtRest } from '../../../../src/install/deployment/recovery/at-rest.ts'
@@ -20,7 +20,7 @@ const UNRESTORED: SceneRecord = {
   }),
 }
 
-/** A host on which a run died in the middle of an update, with these additional records in its journal. */
+/** A host on which a run died after all changes of an update. `more` follows these changes in the journal. */
 async function makeInterrupted(t: TestContext, more: readonly SceneRecord[] = []): Promise<Scene> {
   const scene = await makeScene(t)
   for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
@@ -78,6 +78,12 @@ describe('a host', () => {
     const scene = await makeScene(t)
     writeFileSync(scene.layout.journal, '')
     await assertRefused(scene, 'inconsistent', /is damaged/)
+  })
+
+  it('is inconsistent when its journal cannot be read, which is not called damage', async t => {
+    const scene = await makeScene(t)
+    symlinkSync('elsewhere', scene.layout.journal)
+    await assertRefused(scene, 'inconsistent', /cannot be read, so nothing was changed\. Failed while reading/)
   })
 
   it('is inconsistent while a directory is where its renames must fail', async t => {

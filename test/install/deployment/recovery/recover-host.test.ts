@@ -77,7 +77,7 @@ describe('recoverBeforeRefusal', () => {
     const known = await recoverBeforeRefusal(scene.host, REFUSED)
     assert.ok(!(known instanceof Error))
     assert.deepEqual([known.outcome, known.error?.code], ['inconsistent', 'invalid_input'])
-    assert.match(known.error?.message ?? '', /^version is not a version\. Also: .* contains lib: /)
+    assert.match(known.error?.message ?? '', /^version is not a version\. Also: .* contains lib\. /)
   })
 
   it('does not obey a journal that another user may have written since the host was checked', async t => {

@@ -12,10 +12,11 @@ import { fileOf } from '../../../../src/install/host/installed/record-file.ts'
 import { keyOfService } from '../../../../src/install/services/service.ts'
 import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
 import { rowOf, snapshotOf } from '../../prepared-host.ts'
+import { useStandIns } from '../../services/stand-ins.ts'
 import { announced, begun, makeScene, type SceneRecord, SNAPSHOT, UPDATE, undone } from './recovery-scene.ts'
 
 const AT = '2026-01-02T03:04:07.000Z'
-const SERVICE = { supervisor: 'systemd', scope: 'system', unit: 'greeter' } as const
+const SERVICE = { supervisor: 'systemd', scope: 'system', unit: 'greeter.service' } as const
 const RESTART: SceneRecord = {
   record: 'service',
   change: { service: SERVICE, action: 'restart', was_running: true, replicas: null },
@@ -54,7 +55,7 @@ describe('the recovery of a host whose record another process has changed', () =
   })
 
   for (const [problems, unrestored] of [
-    [['unit greeter could not be restarted.'], [keyOfService(SERVICE)]],
+    [['unit greeter.service could not be restarted.'], [keyOfService(SERVICE)]],
     [[], []],
   ] as const)
     it(`lists ${unrestored.length} unrestored services after a rollback with ${problems.length} problems`, async t => {
@@ -64,6 +65,23 @@ describe('the recovery of a host whose record another process has changed', () =
       await recover(host)
       assert.deepEqual(readHostRecord(layout).unrestored, unrestored)
     })
+})
+
+describe('the recovery of a cancelled run that found damage and had no time for its service', () => {
+  it('names the damage, but not the service that it has restored', async t => {
+    const { layout, host, run, writeJournal, reports } = await openScene(t)
+    useStandIns(t).setState('greeter.service', 'active')
+    const damage = 'The record of plugins/greeter is damaged, so its files could not be compared.'
+    const left =
+      'A cancelled run had no time to restore unit greeter.service: its post step or the next run restores it.'
+    const [service, ...undo] = rolledBack([])
+    const rollback = { restored: true, problems: [damage, left], verified: false, healthy: null }
+    const end = { outcome: 'inconsistent' as const, changed: false, error: null, rollback, completed_at: AT }
+    writeJournal([...run, service as SceneRecord, ...undo.slice(0, -1), { record: 'end', end, unfinished: true }])
+    await recover(host)
+    assert.deepEqual(reports().at(-1)?.rollback?.problems, [damage])
+    assert.ok(!existsSync(layout.journal))
+  })
 })
 
 describe('the recovery of a host whose record the run itself has changed', () => {

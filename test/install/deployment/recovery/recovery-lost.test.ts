@@ -5,12 +5,16 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
 import { applyChanges, type PlannedChange } from '../../../../src/install/transaction/changes/change.ts'
+import { buildEnd } from '../../../../src/install/transaction/end.ts'
 import { writeTree } from '../../temporary-directory.ts'
 import { announced, begun, makeScene, type Scene, SNAPSHOT, STAGING, UPDATE, undone } from './recovery-scene.ts'
 
 const AT = '2026-01-02T03:04:07.000Z'
 
-/** A host whose new version has copied its kept path to another name and removed it; the run that installed it died. */
+/**
+ * A host on which a run died after it had installed a new version. The new version has copied the kept path to
+ * `storage`, and the kept path itself is now at `elsewhere`.
+ */
 async function openScene(t: TestContext): Promise<Scene> {
   const scene = await makeScene(t)
   const { root } = scene.layout
@@ -21,7 +25,7 @@ async function openScene(t: TestContext): Promise<Scene> {
   return scene
 }
 
-/** Another run. */
+/** Recovers the host in another run. */
 async function recoverAgain({ host }: Scene): Promise<void> {
   await recover({ ...host, run: { ...host.run, id: randomUUID() } })
 }
@@ -32,12 +36,28 @@ describe('the recovery of a host whose new version has removed a kept path', () 
     const { root, journal, snapshots } = scene.layout
     await assert.rejects(recoverAgain(scene), {
       code: 'inconsistent',
-      message: /data is neither there nor in .*put it/,
+      message: /data was moved to .* is now at neither path.*put it/,
     })
     renameSync(join(root, 'elsewhere'), join(root, SNAPSHOT, 'data'))
     await recoverAgain(scene)
     assert.equal(readFileSync(join(root, 'plugins/greeter/data/db'), 'utf8'), 'rows')
     assert.deepEqual([existsSync(journal), existsSync(join(snapshots, 'set-aside'))], [false, false])
+  })
+
+  it('stops once and names the path even if an earlier attempt had failed at something else', async t => {
+    const scene = await openScene(t)
+    const rollback = { restored: false, problems: ['in the way'], verified: null, healthy: null }
+    const error = { code: 'step_failed' as const, message: 'the cause', step: 'env' }
+    const end = buildEnd(new Date(), { outcome: 'inconsistent', changed: true, error, rollback })
+    scene.writeJournal([...begun(scene.sender), ...announced(UPDATE), { record: 'end', end }])
+    await assert.rejects(recoverAgain(scene), {
+      code: 'inconsistent',
+      message: /data was moved to .* is now at neither path/,
+    })
+    assert.match(String(scene.reports().at(-1)?.rollback?.problems), /is now at neither path/)
+    renameSync(join(scene.layout.root, 'elsewhere'), join(scene.layout.root, SNAPSHOT, 'data'))
+    await recoverAgain(scene)
+    assert.equal(readFileSync(join(scene.layout.root, 'plugins/greeter/data/db'), 'utf8'), 'rows')
   })
 
   it('restores the old version without the path if that is gone for good, and keeps the tree that may contain a copy', async t => {

@@ -1,19 +1,32 @@
 import assert from 'node:assert/strict'
 import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, it } from 'node:test'
+import { describe, it, type TestContext } from 'node:test'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
 import { readHostRecord, recordInstalled } from '../../../../src/install/host/installed/host-record.ts'
 import { installPath } from '../../../../src/install/host/layout.ts'
 import { driftNotePath } from '../../../../src/install/host/trees/drift-note.ts'
 import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
+import { buildEnd } from '../../../../src/install/transaction/end.ts'
 import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { recordTreeAt, treeOf } from '../../host/trees/recorded-tree.ts'
 import { removedRowOf, rowOf } from '../../prepared-host.ts'
-import { announced, begun, makeScene, SNAPSHOT, STAGING, UPDATE } from './recovery-scene.ts'
+import { announced, assertSettled, begun, makeScene, type Scene, SNAPSHOT, STAGING, UPDATE } from './recovery-scene.ts'
 
-/** A deployment that only removes a part. */
+/** The changes of a deployment that only removes a part. */
 const REMOVAL = UPDATE.slice(0, 1)
+
+/** A host on which a run has removed a part and died, and whose removed part has lost a file since. */
+async function openDamaged(t: TestContext): Promise<Scene> {
+  const scene = await makeScene(t)
+  const place = { shelf: 'plugins', id: 'greeter', directory: 'plugins' } as const
+  const tree = await recordTreeAt(scene.layout, installPath(scene.layout, place), treeOf({ 'main.py': 'old' }))
+  await recordInstalled(scene.layout, { rows: [rowOf(tree)], removed: [] })
+  writeFileSync(driftNotePath(join(scene.layout.root, STAGING), place), '{"modified":false,"states":[]}')
+  for (const change of REMOVAL) await applyChanges(scene.layout.root, [change])
+  rmSync(join(scene.layout.root, SNAPSHOT, 'main.py'))
+  return scene
+}
 
 describe('recover, after a removal', () => {
   it('finishes a committed removal, with the same result if it runs twice', async t => {
@@ -43,15 +56,29 @@ describe('recover, after a removal', () => {
   })
 
   it('verifies the removed part after the rollback', async t => {
-    const scene = await makeScene(t)
-    const place = { shelf: 'plugins', id: 'greeter', directory: 'plugins' } as const
-    const tree = await recordTreeAt(scene.layout, installPath(scene.layout, place), treeOf({ 'main.py': 'old' }))
-    await recordInstalled(scene.layout, { rows: [rowOf(tree)], removed: [] })
-    writeFileSync(driftNotePath(join(scene.layout.root, STAGING), place), '{"modified":false,"states":[]}')
-    for (const change of REMOVAL) await applyChanges(scene.layout.root, [change])
-    rmSync(join(scene.layout.root, SNAPSHOT, 'main.py'))
+    const scene = await openDamaged(t)
     scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL)])
     const closed = await recover(scene.host)
     assert.deepEqual([closed?.report.outcome, closed?.report.rollback?.verified], ['inconsistent', false])
+  })
+
+  it('ends once as inconsistent if a later attempt restores everything, but a restored file is damaged', async t => {
+    const scene = await openDamaged(t)
+    const rollback = { restored: false, problems: ['in the way'], verified: null, healthy: null }
+    const error = { code: 'step_failed' as const, message: 'the cause', step: 'env' }
+    const failed = buildEnd(new Date(), { outcome: 'inconsistent', changed: true, error, rollback })
+    scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL), { record: 'end', end: failed }])
+    const closed = await recover(scene.host)
+    const { restored, verified, problems } = closed?.report.rollback ?? {}
+    assert.deepEqual(
+      [closed?.report.outcome, closed?.report.changed, restored, verified],
+      ['inconsistent', false, true, false],
+    )
+    assert.deepEqual(closed?.report.error, error)
+    assert.doesNotMatch(String(problems), /in the way/)
+    assert.match(scene.log.lines.join('\n'), /^warning The interrupted deployment of .*main\.py/m)
+    assert.equal(scene.sender.sent.length, 1)
+    assertSettled(scene)
+    assert.equal(await recover(scene.host), undefined)
   })
 })

@@ -11,7 +11,7 @@ import { announced, assertReported, begun, makeScene, reportedStates, STAGING, U
 
 const COMMIT: JournalRecord = { record: 'commit', at: '2026-01-02T03:04:07.000Z', rows: [rowOf()], discard: [] }
 
-/** The states of each flow until the first change, and from there to success. */
+/** The states of each flow after `pending`: up to the first change, and from there to success. */
 const MARKETPLACE = {
   preparing: ['fetching', 'verifying_signature', 'extracting', 'loading_plan', 'resolving_sequence', 'installing'],
   completing: ['healthchecking', 'succeeded'],
@@ -133,6 +133,7 @@ describe('recover, at the end of a flow,', () => {
     renameSync(elsewhere, join(scene.layout.root, STAGING, 'tree/data'))
     await recover(scene.host)
     assert.deepEqual(reportedStates(scene), [...known, 'rolled_back'])
+    assert.match(scene.log.lines.join('\n'), /^notice The interrupted deployment of .* it was rolled back/m)
     const [report] = scene.reports()
     assert.deepEqual(
       [report?.outcome, report?.state, report?.changed, report?.error],

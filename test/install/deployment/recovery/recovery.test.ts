@@ -268,7 +268,7 @@ describe('recover', () => {
     await assert.rejects(recover(scene.host), inconsistent)
     assert.equal(scene.journalText(), journal)
     assert.ok(existsSync(join(scene.layout.root, SNAPSHOT)))
-    assert.equal(scene.sender.sent.length, 1, 'the hub gets one report')
+    assert.equal(scene.sender.sent.length, 1, `${scene.sender.sent.length} reports were sent to the hub`)
   })
 
   const at = '2026-01-02T03:04:07.000Z'

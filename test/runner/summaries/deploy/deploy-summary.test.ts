@@ -153,7 +153,10 @@ describe('buildDeploySummary', () => {
 
     const restored = { restored: true, problems: [], verified: true, healthy: null }
     const fates = {
-      'a dry run': [{ changed: false, state: 'resolving_sequence' }, / A real run keeps the files that it replaces/],
+      'a dry run': [
+        { changed: false, state: 'resolving_sequence' },
+        / A real run would keep, in a snapshot, the files that it replaces/,
+      ],
       'a run that changed nothing': [{ outcome: 'failed' }, / They are as they were before this run\.$/],
       'a rollback': [{ outcome: 'rolled_back', rollback: restored }, / They are as they were before this run\.$/],
       'a rollback that could not compare': [
@@ -196,10 +199,7 @@ describe('buildDeploySummary', () => {
   it('does not claim that a host that refuses a run has no intact version', () => {
     const error = { code: 'inconsistent' as const, message: 'installed.json is not a record.', step: null }
     const summary = buildDeploySummary({ report: reportOf({ outcome: 'inconsistent', error }), plannedSteps: [] })
-    assert.match(
-      summary,
-      /^### 🛑 greeter 2\.0\.0 was refused on host-1, whose state is uncertain: repair it by hand\n/,
-    )
+    assert.match(summary, /^### 🛑 greeter 2\.0\.0 was refused on host-1, whose state is uncertain: repair the host\n/)
     assert.match(summary, /^\*\*Now:\*\* not certain until this host is repaired; this run installed nothing\.$/m)
     assert.doesNotMatch(summary, /neither/)
     const undone = reportOf({ outcome: 'inconsistent', error, rollback_of: '2.0.0' })
@@ -223,9 +223,9 @@ describe('buildDeploySummary', () => {
   })
 
   for (const [healthy, sentence] of [
-    [true, /^\*\*Now:\*\* 1\.0\.0, .*healthy by the checks of this plan\.\n\n- it answers 500$/m],
+    [true, /^\*\*Now:\*\* 1\.0\.0, .*healthy according to the checks of this plan\.\n\n- it answers 500\.$/m],
     [false, /^### .*\n\n> \[!CAUTION\]\n> \*\*.*1\.0\.0, which is installed again, is not healthy.*it answers 500/],
-    [null, /^\*\*Now:\*\* 1\.0\.0, all files as they were installed\.\n\n- it answers 500$/m],
+    [null, /^\*\*Now:\*\* 1\.0\.0, all files as they were installed\.\n\n- it answers 500\.$/m],
   ] as const) {
     it(`describes the old version's health after a rollback: ${healthy}`, () => {
       const rollback = { restored: true, problems: ['it answers 500'], verified: true, healthy }
@@ -329,7 +329,7 @@ describe('buildDeploySummary', () => {
         plannedSteps: [{ id: 'up', action: 'restart', isIdle }],
       }).split('\n')[0] as string
     assert.match(headlineOf({}), /already on host-1; its steps were run again/)
-    assert.match(headlineOf({}, true), /already on host-1; up started what did not run/)
+    assert.match(headlineOf({}, true), /already on host-1; up started services that did not run/)
     assert.match(headlineOf({ steps: [{ ...entry, status: 'skipped' }] }, true), /already on host-1, unmodified/)
     assert.match(headlineOf({ outcome: 'failed' }), /failed on host-1; no file was changed/)
   })
@@ -423,14 +423,26 @@ describe('buildDeploySummary', () => {
       assert.equal(nextOf('cancelled', {}), 'Nothing to repair. Run again when you want to.')
       assert.equal(
         nextOf('cancelled', { rollback: { ...restored, healthy: false } }),
-        'Repair host-1 first: nothing healthy runs there. Run again when you want to.',
+        'Repair host-1 first: no healthy version runs there. Run again when you want to.',
       )
       assert.equal(
         nextOf('cancelled', { rollback: { ...restored, problems: ['it hangs'] } }),
-        'Check what is listed below. Run again when you want to.',
+        'Check the problems listed below. Run again when you want to.',
       )
       assert.equal(nextOf('cancelled', { steps: [db] }), 'Check what <code>db</code> did. Run again when you want to.')
       assert.doesNotMatch(nextOf('interrupted', { steps: [{ ...db, status: 'failed' }] }), /Nothing to repair/)
+    })
+
+    it('promises no further rollback if only the restored files are damaged', () => {
+      const damaged = { ...restored, verified: false, problems: ['plugins/greeter/a.py is not as it was'] }
+      const next = nextOf('step_failed', { outcome: 'inconsistent', rollback: damaged })
+      assert.match(next, /The host is inconsistent.*: install the old version again\.$/)
+    })
+
+    it('names no restored version if none was installed before', () => {
+      const unstopped = { ...restored, problems: ['the unit runs'], healthy: false }
+      const summary = summaryOf('unhealthy', { rollback: unstopped, previous_version: null })
+      assert.match(summary, /but a service on host-1 is not as it was before: repair that service\. the unit runs\./)
     })
 
     it('asks to check a provision step that may have run when the run was killed', () => {
@@ -480,12 +492,15 @@ describe('buildDeploySummary', () => {
       summary,
       /^### ❌ greeter 2\.0\.0 gave way to another deployment on host-1; this run changed nothing$/m,
     )
-    assert.match(summary, /^\*\*Now:\*\* not known; another deployment is in progress on this host\.$/m)
+    assert.match(
+      summary,
+      /^\*\*Now:\*\* not known; another deployment on this host is in progress or was interrupted\.$/m,
+    )
   })
 
   const endings = {
-    no_published_version: 'greeter (latest) has no published version and was not installed on host-1; 1.0.0 is still',
-    not_found: 'greeter (latest) is not on the hub and was not installed on host-1; 1.0.0 is still installed',
+    no_published_version: 'greeter (latest) has no known version and was not installed on host-1; 1.0.0 is still',
+    not_found: 'greeter (latest) was not found on the hub and was not installed on host-1; 1.0.0 is still installed',
     not_installed: 'greeter (latest) was not found intact on host-1; 1.0.0 is still installed',
     network: 'greeter (latest) could not be fetched on host-1; 1.0.0 is still installed',
     invalid_plan: 'greeter (latest) was refused on host-1; 1.0.0 is still installed',
@@ -538,7 +553,7 @@ describe('buildDeploySummary', () => {
     it('says that the directory existed', () => {
       assert.match(
         headlineOf({}),
-        /^### ✅ First install of greeter 2\.0\.0 on host-1; it replaced one that this action had not installed$/m,
+        /^### ✅ First install of greeter 2\.0\.0 on host-1; it replaced files that this action had not installed$/m,
       )
     })
 
@@ -546,8 +561,8 @@ describe('buildDeploySummary', () => {
       const rollback = { restored: true, problems: [], verified: null, healthy: null }
       const error = { code: 'unhealthy' as const, message: 'it ended', step: null }
       const summary = headlineOf({ outcome: 'rolled_back', rollback, error, running_version: null })
-      assert.match(summary, /^### .* was rolled back on host-1; what was there before is back$/m)
-      assert.match(summary, /^\*\*Now:\*\* what was there before is back\.$/m)
+      assert.match(summary, /^### .* was rolled back on host-1; the files that were there before are back$/m)
+      assert.match(summary, /^\*\*Now:\*\* the files that were there before are back\.$/m)
     })
   })
 
