@@ -25483,16 +25483,29 @@ class SourceError extends ConfigError {
     problems;
     constructor(code, document, problems) {
         const files = [...new Set(problems.map(({ file }) => file))];
-        const ordered = problems.toSorted((a, b) => files.indexOf(a.file) - files.indexOf(b.file) || a.line - b.line || a.column - b.column);
+        const ordered = problems.toSorted((a, b) => files.indexOf(a.file) - files.indexOf(b.file) || compareInFile(a, b));
         super(code, summaryOf(document, ordered));
         this.problems = ordered;
     }
 }
-/** Builds a problem at a position, which may be that of a whole step. */
+/** Builds a problem at a position. Copies only the position, because the argument may be a whole step. */
 function problemAt({ file, line, column }, message) {
     return { message, file, line, column };
 }
-/** Returns the value, or the problems of the operator's file, so that the caller can check the next file as well. */
+/** Returns the first `MAX_REPORTED_PROBLEMS` mistakes in one file, in the order of the file. */
+function firstProblems(found) {
+    return found
+        .toSorted((a, b) => compareInFile(a.at, b.at))
+        .slice(0, MAX_REPORTED_PROBLEMS)
+        .map(({ at, sentence }) => problemAt(at, sentence()));
+}
+function compareInFile(a, b) {
+    return a.line - b.line || a.column - b.column;
+}
+/**
+ * Returns the value, or the problems of the operator's file, so that the caller can check the next file as well. Throws
+ * every error that is not a SourceError.
+ */
 function collectProblems(read) {
     try {
         return { value: read(), problems: [] };
@@ -25501,7 +25514,7 @@ function collectProblems(read) {
         return problemsOf(error);
     }
 }
-/** Returns the same for work with pauses. If there is no file, returns neither a value nor problems. */
+/** Like `collectProblems`, for work with pauses. If there is no file, returns neither a value nor problems. */
 function* collectProblemsSlowly(reading) {
     try {
         return { value: reading && (yield* reading), problems: [] };
@@ -25530,8 +25543,8 @@ function summaryOf(document, problems) {
 
 
 /**
- * Turns a schema's issues with one document into sentences at their positions. A check that goes beyond the type needs
- * its own wording as `error`, because zod/mini has none.
+ * Turns a schema's issues with one document into sentences at their positions. A check that goes beyond the type must
+ * pass its own message as `error`, because zod/mini has none.
  */
 class SchemaComplaints {
     #source;
@@ -25541,38 +25554,35 @@ class SchemaComplaints {
         this.#words = words;
     }
     /**
-     * Returns at most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets,
-     * returns one problem that quotes nothing of it.
+     * Returns the first `MAX_REPORTED_PROBLEMS` problems, in the order of the file. If the file is a different document
+     * altogether, which may contain secrets, returns one problem that quotes nothing from it.
      */
     problemsOf(issues) {
         const known = this.#words.keysAt([], this.#source.value);
         if (isAnotherDocument(this.#source.value, known))
             return [this.#anotherDocument(known)];
-        return issues
-            .flatMap(issue => this.#issueProblems(issue))
-            .slice(0, MAX_REPORTED_PROBLEMS)
-            .map(buildProblem => buildProblem());
+        return firstProblems(issues.flatMap(issue => this.#issueProblems(issue)));
     }
     #anotherDocument(known) {
-        const rule = `${this.#words.document} must be a map with the keys ${known.join(', ')}`;
-        return problemAt(this.#source.positionOf([]), `${rule}, found none of them: is this the right file?`);
+        const rule = `${this.#words.document} must be a map (accepted keys: ${known.join(', ')})`;
+        return problemAt(this.#source.positionOf([]), `${rule}, but none of these keys was found: is this the right file?`);
     }
     #issueProblems(issue) {
-        if (issue.code !== 'unrecognized_keys')
-            return [() => this.#valueProblem(issue)];
-        return issue.keys.map(key => () => this.#unknownKey(issue.path, key));
+        const { path, code } = issue;
+        if (code === 'unrecognized_keys') {
+            return issue.keys.map(key => ({
+                at: this.#source.positionOfKey([...path, key]),
+                sentence: () => this.#unknownKey(path, key),
+            }));
+        }
+        const at = code === 'invalid_key' ? this.#source.positionOfKey(path) : this.#source.positionOf(path);
+        const found = () => valueAt(this.#source.value, path);
+        return [{ at, sentence: () => `${this.#nameOf(path)} ${complaint(issue, found())}` }];
     }
     #unknownKey(path, key) {
         const known = this.#words.keysAt(path, this.#source.value);
-        const hint = didYouMean(key, known) || `; its keys are ${known.join(', ')}`;
-        const message = `${this.#nameOf(path)}: unknown key "${cleanForeignText(key, 60)}"${hint}`;
-        return problemAt(this.#source.positionOfKey([...path, key]), message);
-    }
-    #valueProblem(issue) {
-        const found = valueAt(this.#source.value, issue.path);
-        const { path, code } = issue;
-        const position = code === 'invalid_key' ? this.#source.positionOfKey(path) : this.#source.positionOf(path);
-        return problemAt(position, `${this.#nameOf(path)} ${complaint(issue, found)}`);
+        const hint = didYouMean(key, known) || ` (accepted keys: ${known.join(', ')})`;
+        return `${this.#nameOf(path)}: unknown key "${cleanForeignText(key, 60)}"${hint}`;
     }
     #nameOf(path) {
         const { prefix, covers } = this.#words.subjectOf(path, this.#source.value);
@@ -25587,7 +25597,10 @@ class SchemaComplaints {
 function valueAt(value, path) {
     return path.reduce((at, key) => typeof at === 'object' && at !== null && Object.hasOwn(at, key) ? at[key] : undefined, value);
 }
-/** True if the value is not a map, or is one with unknown keys only. */
+/**
+ * True if the value is not a map, or is a map whose keys include neither an accepted key nor a near miss of one. False
+ * for an empty map.
+ */
 function isAnotherDocument(value, known) {
     if (typeof value !== 'object' || value === null || Array.isArray(value))
         return true;
@@ -25628,7 +25641,7 @@ function nearValue(values, found) {
     return typeof found === 'string' ? didYouMean(found, values.map(String)) : '';
 }
 function schema_problems_listed(values) {
-    return [...new Set(values.map(String))].join(', ');
+    return [...new Set(values.map(String))].join(' or ');
 }
 function shown(value) {
     if (typeof value === 'string')
@@ -25749,10 +25762,32 @@ function offsetOf(source) {
     return 'offset' in source ? source.offset : source[0];
 }
 
+;// CONCATENATED MODULE: ./build/core/document/map-pairs.js
+
+/** Without an index, finding the positions of thousands of mistakes in one map would take quadratic time. */
+const indexes = new WeakMap();
+/** Returns the first pair of a map that has this key. */
+function pairAt(map, key) {
+    if (key === undefined)
+        return undefined;
+    const index = indexes.get(map) ?? indexOf(map);
+    indexes.set(map, index);
+    return index.get(key);
+}
+/** Returns a key as text; a key that is not a scalar becomes the empty text. */
+function keyText(key) {
+    return (0,dist/* isScalar */.jn)(key) ? String(key.value) : '';
+}
+function indexOf(map) {
+    // Of several pairs with the same key, a Map keeps the last. In the reversed list, that is the first pair of the YAML
+    // map.
+    return new Map(map.items.map((pair) => [keyText(pair.key), pair]).reverse());
+}
+
 ;// CONCATENATED MODULE: ./build/core/document/yaml-complaint-sentence.js
 
 /**
- * Turns the YAML parser's complaint into a sentence for the author of the file. Quotes nothing of the file, which may
+ * Turns the YAML parser's complaint into a sentence for the author of the file. Quotes nothing from the file, which may
  * be the wrong file and contain secrets.
  */
 function yamlComplaintSentence({ code, message }) {
@@ -25762,7 +25797,7 @@ function yamlComplaintSentence({ code, message }) {
         case 'TAB_AS_INDENT':
             return 'tabs are not accepted as indentation: use spaces';
         case 'RESOURCE_EXHAUSTION':
-            return message;
+            return `the file must be simple enough to read, found ${message}`;
         case 'NON_STRING_KEY':
             return 'keys must be text';
         case 'TAG_RESOLVE_FAILED':
@@ -25775,7 +25810,7 @@ function yamlComplaintSentence({ code, message }) {
             return `not valid YAML: ${lowerFirst(withoutQuote(message))}`;
     }
 }
-/** Removes the parser's quotation of the file, which follows a colon at the end of a word. */
+/** Removes the parser's quotation of the file, which follows a word and a colon. */
 function withoutQuote(message) {
     return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
 }
@@ -25857,6 +25892,7 @@ function unreadable_character_nameOf(character) {
 
 
 
+
 const STRICT_YAML = {
     version: '1.2',
     schema: 'core',
@@ -25866,10 +25902,10 @@ const STRICT_YAML = {
     uniqueKeys: false,
 };
 /**
- * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the
- * core schema, directives, keys that are not text, repeated keys, more than one document, characters that YAML does not
- * accept and any excess over `limits` become problems, at most `MAX_REPORTED_PROBLEMS`. If the text is not valid YAML,
- * only its first mistake does. Never throws because of the text.
+ * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Anchors, aliases, tags outside the
+ * core schema, directives, keys that are not text, repeated keys, `__proto__` as a key, more than one document,
+ * unreadable characters and any excess over `limits` become problems, but only the first `MAX_REPORTED_PROBLEMS`.
+ * If the text is not valid YAML, only its first mistake becomes a problem. Never throws because of the text.
  */
 function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
     if (Buffer.byteLength(text) > limits.bytes)
@@ -25904,6 +25940,7 @@ class ParsedSource {
         this.#root = composed.document?.contents ?? null;
         const walked = walkNodes(this.#root);
         this.problems = (mistake === undefined ? [...syntaxFindings(composed), ...walked.findings] : [mistake])
+            .toSorted((a, b) => a.offset - b.offset)
             .slice(0, MAX_REPORTED_PROBLEMS)
             .map(({ message, offset }) => problemAt(this.#positionAt(offset), message));
         this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined;
@@ -25972,7 +26009,7 @@ function keyFindings(node) {
         const repeated = seen.has(name);
         seen.add(name);
         if (repeated)
-            return [finding(key, 'this key is already in the same map')];
+            return [finding(key, 'this key is already in the same map: remove or rename one of the two')];
         return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : [];
     });
 }
@@ -25983,14 +26020,11 @@ function childNodes(node) {
 }
 function yaml_source_childOf(node, key) {
     if ((0,dist/* isMap */.jh)(node))
-        return node.items.find(pair => keyText(pair.key) === key)?.value;
+        return pairAt(node, key)?.value;
     return (0,dist/* isCollection */.P3)(node) && typeof key === 'number' ? node.items[key] : undefined;
 }
 function keyNodeOf(node, key) {
-    return (0,dist/* isMap */.jh)(node) ? node.items.find(pair => keyText(pair.key) === key)?.key : undefined;
-}
-function keyText(key) {
-    return (0,dist/* isScalar */.jn)(key) ? String(key.value) : '';
+    return (0,dist/* isMap */.jh)(node) ? pairAt(node, key)?.key : undefined;
 }
 function finding(node, message) {
     return { message, offset: yaml_source_offsetOf(node) ?? 0 };
@@ -26126,14 +26160,13 @@ class DependencyWalk {
 
 /**
  * Finds the mistakes in the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step
- * on itself, and cycles, which it shows in full. Reads the plan as it is written, so that it finds these even if a step
- * has other mistakes.
+ * on itself, and cycles, which it shows in full. Reads the plan as it is written, so that it finds these mistakes even
+ * if a step has others. Returns the first `MAX_REPORTED_PROBLEMS`, in the order of the file.
  */
 function planGraphProblems(source) {
     const steps = writtenSteps(source.value);
-    return [...duplicateIds(steps), ...wrongDependencies(steps), ...cycles(steps)]
-        .slice(0, MAX_REPORTED_PROBLEMS)
-        .map(({ path, sentence }) => problemAt(source.positionOf(path), sentence()));
+    const found = [...duplicateIds(steps), ...wrongDependencies(steps), ...cycles(steps)];
+    return firstProblems(found.map(({ path, sentence }) => ({ at: source.positionOf(path), sentence })));
 }
 function writtenSteps(plan) {
     return listAt(plan, 'steps').map((step, index) => {
@@ -26292,7 +26325,7 @@ function buildStep(written, position) {
 
 
 
-/** The error for a plan that is refused: code `invalid_plan`, with all its problems. */
+/** The error for a plan that is refused: code `invalid_plan`, with its problems. */
 class PlanError extends SourceError {
     name = 'PlanError';
     /** The source, if parts of it can still be read: see `readablePlan`. */
@@ -26304,12 +26337,12 @@ class PlanError extends SourceError {
 }
 /**
  * Parses the plan in `text` strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
- * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
+ * repeated ids, unknown dependencies and cycles, and lists the problems. Throws PlanError `invalid_plan`.
  */
 function parsePlan(text, file, limits = OPERATOR_YAML_LIMITS) {
     return pausing_work_runToEnd(parsePlanSlowly(text, file, limits));
 }
-/** Parses the same, with pauses at each `yield`: an operator's longest plan takes half a second. */
+/** Like `parsePlan`, but pauses at each `yield`: the longest accepted plan takes half a second. */
 function* parsePlanSlowly(text, file, limits = OPERATOR_YAML_LIMITS) {
     const source = yield* parseYamlSource(text, file, limits);
     if (source.value === undefined)
@@ -26342,7 +26375,7 @@ function buildPlan(written, source) {
     };
 }
 /**
- * Checks a step whose action is unknown for the keys that every step has, because the schema looks no further into it.
+ * Also checks the common keys of a step whose action is unknown, because the schema does not look into such a step.
  */
 function stepAwareProblems(issues, source) {
     const strangers = issues.filter(isUnknownAction);
@@ -26367,13 +26400,13 @@ function unknownActionProblem(path, source) {
     return problemAt(source.positionOf(path), `${prefix}${actionComplaint(valueAt(source.value, path))}`);
 }
 function actionComplaint(action) {
-    const actions = `the actions are ${ACTIONS.join(', ')}`;
+    const actions = `(accepted actions: ${ACTIONS.join(', ')})`;
     if (action === undefined)
-        return `action is missing; ${actions}`;
+        return `action is missing ${actions}`;
     if (typeof action !== 'string')
-        return `action must be a word; ${actions}`;
+        return `action must be a word ${actions}`;
     const hint = didYouMean(action, ACTIONS);
-    return `unknown action "${cleanForeignText(action, 60)}"${hint}${hint === '' ? '; ' : ' '}${actions}`;
+    return `unknown action "${cleanForeignText(action, 60)}"${hint} ${actions}`;
 }
 const planWords = {
     document: 'the plan',
@@ -27792,10 +27825,10 @@ function stepProblem(step, message) {
 ;// CONCATENATED MODULE: ./build/core/plan/plan-needs.js
 
 /**
- * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
- * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision its command. A
- * notify without its command is skipped, because plans made elsewhere name their own events. The timeout of a
- * healthcheck must exceed the time for which its check has to stay healthy, or it could never pass.
+ * Compares a plan's steps with the host config before any of them runs, so that no step silently does nothing: start,
+ * stop and restart need a supervisor, healthcheck needs a supervisor or a health check, and provision needs its
+ * command. A notify without its command is skipped, because plans made elsewhere name their own events. The timeout of
+ * a healthcheck must exceed the time for which the probe must succeed without a break, or the step could never pass.
  */
 function checkPlanNeeds(plan, hostConfig) {
     const check = new NeedsCheck(plan.steps, hostConfig);
@@ -27818,7 +27851,7 @@ class NeedsCheck {
             case 'start':
             case 'stop':
             case 'restart':
-                return this.#supervised('a supervisor (systemd, docker or kubernetes; none to skip such steps)');
+                return this.#supervised('a supervisor (systemd, docker or kubernetes; "supervisor: none" skips such steps)');
             case 'healthcheck':
                 return this.#healthcheckAnswer(step);
             case 'provision':
@@ -27839,8 +27872,9 @@ class NeedsCheck {
         const ids = step.plugin === undefined ? this.#installedIds : [step.plugin];
         const unchecked = ids.filter(id => this.#checkOf(id) === undefined);
         if (ids.length === 0 || unchecked.length > 0) {
-            const checks = unchecked.map(id => `plugins.${id}.healthcheck`);
-            const answer = this.#supervised(['a supervisor (none to skip such steps)', ...checks].join(' or '));
+            const checks = unchecked.map(id => `plugins.${id}.healthcheck`).join(' and ');
+            const needs = ['a supervisor ("supervisor: none" skips such steps)', ...(checks === '' ? [] : [checks])];
+            const answer = this.#supervised(needs.join(' or '));
             if (answer.type !== 'ready')
                 return answer;
         }
@@ -27859,8 +27893,8 @@ class NeedsCheck {
     }
     #lack(need) {
         const file = this.#hostConfig?.file;
-        const where = file === undefined ? 'the host-config input names no file' : `${file} has none`;
-        return { type: 'refused', reason: `needs ${need} in the host config, and ${where}` };
+        const where = file === undefined ? 'the host-config input names no file' : `${file} has no such entry`;
+        return { type: 'refused', reason: `needs ${need} in the host config, but ${where}` };
     }
 }
 
@@ -35345,7 +35379,7 @@ class ArchiveListing {
         this.#bytes += entry.size;
         verifyExtractedBytes(this.#bytes, this.#rules);
         verifyTargetSize(entry);
-        this.#nameBytes += entry.name.length + targetBytes(entry);
+        this.#nameBytes += Buffer.byteLength(entry.name) + targetBytes(entry);
         verifyNameBytes(this.#nameBytes, this.#rules);
         const type = requireExtractable(entry.name, entry.type);
         const path = parsePath(entry, this.#rules.platform);
@@ -35356,7 +35390,7 @@ class ArchiveListing {
             this.#symlinks.push(node);
         if (entry.target !== null)
             this.setTarget(number, entry.target);
-        // A single top-level directory, which is left out, does not count.
+        // A single top-level directory may be left out, so one node is not counted yet.
         verifyEntryCount(this.#tree.count - 1, this.#rules);
         return path;
     }
@@ -35420,15 +35454,15 @@ class ArchiveListing {
         return symlinks;
     }
 }
-/** Ignores set-uid and every other mode bit of the archive (contract 4.3, rule 5). */
+/** Keeps only the owner's x bit of the archive's modes, so never set-uid (contract 4.3, rule 5). */
 function fileMode({ executable }) {
     return executable ? 0o755 : 0o644;
 }
-/** Returns the type if it is one that is extracted; otherwise throws ArchiveError `unsafe_archive`. */
+/** Returns the type if entries of this type are extracted; otherwise throws ArchiveError `unsafe_archive`. */
 function requireExtractable(name, type) {
     if (type === 'file' || type === 'directory' || type === 'symlink')
         return type;
-    throw unsafeEntry(name, `is a ${type}, not a file, directory or symlink`);
+    throw unsafeEntry(name, `is not a file, directory or symlink (${type})`);
 }
 function parsePath(entry, platform) {
     if (entry.type === 'directory' && containsData(entry))
@@ -35441,9 +35475,11 @@ function parsePath(entry, platform) {
 function containsData(entry) {
     return entry.size > 0 || (entry.packedSize ?? 0) > EMPTY_DEFLATE_BYTES;
 }
-/** A target that is still to be read has the entry's size. */
+/** A target that has not been read yet has the entry's size. */
 function targetBytes({ type, target, size }) {
-    return type === 'symlink' ? (target?.length ?? size) : 0;
+    if (type !== 'symlink')
+        return 0;
+    return target === null ? size : Buffer.byteLength(target);
 }
 function verifyNotEmpty({ count, directories }) {
     if (count > directories.length)
@@ -37943,15 +37979,15 @@ const MAX_CELL_CHARS = 1500;
 function cell(text) {
     return cellOf(text, MAX_CELL_CHARS);
 }
-/** Returns the same, cut at `maxChars`, for tables with many rows. */
+/** Like `cell`, but cuts the text at `maxChars`, for tables with many rows. */
 function cellOf(text, maxChars) {
     return cleanForeignText(text, maxChars).replace(/[\\`*_{}[\]<>|#!~&@$]|:(?=\/\/)|(?<=www)\./gi, character => `&#${character.codePointAt(0)};`);
 }
-/** Returns the same, as code. */
+/** Like `cellOf`, but formats the text as code. */
 function code(text, maxChars = MAX_CELL_CHARS) {
     return `<code>${cellOf(text, maxChars)}</code>`;
 }
-/** Returns a sentence in which backticks mark code; shows anything else as it is. */
+/** Returns a sentence as Markdown: text between backticks becomes code, and everything else is shown literally. */
 function words(text) {
     const plain = (part) => `${/^\s/.test(part) ? ' ' : ''}${cell(part)}${/\s$/.test(part) ? ' ' : ''}`;
     return text
@@ -39090,25 +39126,25 @@ function parseGitTokens(text) {
     const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
         if (line.trim() === '' || line.trimStart().startsWith('#'))
             return [];
-        const problem = addLine(tokens, line.trim());
-        return problem === undefined ? [] : [`${problem} (line ${index + 1})`];
+        const problem = addLine(tokens, line.trim(), index + 1);
+        return problem === undefined ? [] : [problem];
     });
     return { tokens, problems };
 }
-/** Returns a token as the common code hosts accept it in a request: as the password of a user whose name is ignored. */
+/** Returns the credentials in which the common code hosts accept a token: as the password of a user with any name. */
 function basicCredentials(token) {
     return Buffer.from(`x-access-token:${token}`).toString('base64');
 }
 /** Adds a line's token. Returns the problem with the line, if any, without quoting the line, which may be a token. */
-function addLine(tokens, line) {
+function addLine(tokens, line, number) {
     const equals = line.indexOf('=');
     const [host, token] = [git_tokens_hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()];
     if (host === undefined)
-        return 'must consist of lines host=token or host:port=token, found a line in another form';
+        return `must consist of lines host=token or host:port=token, but line ${number} has another form`;
     if (tokens.has(host))
-        return `must name ${host} only once, found it again`;
+        return `must name ${host} only once, but line ${number} names it again`;
     if (!TOKEN.test(token))
-        return `must give ${host} a token of visible ASCII without spaces`;
+        return `must contain, for ${host} in line ${number}, a token of visible ASCII characters without spaces`;
     tokens.set(host, token);
     return undefined;
 }
@@ -39123,7 +39159,7 @@ function git_tokens_hostOf(text) {
 const settings_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 /**
  * Parses lines `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`. Refuses a
- * line without `=` or with another kind of name, a name given twice, and a value that no quotes make all readers read
+ * line without `=`, a name that no variable can have, a repeated name, and a value that no quotes make all readers read
  * alike.
  */
 function parseSettings(text) {
@@ -39131,24 +39167,24 @@ function parseSettings(text) {
     const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
         if (line.trim() === '' || line.trimStart().startsWith('#'))
             return [];
-        const problem = settings_addLine(settings, line);
-        return problem === undefined ? [] : [`${problem} (line ${index + 1})`];
+        const problem = settings_addLine(settings, line, index + 1);
+        return problem === undefined ? [] : [problem];
     });
     return { settings, problems };
 }
 /** Adds a line's value. Returns the problem with the line, if any, without quoting the line, which may be a secret. */
-function settings_addLine(settings, line) {
+function settings_addLine(settings, line, number) {
     const equals = line.indexOf('=');
     const name = line.slice(0, Math.max(0, equals)).trim();
     const value = line.slice(equals + 1);
     if (!settings_NAME.test(name))
-        return 'must consist of lines NAME=value, found a line in another form';
+        return `must consist of lines NAME=value, but line ${number} has another form`;
     if (settings.has(name))
-        return `must name ${name} only once, found it again`;
+        return `must name ${name} only once, but line ${number} names it again`;
     settings.set(name, value);
     if (quoteSetting(value) !== undefined)
         return undefined;
-    return `must give ${name} a value that a shell, python-dotenv and Node read alike if it is quoted: encode it, for example as base64`;
+    return `must contain, for ${name} in line ${number}, a value that a shell, python-dotenv and Node read alike if it is quoted: encode the value, for example as base64`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/open-below.js
@@ -42803,10 +42839,10 @@ async function* dataFrom(first, parts) {
 ;// CONCATENATED MODULE: ./build/core/archive/zstd-frames.js
 
 
-/** log2 of the bytes of the largest window that a frame may declare: that of `zstd --long` and its highest levels. */
+/** log2 of the bytes of the largest window that a frame may declare, which `zstd --long` and the highest levels use. */
 const MAX_WINDOW_LOG = 27;
 const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG;
-/** A used window is memory: this is four times the need of levels up to 19. */
+/** The used part of a window takes memory: this limit is four times the need of levels up to 19. */
 const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024;
 /** Far more than any packer produces for the largest artifact. These limits keep hostile bytes from costing minutes. */
 const MAX_FRAMES = 10_000;
@@ -42821,20 +42857,21 @@ const BLOCK_HEADER_BYTES = 3;
 const zstd_frames_MAX_BLOCK_BYTES = 128 * 1024;
 const BLOCK_TYPE = { raw: 0, rle: 1, compressed: 2, reserved: 3 };
 const DICTIONARY_ID_BYTES = [0, 1, 2, 4];
-/** The two-byte form begins where the one-byte form ends. */
+/** The two-byte form of a content size counts from the end of the one-byte form. */
 const CONTENT_SIZE_OFFSET = 256;
 /**
- * Finds the frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame
- * without reporting what follows. Omits skippable frames, which contain no data. Throws ArchiveError `invalid_archive`
- * for anything but complete frames, and for a frame that needs a dictionary; `archive_too_large` for a window of more
- * than 128 MiB, and for more than 10,000 frames or 1,000,000 blocks.
+ * Finds the frames of a zstd stream. They must fill the stream from the first byte to the last, because decoders stop
+ * at the end of a frame without reporting what follows. Omits skippable frames, which contain no data. Throws
+ * ArchiveError `invalid_archive` for anything but complete frames, for a stream without data, and for a frame that
+ * needs a dictionary; throws `archive_too_large` for a window of more than 128 MiB, and for more than 10,000 frames or
+ * 1,000,000 blocks.
  */
 function parseZstdFrames(bytes) {
     const stream = new FrameStream(bytes);
     const frames = [];
     for (let count = 1; !stream.isAtEnd(); count++) {
         if (count > MAX_FRAMES)
-            throw zstd_frames_tooLarge(`consists of more than ${MAX_FRAMES} frames`);
+            throw zstd_frames_tooLarge(`consists of more than ${MAX_FRAMES} frames`, IN_ONE_PIECE);
         const frame = stream.next();
         if (frame !== null)
             frames.push(frame);
@@ -42850,9 +42887,8 @@ function parseZstdFrames(bytes) {
 function verifyWindowUse({ windowBytes }, unpackedBytes) {
     if (Math.min(windowBytes, unpackedBytes) <= MAX_USED_WINDOW_BYTES)
         return;
-    throw zstd_frames_tooLarge(`uses more than ${MAX_USED_WINDOW_BYTES} bytes of a zstd window of ${windowBytes}`);
+    throw zstd_frames_tooLarge(`uses more than ${MAX_USED_WINDOW_BYTES} bytes of a zstd window of ${windowBytes} bytes`, WITH_LESS_MEMORY);
 }
-/** Reads frame after frame. */
 class FrameStream {
     #bytes;
     #at = 0;
@@ -42909,7 +42945,7 @@ class FrameStream {
         for (let isLast = false; !isLast;) {
             this.#blocks += 1;
             if (this.#blocks > MAX_BLOCKS)
-                throw zstd_frames_tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`);
+                throw zstd_frames_tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`, IN_ONE_PIECE);
             const header = this.#readUInt(BLOCK_HEADER_BYTES);
             isLast = (header & 1) === 1;
             this.#skip(blockBytes((header >>> 1) & 3, header >>> 3));
@@ -42939,9 +42975,9 @@ function windowSize(descriptor) {
 function verifyWindow(windowBytes) {
     if (windowBytes <= MAX_WINDOW_BYTES)
         return;
-    throw zstd_frames_tooLarge(`needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`);
+    throw zstd_frames_tooLarge(`needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`, WITH_LESS_MEMORY);
 }
-/** Returns the bytes of a block in the stream after its header. */
+/** Returns the number of bytes that follow the header of a block in the stream. */
 function blockBytes(type, size) {
     if (type === BLOCK_TYPE.reserved)
         throw invalidArchive('a zstd block has a reserved type');
@@ -42949,8 +42985,10 @@ function blockBytes(type, size) {
         throw invalidArchive(`a zstd block is larger than ${zstd_frames_MAX_BLOCK_BYTES} bytes`);
     return type === BLOCK_TYPE.rle ? 1 : size;
 }
-function zstd_frames_tooLarge(problem) {
-    return new ArchiveError('archive_too_large', `The archive ${problem}: nothing was installed; the publisher must pack it again at a lower level, or with --long=25, and in one piece.`);
+const IN_ONE_PIECE = 'in one piece';
+const WITH_LESS_MEMORY = 'at a lower level, or with --long=25';
+function zstd_frames_tooLarge(problem, how) {
+    return new ArchiveError('archive_too_large', `The archive ${problem}: nothing was installed; the publisher must pack it again ${how}.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zstd-stream.js

@@ -7,7 +7,7 @@ export function cell(text: string): string {
   return cellOf(text, MAX_CELL_CHARS)
 }
 
-/** Returns the same, cut at `maxChars`, for tables with many rows. */
+/** Like `cell`, but cuts the text at `maxChars`, for tables with many rows. */
 export function cellOf(text: string, maxChars: number): string {
   return cleanForeignText(text, maxChars).replace(
     /[\\`*_{}[\]<>|#!~&@$]|:(?=\/\/)|(?<=www)\./gi,
@@ -15,12 +15,12 @@ export function cellOf(text: string, maxChars: number): string {
   )
 }
 
-/** Returns the same, as code. */
+/** Like `cellOf`, but formats the text as code. */
 export function code(text: string, maxChars: number = MAX_CELL_CHARS): string {
   return `<code>${cellOf(text, maxChars)}</code>`
 }
 
-/** Returns a sentence in which backticks mark code; shows anything else as it is. */
+/** Returns a sentence as Markdown: text between backticks becomes code, and everything else is shown literally. */
 export function words(text: string): string {
   const plain = (part: string): string => `${/^\s/.test(part) ? ' ' : ''}${cell(part)}${/\s$/.test(part) ? ' ' : ''}`
   return text

@@ -20,14 +20,15 @@ export interface PlannedSymlink {
   readonly path: string
   readonly target: string
   /**
-   * The file that the symlink leads to, through any others; null for a directory, and if the archive has nothing there.
+   * The file that the symlink leads to, also through other symlinks; null if it leads to a directory, or to a path that
+   * the archive does not contain.
    */
   readonly file: string | null
-  /** The deepest directory that the way to the target never leaves; empty for the top. */
+  /** The path of the deepest directory that the way to the target never leaves; empty for the top. */
   readonly reach: string
 }
 
-/** Everything that an extraction creates, in this order: directories, parents before children; files; symlinks. */
+/** Everything that an extraction creates: first directories (parents before children), then files, then symlinks. */
 export interface ExtractionPlan {
   readonly directories: readonly string[]
   /** In the order of the tree digest. */
@@ -80,7 +81,7 @@ export class ArchiveListing {
     this.#bytes += entry.size
     verifyExtractedBytes(this.#bytes, this.#rules)
     verifyTargetSize(entry)
-    this.#nameBytes += entry.name.length + targetBytes(entry)
+    this.#nameBytes += Buffer.byteLength(entry.name) + targetBytes(entry)
     verifyNameBytes(this.#nameBytes, this.#rules)
     const type = requireExtractable(entry.name, entry.type)
     const path = parsePath(entry, this.#rules.platform)
@@ -89,7 +90,7 @@ export class ArchiveListing {
     this.#modes.add(fileMode(entry))
     if (type === 'symlink') this.#symlinks.push(node)
     if (entry.target !== null) this.setTarget(number, entry.target)
-    // A single top-level directory, which is left out, does not count.
+    // A single top-level directory may be left out, so one node is not counted yet.
     verifyEntryCount(this.#tree.count - 1, this.#rules)
     return path
   }
@@ -155,15 +156,15 @@ export class ArchiveListing {
   }
 }
 
-/** Ignores set-uid and every other mode bit of the archive (contract 4.3, rule 5). */
+/** Keeps only the owner's x bit of the archive's modes, so never set-uid (contract 4.3, rule 5). */
 export function fileMode({ executable }: Pick<ArchiveEntry, 'executable'>): 0o644 | 0o755 {
   return executable ? 0o755 : 0o644
 }
 
-/** Returns the type if it is one that is extracted; otherwise throws ArchiveError `unsafe_archive`. */
+/** Returns the type if entries of this type are extracted; otherwise throws ArchiveError `unsafe_archive`. */
 export function requireExtractable(name: string, type: string): ExtractableType {
   if (type === 'file' || type === 'directory' || type === 'symlink') return type
-  throw unsafeEntry(name, `is a ${type}, not a file, directory or symlink`)
+  throw unsafeEntry(name, `is not a file, directory or symlink (${type})`)
 }
 
 function parsePath(entry: ArchiveEntry, platform: NodeJS.Platform): string {
@@ -179,9 +180,10 @@ function containsData(entry: ArchiveEntry): boolean {
   return entry.size > 0 || (entry.packedSize ?? 0) > EMPTY_DEFLATE_BYTES
 }
 
-/** A target that is still to be read has the entry's size. */
+/** A target that has not been read yet has the entry's size. */
 function targetBytes({ type, target, size }: ArchiveEntry): number {
-  return type === 'symlink' ? (target?.length ?? size) : 0
+  if (type !== 'symlink') return 0
+  return target === null ? size : Buffer.byteLength(target)
 }
 
 function verifyNotEmpty({ count, directories }: PlannedTree): void {

@@ -9,15 +9,18 @@ export interface ZstdFrame {
   readonly end: number
   /** The number of bytes that it unpacks to, according to its header; null if the header does not say. */
   readonly contentBytes: number | null
-  /** The bytes of the window that it declares. It never uses more of them than it unpacks to. */
+  /**
+   * The bytes of the window that the frame declares. A decoder uses at most as much of the window as the frame unpacks
+   * to.
+   */
   readonly windowBytes: number
 }
 
-/** log2 of the bytes of the largest window that a frame may declare: that of `zstd --long` and its highest levels. */
+/** log2 of the bytes of the largest window that a frame may declare, which `zstd --long` and the highest levels use. */
 export const MAX_WINDOW_LOG = 27
 
 const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG
-/** A used window is memory: this is four times the need of levels up to 19. */
+/** The used part of a window takes memory: this limit is four times the need of levels up to 19. */
 const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024
 /** Far more than any packer produces for the largest artifact. These limits keep hostile bytes from costing minutes. */
 const MAX_FRAMES = 10_000
@@ -33,7 +36,7 @@ const BLOCK_HEADER_BYTES = 3
 const MAX_BLOCK_BYTES = 128 * 1024
 const BLOCK_TYPE = { raw: 0, rle: 1, compressed: 2, reserved: 3 } as const
 const DICTIONARY_ID_BYTES = [0, 1, 2, 4] as const
-/** The two-byte form begins where the one-byte form ends. */
+/** The two-byte form of a content size counts from the end of the one-byte form. */
 const CONTENT_SIZE_OFFSET = 256
 
 interface FrameHeader extends Pick<ZstdFrame, 'contentBytes' | 'windowBytes'> {
@@ -41,16 +44,17 @@ interface FrameHeader extends Pick<ZstdFrame, 'contentBytes' | 'windowBytes'> {
 }
 
 /**
- * Finds the frames of a zstd stream, which fill it from the first byte to the last: decoders stop at the end of a frame
- * without reporting what follows. Omits skippable frames, which contain no data. Throws ArchiveError `invalid_archive`
- * for anything but complete frames, and for a frame that needs a dictionary; `archive_too_large` for a window of more
- * than 128 MiB, and for more than 10,000 frames or 1,000,000 blocks.
+ * Finds the frames of a zstd stream. They must fill the stream from the first byte to the last, because decoders stop
+ * at the end of a frame without reporting what follows. Omits skippable frames, which contain no data. Throws
+ * ArchiveError `invalid_archive` for anything but complete frames, for a stream without data, and for a frame that
+ * needs a dictionary; throws `archive_too_large` for a window of more than 128 MiB, and for more than 10,000 frames or
+ * 1,000,000 blocks.
  */
 export function parseZstdFrames(bytes: Buffer): ZstdFrame[] {
   const stream = new FrameStream(bytes)
   const frames: ZstdFrame[] = []
   for (let count = 1; !stream.isAtEnd(); count++) {
-    if (count > MAX_FRAMES) throw tooLarge(`consists of more than ${MAX_FRAMES} frames`)
+    if (count > MAX_FRAMES) throw tooLarge(`consists of more than ${MAX_FRAMES} frames`, IN_ONE_PIECE)
     const frame = stream.next()
     if (frame !== null) frames.push(frame)
   }
@@ -64,10 +68,12 @@ export function parseZstdFrames(bytes: Buffer): ZstdFrame[] {
  */
 export function verifyWindowUse({ windowBytes }: ZstdFrame, unpackedBytes: number): void {
   if (Math.min(windowBytes, unpackedBytes) <= MAX_USED_WINDOW_BYTES) return
-  throw tooLarge(`uses more than ${MAX_USED_WINDOW_BYTES} bytes of a zstd window of ${windowBytes}`)
+  throw tooLarge(
+    `uses more than ${MAX_USED_WINDOW_BYTES} bytes of a zstd window of ${windowBytes} bytes`,
+    WITH_LESS_MEMORY,
+  )
 }
 
-/** Reads frame after frame. */
 class FrameStream {
   readonly #bytes: Buffer
   #at = 0
@@ -124,7 +130,7 @@ class FrameStream {
   #skipBlocks(): void {
     for (let isLast = false; !isLast; ) {
       this.#blocks += 1
-      if (this.#blocks > MAX_BLOCKS) throw tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`)
+      if (this.#blocks > MAX_BLOCKS) throw tooLarge(`consists of more than ${MAX_BLOCKS} zstd blocks`, IN_ONE_PIECE)
       const header = this.#readUInt(BLOCK_HEADER_BYTES)
       isLast = (header & 1) === 1
       this.#skip(blockBytes((header >>> 1) & 3, header >>> 3))
@@ -158,19 +164,25 @@ function windowSize(descriptor: number): number {
 
 function verifyWindow(windowBytes: number): void {
   if (windowBytes <= MAX_WINDOW_BYTES) return
-  throw tooLarge(`needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`)
+  throw tooLarge(
+    `needs a zstd window of ${windowBytes} bytes, more than the ${MAX_WINDOW_BYTES} accepted`,
+    WITH_LESS_MEMORY,
+  )
 }
 
-/** Returns the bytes of a block in the stream after its header. */
+/** Returns the number of bytes that follow the header of a block in the stream. */
 function blockBytes(type: number, size: number): number {
   if (type === BLOCK_TYPE.reserved) throw invalidArchive('a zstd block has a reserved type')
   if (size > MAX_BLOCK_BYTES) throw invalidArchive(`a zstd block is larger than ${MAX_BLOCK_BYTES} bytes`)
   return type === BLOCK_TYPE.rle ? 1 : size
 }
 
-function tooLarge(problem: string): ArchiveError {
+const IN_ONE_PIECE = 'in one piece'
+const WITH_LESS_MEMORY = 'at a lower level, or with --long=25'
+
+function tooLarge(problem: string, how: string): ArchiveError {
   return new ArchiveError(
     'archive_too_large',
-    `The archive ${problem}: nothing was installed; the publisher must pack it again at a lower level, or with --long=25, and in one piece.`,
+    `The archive ${problem}: nothing was installed; the publisher must pack it again ${how}.`,
   )
 }

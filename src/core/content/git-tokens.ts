@@ -15,24 +15,26 @@ export function parseGitTokens(text: string): ParsedGitTokens {
   const tokens = new Map<string, string>()
   const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
     if (line.trim() === '' || line.trimStart().startsWith('#')) return []
-    const problem = addLine(tokens, line.trim())
-    return problem === undefined ? [] : [`${problem} (line ${index + 1})`]
+    const problem = addLine(tokens, line.trim(), index + 1)
+    return problem === undefined ? [] : [problem]
   })
   return { tokens, problems }
 }
 
-/** Returns a token as the common code hosts accept it in a request: as the password of a user whose name is ignored. */
+/** Returns the credentials in which the common code hosts accept a token: as the password of a user with any name. */
 export function basicCredentials(token: string): string {
   return Buffer.from(`x-access-token:${token}`).toString('base64')
 }
 
 /** Adds a line's token. Returns the problem with the line, if any, without quoting the line, which may be a token. */
-function addLine(tokens: Map<string, string>, line: string): string | undefined {
+function addLine(tokens: Map<string, string>, line: string, number: number): string | undefined {
   const equals = line.indexOf('=')
   const [host, token] = [hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()]
-  if (host === undefined) return 'must consist of lines host=token or host:port=token, found a line in another form'
-  if (tokens.has(host)) return `must name ${host} only once, found it again`
-  if (!TOKEN.test(token)) return `must give ${host} a token of visible ASCII without spaces`
+  if (host === undefined)
+    return `must consist of lines host=token or host:port=token, but line ${number} has another form`
+  if (tokens.has(host)) return `must name ${host} only once, but line ${number} names it again`
+  if (!TOKEN.test(token))
+    return `must contain, for ${host} in line ${number}, a token of visible ASCII characters without spaces`
   tokens.set(host, token)
   return undefined
 }

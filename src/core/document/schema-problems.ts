@@ -1,7 +1,7 @@
 import type { z } from 'zod/mini'
 import { cleanForeignText } from '../foreign-text.ts'
 import { didYouMean, nearMiss } from './near-miss.ts'
-import { MAX_REPORTED_PROBLEMS, problemAt, type SourceProblem } from './source-problem.ts'
+import { type FoundProblem, firstProblems, problemAt, type SourceProblem } from './source-problem.ts'
 import type { YamlPath, YamlSource } from './yaml-source.ts'
 
 type Issue = z.core.$ZodIssue
@@ -10,15 +10,15 @@ type Issue = z.core.$ZodIssue
 export interface DocumentWords {
   /** The whole document: "the plan". */
   readonly document: string
-  /** Returns the beginning of a sentence about `path`, and how much of the path it covers: `step "up": ` and 2. */
+  /** Returns the beginning of a sentence about `path`, and how many keys of the path it covers: `step "up": ` and 2. */
   subjectOf(path: YamlPath, value: unknown): { prefix: string; covers: number }
   /** Returns the keys that the map at `path` accepts. */
   keysAt(path: YamlPath, value: unknown): readonly string[]
 }
 
 /**
- * Turns a schema's issues with one document into sentences at their positions. A check that goes beyond the type needs
- * its own wording as `error`, because zod/mini has none.
+ * Turns a schema's issues with one document into sentences at their positions. A check that goes beyond the type must
+ * pass its own message as `error`, because zod/mini has none.
  */
 export class SchemaComplaints {
   readonly #source: YamlSource
@@ -30,40 +30,37 @@ export class SchemaComplaints {
   }
 
   /**
-   * Returns at most `MAX_REPORTED_PROBLEMS`. If the file is a different document altogether, which may contain secrets,
-   * returns one problem that quotes nothing of it.
+   * Returns the first `MAX_REPORTED_PROBLEMS` problems, in the order of the file. If the file is a different document
+   * altogether, which may contain secrets, returns one problem that quotes nothing from it.
    */
   problemsOf(issues: readonly Issue[]): SourceProblem[] {
     const known = this.#words.keysAt([], this.#source.value)
     if (isAnotherDocument(this.#source.value, known)) return [this.#anotherDocument(known)]
-    return issues
-      .flatMap(issue => this.#issueProblems(issue))
-      .slice(0, MAX_REPORTED_PROBLEMS)
-      .map(buildProblem => buildProblem())
+    return firstProblems(issues.flatMap(issue => this.#issueProblems(issue)))
   }
 
   #anotherDocument(known: readonly string[]): SourceProblem {
-    const rule = `${this.#words.document} must be a map with the keys ${known.join(', ')}`
-    return problemAt(this.#source.positionOf([]), `${rule}, found none of them: is this the right file?`)
+    const rule = `${this.#words.document} must be a map (accepted keys: ${known.join(', ')})`
+    return problemAt(this.#source.positionOf([]), `${rule}, but none of these keys was found: is this the right file?`)
   }
 
-  #issueProblems(issue: Issue): (() => SourceProblem)[] {
-    if (issue.code !== 'unrecognized_keys') return [() => this.#valueProblem(issue)]
-    return issue.keys.map(key => () => this.#unknownKey(issue.path, key))
-  }
-
-  #unknownKey(path: YamlPath, key: string): SourceProblem {
-    const known = this.#words.keysAt(path, this.#source.value)
-    const hint = didYouMean(key, known) || `; its keys are ${known.join(', ')}`
-    const message = `${this.#nameOf(path)}: unknown key "${cleanForeignText(key, 60)}"${hint}`
-    return problemAt(this.#source.positionOfKey([...path, key]), message)
-  }
-
-  #valueProblem(issue: Issue): SourceProblem {
-    const found = valueAt(this.#source.value, issue.path)
+  #issueProblems(issue: Issue): FoundProblem[] {
     const { path, code } = issue
-    const position = code === 'invalid_key' ? this.#source.positionOfKey(path) : this.#source.positionOf(path)
-    return problemAt(position, `${this.#nameOf(path)} ${complaint(issue, found)}`)
+    if (code === 'unrecognized_keys') {
+      return issue.keys.map(key => ({
+        at: this.#source.positionOfKey([...path, key]),
+        sentence: () => this.#unknownKey(path, key),
+      }))
+    }
+    const at = code === 'invalid_key' ? this.#source.positionOfKey(path) : this.#source.positionOf(path)
+    const found = (): unknown => valueAt(this.#source.value, path)
+    return [{ at, sentence: () => `${this.#nameOf(path)} ${complaint(issue, found())}` }]
+  }
+
+  #unknownKey(path: YamlPath, key: string): string {
+    const known = this.#words.keysAt(path, this.#source.value)
+    const hint = didYouMean(key, known) || ` (accepted keys: ${known.join(', ')})`
+    return `${this.#nameOf(path)}: unknown key "${cleanForeignText(key, 60)}"${hint}`
   }
 
   #nameOf(path: YamlPath): string {
@@ -86,7 +83,10 @@ export function valueAt(value: unknown, path: YamlPath): unknown {
   )
 }
 
-/** True if the value is not a map, or is one with unknown keys only. */
+/**
+ * True if the value is not a map, or is a map whose keys include neither an accepted key nor a near miss of one. False
+ * for an empty map.
+ */
 function isAnotherDocument(value: unknown, known: readonly string[]): boolean {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return true
   const keys = Object.keys(value)
@@ -129,7 +129,7 @@ function nearValue(values: readonly unknown[], found: unknown): string {
 }
 
 function listed(values: readonly unknown[]): string {
-  return [...new Set(values.map(String))].join(', ')
+  return [...new Set(values.map(String))].join(' or ')
 }
 
 function shown(value: unknown): string {

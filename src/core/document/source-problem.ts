@@ -29,17 +29,33 @@ export class SourceError extends ConfigError {
 
   constructor(code: ErrorCode, document: string, problems: readonly SourceProblem[]) {
     const files = [...new Set(problems.map(({ file }) => file))]
-    const ordered = problems.toSorted(
-      (a, b) => files.indexOf(a.file) - files.indexOf(b.file) || a.line - b.line || a.column - b.column,
-    )
+    const ordered = problems.toSorted((a, b) => files.indexOf(a.file) - files.indexOf(b.file) || compareInFile(a, b))
     super(code, summaryOf(document, ordered))
     this.problems = ordered
   }
 }
 
-/** Builds a problem at a position, which may be that of a whole step. */
+/** Builds a problem at a position. Copies only the position, because the argument may be a whole step. */
 export function problemAt({ file, line, column }: SourcePosition, message: string): SourceProblem {
   return { message, file, line, column }
+}
+
+/** A mistake whose sentence is built only if it is reported. */
+export interface FoundProblem {
+  readonly at: SourcePosition
+  readonly sentence: () => string
+}
+
+/** Returns the first `MAX_REPORTED_PROBLEMS` mistakes in one file, in the order of the file. */
+export function firstProblems(found: readonly FoundProblem[]): SourceProblem[] {
+  return found
+    .toSorted((a, b) => compareInFile(a.at, b.at))
+    .slice(0, MAX_REPORTED_PROBLEMS)
+    .map(({ at, sentence }) => problemAt(at, sentence()))
+}
+
+function compareInFile(a: SourcePosition, b: SourcePosition): number {
+  return a.line - b.line || a.column - b.column
 }
 
 export interface Collected<T> {
@@ -49,7 +65,10 @@ export interface Collected<T> {
   readonly error?: SourceError
 }
 
-/** Returns the value, or the problems of the operator's file, so that the caller can check the next file as well. */
+/**
+ * Returns the value, or the problems of the operator's file, so that the caller can check the next file as well. Throws
+ * every error that is not a SourceError.
+ */
 export function collectProblems<T>(read: () => T): Collected<T> {
   try {
     return { value: read(), problems: [] }
@@ -58,7 +77,7 @@ export function collectProblems<T>(read: () => T): Collected<T> {
   }
 }
 
-/** Returns the same for work with pauses. If there is no file, returns neither a value nor problems. */
+/** Like `collectProblems`, for work with pauses. If there is no file, returns neither a value nor problems. */
 export function* collectProblemsSlowly<T>(reading: Generator<void, T> | undefined): Generator<void, Collected<T>> {
   try {
     return { value: reading && (yield* reading), problems: [] }

@@ -2,7 +2,7 @@ import { cleanForeignText } from '../foreign-text.ts'
 import type { YamlComplaint } from './compose-yaml.ts'
 
 /**
- * Turns the YAML parser's complaint into a sentence for the author of the file. Quotes nothing of the file, which may
+ * Turns the YAML parser's complaint into a sentence for the author of the file. Quotes nothing from the file, which may
  * be the wrong file and contain secrets.
  */
 export function yamlComplaintSentence({ code, message }: Pick<YamlComplaint, 'code' | 'message'>): string {
@@ -12,7 +12,7 @@ export function yamlComplaintSentence({ code, message }: Pick<YamlComplaint, 'co
     case 'TAB_AS_INDENT':
       return 'tabs are not accepted as indentation: use spaces'
     case 'RESOURCE_EXHAUSTION':
-      return message
+      return `the file must be simple enough to read, found ${message}`
     case 'NON_STRING_KEY':
       return 'keys must be text'
     case 'TAG_RESOLVE_FAILED':
@@ -26,7 +26,7 @@ export function yamlComplaintSentence({ code, message }: Pick<YamlComplaint, 'co
   }
 }
 
-/** Removes the parser's quotation of the file, which follows a colon at the end of a word. */
+/** Removes the parser's quotation of the file, which follows a word and a colon. */
 function withoutQuote(message: string): string {
   return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200)
 }

@@ -1,6 +1,7 @@
 import { isAlias, isCollection, isMap, isPair, isScalar, type LineCounter, type Node } from 'yaml'
 import { OPERATOR_YAML_LIMITS, type YamlLimits } from '../limits.ts'
 import { type ComposedYaml, composeYaml } from './compose-yaml.ts'
+import { keyText, pairAt } from './map-pairs.ts'
 import { MAX_REPORTED_PROBLEMS, problemAt, type SourcePosition, type SourceProblem } from './source-problem.ts'
 import { firstSyntaxMistake } from './syntax-mistake.ts'
 import { unreadableCharacter } from './unreadable-character.ts'
@@ -20,21 +21,21 @@ export type YamlPath = readonly PropertyKey[]
 
 /** A YAML text with its value and the positions of everything in it. */
 export interface YamlSource {
-  /** The problems of the text itself, in the order of the file. */
+  /** The problems of the text itself, in the order of the text. */
   readonly problems: readonly SourceProblem[]
-  /** Undefined if the text is too broken to have a value. */
+  /** Undefined if the parser refuses the text, or if the text contains an alias. */
   readonly value: unknown
   /** Returns the start of the value at `path`; if there is none, the start of its closest ancestor. */
   positionOf(path: YamlPath): SourcePosition
-  /** Returns the start of the key that ends `path`. */
+  /** Returns the start of the last key of `path`; if there is none, the same position as `positionOf`. */
   positionOfKey(path: YamlPath): SourcePosition
 }
 
 /**
- * Parses one YAML 1.2 document (core schema) strictly, with pauses at each `yield`. Anchors, aliases, tags outside the
- * core schema, directives, keys that are not text, repeated keys, more than one document, characters that YAML does not
- * accept and any excess over `limits` become problems, at most `MAX_REPORTED_PROBLEMS`. If the text is not valid YAML,
- * only its first mistake does. Never throws because of the text.
+ * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Anchors, aliases, tags outside the
+ * core schema, directives, keys that are not text, repeated keys, `__proto__` as a key, more than one document,
+ * unreadable characters and any excess over `limits` become problems, but only the first `MAX_REPORTED_PROBLEMS`.
+ * If the text is not valid YAML, only its first mistake becomes a problem. Never throws because of the text.
  */
 export function* parseYamlSource(
   text: string,
@@ -75,6 +76,7 @@ class ParsedSource implements YamlSource {
     this.#root = composed.document?.contents ?? null
     const walked = walkNodes(this.#root)
     this.problems = (mistake === undefined ? [...syntaxFindings(composed), ...walked.findings] : [mistake])
+      .toSorted((a, b) => a.offset - b.offset)
       .slice(0, MAX_REPORTED_PROBLEMS)
       .map(({ message, offset }) => problemAt(this.#positionAt(offset), message))
     this.value = isSound(composed) && !walked.hasAlias ? composed.document?.toJS({ maxAliasCount: 0 }) : undefined
@@ -156,7 +158,7 @@ function keyFindings(node: unknown): Finding[] {
     const name = keyText(key)
     const repeated = seen.has(name)
     seen.add(name)
-    if (repeated) return [finding(key, 'this key is already in the same map')]
+    if (repeated) return [finding(key, 'this key is already in the same map: remove or rename one of the two')]
     return name === '__proto__' ? [finding(key, 'the key "__proto__" is not accepted')] : []
   })
 }
@@ -167,16 +169,12 @@ function childNodes(node: unknown): unknown[] {
 }
 
 function childOf(node: unknown, key: PropertyKey): unknown {
-  if (isMap(node)) return node.items.find(pair => keyText(pair.key) === key)?.value
+  if (isMap(node)) return pairAt(node, key)?.value
   return isCollection(node) && typeof key === 'number' ? node.items[key] : undefined
 }
 
 function keyNodeOf(node: unknown, key: PropertyKey | undefined): unknown {
-  return isMap(node) ? node.items.find(pair => keyText(pair.key) === key)?.key : undefined
-}
-
-function keyText(key: unknown): string {
-  return isScalar(key) ? String(key.value) : ''
+  return isMap(node) ? pairAt(node, key)?.key : undefined
 }
 
 function finding(node: unknown, message: string): Finding {

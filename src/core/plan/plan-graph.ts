@@ -1,19 +1,18 @@
 import { didYouMean } from '../document/near-miss.ts'
-import { MAX_REPORTED_PROBLEMS, problemAt, type SourceProblem } from '../document/source-problem.ts'
+import { firstProblems, type SourceProblem } from '../document/source-problem.ts'
 import type { YamlPath, YamlSource } from '../document/yaml-source.ts'
 import { cleanForeignText } from '../foreign-text.ts'
 import { type DependentStep, findCycles } from './plan-order.ts'
 
 /**
  * Finds the mistakes in the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step
- * on itself, and cycles, which it shows in full. Reads the plan as it is written, so that it finds these even if a step
- * has other mistakes.
+ * on itself, and cycles, which it shows in full. Reads the plan as it is written, so that it finds these mistakes even
+ * if a step has others. Returns the first `MAX_REPORTED_PROBLEMS`, in the order of the file.
  */
 export function planGraphProblems(source: YamlSource): SourceProblem[] {
   const steps = writtenSteps(source.value)
-  return [...duplicateIds(steps), ...wrongDependencies(steps), ...cycles(steps)]
-    .slice(0, MAX_REPORTED_PROBLEMS)
-    .map(({ path, sentence }) => problemAt(source.positionOf(path), sentence()))
+  const found = [...duplicateIds(steps), ...wrongDependencies(steps), ...cycles(steps)]
+  return firstProblems(found.map(({ path, sentence }) => ({ at: source.positionOf(path), sentence })))
 }
 
 interface WrittenStep extends DependentStep {

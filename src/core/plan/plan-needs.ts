@@ -9,17 +9,17 @@ export interface PlanNeeds {
   /** The needs of the plan that the host config does not meet, at the steps that have them. */
   readonly problems: readonly SourceProblem[]
   /**
-   * The steps that this host does without: by `supervisor: none`, or without a command for their event. A notice names
-   * each.
+   * The steps that this host skips, because of `supervisor: none` or because the host config has no command for their
+   * event. A notice names each of these steps.
    */
   readonly skipped: readonly PlanStep[]
 }
 
 /**
- * Compares a plan's steps with the host config before anything is fetched, so that no step silently does nothing:
- * start, stop and restart need a supervisor, healthcheck a supervisor or a health check, provision its command. A
- * notify without its command is skipped, because plans made elsewhere name their own events. The timeout of a
- * healthcheck must exceed the time for which its check has to stay healthy, or it could never pass.
+ * Compares a plan's steps with the host config before any of them runs, so that no step silently does nothing: start,
+ * stop and restart need a supervisor, healthcheck needs a supervisor or a health check, and provision needs its
+ * command. A notify without its command is skipped, because plans made elsewhere name their own events. The timeout of
+ * a healthcheck must exceed the time for which the probe must succeed without a break, or the step could never pass.
  */
 export function checkPlanNeeds(plan: Pick<Plan, 'steps'>, hostConfig: HostConfig | undefined): PlanNeeds {
   const check = new NeedsCheck(plan.steps, hostConfig)
@@ -49,7 +49,7 @@ class NeedsCheck {
       case 'start':
       case 'stop':
       case 'restart':
-        return this.#supervised('a supervisor (systemd, docker or kubernetes; none to skip such steps)')
+        return this.#supervised('a supervisor (systemd, docker or kubernetes; "supervisor: none" skips such steps)')
       case 'healthcheck':
         return this.#healthcheckAnswer(step)
       case 'provision':
@@ -71,8 +71,9 @@ class NeedsCheck {
     const ids = step.plugin === undefined ? this.#installedIds : [step.plugin]
     const unchecked = ids.filter(id => this.#checkOf(id) === undefined)
     if (ids.length === 0 || unchecked.length > 0) {
-      const checks = unchecked.map(id => `plugins.${id}.healthcheck`)
-      const answer = this.#supervised(['a supervisor (none to skip such steps)', ...checks].join(' or '))
+      const checks = unchecked.map(id => `plugins.${id}.healthcheck`).join(' and ')
+      const needs = ['a supervisor ("supervisor: none" skips such steps)', ...(checks === '' ? [] : [checks])]
+      const answer = this.#supervised(needs.join(' or '))
       if (answer.type !== 'ready') return answer
     }
     return this.#timeAnswer(ids, step.timeoutSeconds)
@@ -92,7 +93,7 @@ class NeedsCheck {
 
   #lack(need: string): Answer {
     const file = this.#hostConfig?.file
-    const where = file === undefined ? 'the host-config input names no file' : `${file} has none`
-    return { type: 'refused', reason: `needs ${need} in the host config, and ${where}` }
+    const where = file === undefined ? 'the host-config input names no file' : `${file} has no such entry`
+    return { type: 'refused', reason: `needs ${need} in the host config, but ${where}` }
   }
 }

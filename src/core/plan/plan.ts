@@ -23,7 +23,7 @@ export interface Plan {
   readonly positions: PlanPositions
 }
 
-/** The error for a plan that is refused: code `invalid_plan`, with all its problems. */
+/** The error for a plan that is refused: code `invalid_plan`, with its problems. */
 export class PlanError extends SourceError {
   override readonly name: string = 'PlanError'
   /** The source, if parts of it can still be read: see `readablePlan`. */
@@ -37,13 +37,13 @@ export class PlanError extends SourceError {
 
 /**
  * Parses the plan in `text` strictly as one YAML document; problems name `file`. Refuses unknown actions and keys,
- * repeated ids, unknown dependencies and cycles, and lists all of them. Throws PlanError `invalid_plan`.
+ * repeated ids, unknown dependencies and cycles, and lists the problems. Throws PlanError `invalid_plan`.
  */
 export function parsePlan(text: string, file: string, limits = OPERATOR_YAML_LIMITS): Plan {
   return runToEnd(parsePlanSlowly(text, file, limits))
 }
 
-/** Parses the same, with pauses at each `yield`: an operator's longest plan takes half a second. */
+/** Like `parsePlan`, but pauses at each `yield`: the longest accepted plan takes half a second. */
 export function* parsePlanSlowly(text: string, file: string, limits = OPERATOR_YAML_LIMITS): Generator<void, Plan> {
   const source = yield* parseYamlSource(text, file, limits)
   if (source.value === undefined) throw new PlanError(source.problems)
@@ -79,7 +79,7 @@ function buildPlan(written: z.infer<typeof planSchema>, source: YamlSource): Pla
 type Issue = z.core.$ZodIssue
 
 /**
- * Checks a step whose action is unknown for the keys that every step has, because the schema looks no further into it.
+ * Also checks the common keys of a step whose action is unknown, because the schema does not look into such a step.
  */
 function stepAwareProblems(issues: readonly Issue[], source: YamlSource): PlanProblem[] {
   const strangers = issues.filter(isUnknownAction)
@@ -108,11 +108,11 @@ function unknownActionProblem(path: YamlPath, source: YamlSource): PlanProblem {
 }
 
 function actionComplaint(action: unknown): string {
-  const actions = `the actions are ${ACTIONS.join(', ')}`
-  if (action === undefined) return `action is missing; ${actions}`
-  if (typeof action !== 'string') return `action must be a word; ${actions}`
+  const actions = `(accepted actions: ${ACTIONS.join(', ')})`
+  if (action === undefined) return `action is missing ${actions}`
+  if (typeof action !== 'string') return `action must be a word ${actions}`
   const hint = didYouMean(action, ACTIONS)
-  return `unknown action "${cleanForeignText(action, 60)}"${hint}${hint === '' ? '; ' : ' '}${actions}`
+  return `unknown action "${cleanForeignText(action, 60)}"${hint} ${actions}`
 }
 
 const planWords: DocumentWords = {

@@ -13,27 +13,27 @@ const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
 
 /**
  * Parses lines `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`. Refuses a
- * line without `=` or with another kind of name, a name given twice, and a value that no quotes make all readers read
+ * line without `=`, a name that no variable can have, a repeated name, and a value that no quotes make all readers read
  * alike.
  */
 export function parseSettings(text: string): ParsedSettings {
   const settings = new Map<string, string>()
   const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
     if (line.trim() === '' || line.trimStart().startsWith('#')) return []
-    const problem = addLine(settings, line)
-    return problem === undefined ? [] : [`${problem} (line ${index + 1})`]
+    const problem = addLine(settings, line, index + 1)
+    return problem === undefined ? [] : [problem]
   })
   return { settings, problems }
 }
 
 /** Adds a line's value. Returns the problem with the line, if any, without quoting the line, which may be a secret. */
-function addLine(settings: Map<string, string>, line: string): string | undefined {
+function addLine(settings: Map<string, string>, line: string, number: number): string | undefined {
   const equals = line.indexOf('=')
   const name = line.slice(0, Math.max(0, equals)).trim()
   const value = line.slice(equals + 1)
-  if (!NAME.test(name)) return 'must consist of lines NAME=value, found a line in another form'
-  if (settings.has(name)) return `must name ${name} only once, found it again`
+  if (!NAME.test(name)) return `must consist of lines NAME=value, but line ${number} has another form`
+  if (settings.has(name)) return `must name ${name} only once, but line ${number} names it again`
   settings.set(name, value)
   if (quoteSetting(value) !== undefined) return undefined
-  return `must give ${name} a value that a shell, python-dotenv and Node read alike if it is quoted: encode it, for example as base64`
+  return `must contain, for ${name} in line ${number}, a value that a shell, python-dotenv and Node read alike if it is quoted: encode the value, for example as base64`
 }

@@ -178,9 +178,18 @@ describe('the limits of a listing', () => {
     assert.equal(readBefore(isTooLarge, deep, 1000), 16)
   })
 
-  it('stop at the first name that exceeds the memory for names', () => {
-    const folder = `${'n'.repeat(250)}/`.repeat(15)
-    const long = endless(index => `${folder}${index}`)
-    assert.ok(readBefore(isTooLarge, long, 1000) < 420)
+  for (const [what, name] of [
+    ['name', 'n'.repeat(249)],
+    ['name of three bytes a character', '語'.repeat(83)],
+  ] as const)
+    it(`stop at the first ${what} that exceeds the memory for names`, () => {
+      const folder = `${name}/`.repeat(15)
+      const long = endless(index => `${folder}${index}`)
+      assert.ok(readBefore(isTooLarge, long, 1000) < 420)
+    })
+
+  it('count the bytes of the targets of symlinks', () => {
+    const links = Array.from({ length: 1000 }, (_, index) => symlink(`l${index}`, '語'.repeat(1300)))
+    assert.ok(readBefore(isTooLarge, links, 1000) < 340)
   })
 })

@@ -46,8 +46,28 @@ describe('parseYamlSource', () => {
 
   it('reports all problems at once', () => {
     const { problems } = parse('a: &x 1\nb: !t 2\nb: 3\nc: *x', 'f.yaml')
-    assert.deepEqual(problems.map(problem => problem.line).toSorted(), [1, 2, 3, 4])
+    assert.deepEqual(
+      problems.map(problem => problem.line),
+      [1, 2, 3, 4],
+    )
   })
+
+  const keys = Array.from({ length: 150 }, (_, index) => `k${index}`)
+  const CROWDED: { name: string; lines: string[]; first: number }[] = [
+    { name: 'anchors', lines: keys.map(key => `${key}: &x 1`), first: 1 },
+    { name: 'anchors in lists', lines: ['s:', ...keys.map(() => '  - [&x 1]')], first: 2 },
+    { name: 'repeated keys', lines: keys.map(() => 'a: 1'), first: 2 },
+    { name: 'repeated keys after anchors', lines: ['a: {b: &x 1}', ...keys.map(() => 'a: 1')], first: 1 },
+  ]
+  for (const { name, lines, first } of CROWDED) {
+    it(`reports the first 100 of more ${name}, in the order of the text`, () => {
+      const { problems } = parse(lines.join('\n'), 'f.yaml')
+      assert.deepEqual(
+        problems.map(({ line }) => line),
+        Array.from({ length: 100 }, (_, index) => first + index),
+      )
+    })
+  }
 
   for (const { name, lines, at } of MISPLACED) {
     it(`reports only ${name}, at its line`, () => {

@@ -97,6 +97,14 @@ describe('checkPlanNeeds', () => {
     })
   }
 
+  it('asks for a supervisor, or for the health check of each part that lacks one', () => {
+    const { problems } = checkPlanNeeds(plan, undefined)
+    assert.match(
+      problems.map(({ message }) => message).join(),
+      /skips such steps\) or plugins\.p\.healthcheck and plugins\.e\.healthcheck in the host config/,
+    )
+  })
+
   const times: [timeout: string, stableFor: string, isRefused: boolean][] = [
     ['10', '9s', false],
     ['10', '10s', true],

@@ -263,6 +263,20 @@ describe('parsePlan', () => {
     for (const { message } of problemsOf(text)) assert.doesNotMatch(message, /[\r\n]|::|##\[/)
   })
 
+  const CROWDED = {
+    'an unknown key': `unknown: 1\n${planWith(...Array.from({ length: 150 }, () => '{id: 1, action: prepare}'))}`,
+    'an unknown dependency': planWith(
+      '{id: a, action: prepare, depends_on: [b]}',
+      ...Array.from({ length: 150 }, () => '{id: a, action: prepare}'),
+    ),
+  }
+  for (const [name, text] of Object.entries(CROWDED)) {
+    it(`reports ${name} at the beginning, before a hundred other problems`, () => {
+      const [first] = problemsOf(text)
+      assert.match(first?.message ?? '', /unknown key "unknown"|which is not in this plan/)
+    })
+  }
+
   const floods = {
     'unknown keys': `{${Array.from({ length: 20_000 }, (_, i) => `k${i}: 1`).join(', ')}}`,
     'unknown dependencies': planWith(
