@@ -18709,9 +18709,9 @@ function uniteKeepPaths(...lists) {
     return [...new Set(lists.flatMap(list => list ?? []))];
 }
 /**
- * Returns the keep-paths that exist in a tree, without those inside another. Its replacement can take them: all their
- * parents are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` if a parent is not a
- * directory.
+ * Returns the keep-paths that exist in a tree, without those inside another keep-path. Throws DeploymentError
+ * `step_failed` if one of these paths cannot be moved to the staged tree, because a parent of the path is not a
+ * directory in one of the two trees.
  */
 function findKeptPaths(tree, staged) {
     const kept = findMovablePaths(tree);
@@ -18719,14 +18719,14 @@ function findKeptPaths(tree, staged) {
         requireRealParents(staged, path);
     return kept;
 }
-/** Returns the same for the tree alone, without a replacement. */
+/** Does the same as `findKeptPaths`, but checks only the tree itself. */
 function findMovablePaths({ root, keepPaths }) {
     const kept = presentPaths(root, keepPaths);
     for (const path of kept)
         requireRealParents(root, path);
     return kept;
 }
-/** Returns the paths that exist in a directory, without those inside another. */
+/** Returns the paths that exist in a directory, without any that is inside another of these paths. */
 function presentPaths(root, paths) {
     return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
 }
@@ -18748,14 +18748,19 @@ function outermost(paths) {
 function requireRealParents(root, path) {
     const parts = path.split('/').slice(0, -1);
     for (let depth = 0; depth <= parts.length; depth++) {
-        const parent = (0,external_node_path_namespaceObject.join)(root, ...parts.slice(0, depth));
-        const stat = lstatIfPresentSync(parent);
+        const parent = parts.slice(0, depth).join('/');
+        const stat = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(root, parent));
         if (stat === undefined)
             return;
-        if (!stat.isDirectory()) {
-            throw new DeploymentError('step_failed', `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`);
-        }
+        if (!stat.isDirectory())
+            throw unkeepable(root, { path, parent });
     }
+}
+function unkeepable(root, { path, parent }) {
+    const advice = parent === ''
+        ? `${root} is not a directory, so ${path} cannot be carried over. Replace it by a directory, or remove it.`
+        : `its parent ${parent} is not a directory in ${root}, so ${path} cannot be carried over. List ${parent} in keep-paths instead.`;
+    return new DeploymentError('step_failed', `keep-paths lists ${path}, but ${advice}`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/switchable.js
@@ -18768,19 +18773,25 @@ function requireRealParents(root, path) {
 
 
 
-/** The directory that is always in the target of the renames that must fail. */
+/** The target of the renames that must fail always contains a directory of this name, so it is never empty. */
 const FULL = 'full';
-/** The most names in one message. */
+/** The maximum number of names in one message. */
 const MAX_NAMED = 5;
 const OVERLAY_MAGIC = 0x794c7630;
 /**
- * Checks that the content of a place can be switched by renames: it contains no mount point, and the system lets this
- * run move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
+ * Checks that the content of a place can be switched by renames: that the content contains no mount point, and that the
+ * system lets this run move the content and the kept paths in it. Leaves the content where it is.
+ *
+ * Throws DeploymentError `unsafe_host`, which says what to do. Throws `inconsistent` as `requireNothingStranded` does,
+ * or if a path was moved by the check and could not be moved back.
  */
 function requireSwitchable({ layout, keepPaths }, place) {
     requireMovableTree(layout, { root: installPath(layout, place), keepPaths });
 }
-/** The same for any tree of this host, for example a snapshot whose kept paths return. */
+/**
+ * Does the same as `requireSwitchable` for any tree of this host, for example a snapshot whose kept paths are to
+ * return.
+ */
 function requireMovableTree(layout, { root, keepPaths }) {
     if (!pathExistsSync(root))
         return;
@@ -18790,8 +18801,8 @@ function requireMovableTree(layout, { root, keepPaths }) {
         requireMovable({ root, path }, irreplaceable(layout));
 }
 /**
- * Checks that a shelf, the staging folder and the snapshots are in one mount, because no rename crosses mounts, not
- * even bind mounts. Throws DeploymentError `host_not_writable`.
+ * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, even
+ * bind mounts of one file system. Throws DeploymentError `host_not_writable`.
  */
 function requireOneMount(layout, { shelf, directory }) {
     const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
@@ -18799,19 +18810,22 @@ function requireOneMount(layout, { shelf, directory }) {
     for (const folder of [layout.staging, snapshots]) {
         if (switchable_mountOf(path) === switchable_mountOf(folder))
             continue;
-        throw new DeploymentError('host_not_writable', `${path} is on another file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`);
+        throw new DeploymentError('host_not_writable', `${path} is on a different file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`);
     }
 }
 function requireNoMountPoint(root) {
     const [point] = mountPointsIn(root);
     if (point === undefined)
         return;
-    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and add that path to those in keep-paths.`);
+    const remedy = point === root
+        ? 'Mount the volume elsewhere.'
+        : `Mount the volume elsewhere, make the path in ${root} a symlink to it, and add that path to keep-paths.`;
+    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment must move: its volume would move, too. ${root} was not moved. ${remedy}`);
 }
 /**
- * Tests this with a rename that must fail, because no directory can replace one that is not empty. If the path cannot
- * be moved, the system reports that instead. (For a path that is not a directory, it reports that the target is one, or
- * why the path cannot be moved.)
+ * Checks that a path can be moved, by a rename that must fail: no directory can replace a directory that is not empty.
+ * If the path cannot be moved, the system reports the reason for that instead. (If the path is not a directory, the
+ * system reports either that the target is one, or why the path cannot be moved.)
  */
 function requireMovable(moved, target) {
     const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
@@ -18824,16 +18838,16 @@ function requireMovable(moved, target) {
             throw new DeploymentError('unsafe_host', reason, { cause: error });
         return;
     }
-    // No file system that follows POSIX gets here, unless another process has emptied the target.
+    // On a file system that follows POSIX, the code below is reached only if another process has emptied the target.
     moveBack(target, path);
-    throw new DeploymentError('unsafe_host', `${path} could be renamed to ${target}, which must never be empty; it is back in its place, and nothing was installed. Is there a program that empties or removes what is in ${(0,external_node_path_namespaceObject.dirname)(target)}? Exclude that directory from it.`);
+    throw new DeploymentError('unsafe_host', `${path} could be renamed to ${target}, although that directory must never be empty. It was moved back, and nothing was installed. Find the program that empties or removes directories in ${(0,external_node_path_namespaceObject.dirname)(target)}, and exclude ${(0,external_node_path_namespaceObject.dirname)(target)} from it.`);
 }
 function moveBack(from, path) {
     try {
         (0,external_node_fs_namespaceObject.renameSync)(from, path);
     }
     catch (error) {
-        throw new DeploymentError('inconsistent', `${path} could be renamed to ${from}, which must never be empty, and could not be moved back (${errnoOf(error)}). Nothing was installed. Move it back by hand: mv -T ${from} ${path}`, { cause: error });
+        throw new DeploymentError('inconsistent', `${path} could be renamed to ${from}, although that directory must never be empty, and could not be moved back (${errnoOf(error)}). Nothing was installed. Move it back by hand: mv -T ${from} ${path}`, { cause: error });
     }
 }
 function whyUnmovable({ root, path }, errno) {
@@ -18841,13 +18855,13 @@ function whyUnmovable({ root, path }, errno) {
     switch (errno) {
         case 'EXDEV':
             return (0,external_node_fs_namespaceObject.statfsSync)(full).type === OVERLAY_MAGIC
-                ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). Nothing was changed. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
-                : `${full} cannot be renamed within this file system (EXDEV), which a deployment has to do. Nothing was changed. Put project-root on another one.`;
+                ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). It was not moved. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
+                : `${full} cannot be renamed within its file system (EXDEV), but a deployment must rename it. It was not moved. Put project-root on another file system.`;
         case 'EBUSY':
-            return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. Nothing was changed. Unmount it, or put the data elsewhere and make the path a symlink to it.`;
+            return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. It stays where it is. Unmount it, or put the data elsewhere and make the path a symlink to the data.`;
         case 'EACCES':
         case 'EPERM':
-            return `This runner, uid ${process.getuid?.()}, is not allowed to move ${full}${switchable_ownerOf(full)} (${errno}), which a deployment has to do. Nothing was changed. ${grantFor({ root, path })}`;
+            return `This runner (uid ${process.getuid?.()}) is not allowed to move ${full}${switchable_ownerOf(full)} (${errno}), but a deployment must move it. It stays where it is. ${grantFor({ root, path })}`;
         default:
             return undefined;
     }
@@ -18856,14 +18870,14 @@ function switchable_ownerOf(path) {
     const found = lstatIfPresentSync(path);
     return found === undefined ? '' : `, which belongs to uid ${found.uid}`;
 }
-/** A move of a directory needs write access to it and to its parent. */
+/** A move of a directory needs write access to the directory and to its parent. */
 function grantFor({ root, path }) {
     const full = (0,external_node_path_namespaceObject.join)(root, path);
     const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, (0,external_node_path_namespaceObject.dirname)(full)] : [(0,external_node_path_namespaceObject.dirname)(full)];
     const lacking = needed.filter(directory => !isWritable(directory));
     if (lacking.length > 0)
-        return `Grant it: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`;
-    return `Remove the sticky bit of ${(0,external_node_path_namespaceObject.dirname)(full)} (chmod -t) or the immutable mark (chattr -i), or give the path to the runner's user.`;
+        return `Grant write access: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`;
+    return `Remove the sticky bit of ${(0,external_node_path_namespaceObject.dirname)(full)} (chmod -t) or the immutable attribute (chattr -i), or make the runner's user the owner of the path (chown).`;
 }
 function isWritable(path) {
     try {
@@ -18875,8 +18889,8 @@ function isWritable(path) {
     }
 }
 /**
- * Returns a directory that nothing can replace, because it is never empty; so it needs no lock. It is made once and
- * kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
+ * Returns a directory that no rename can replace, because it is never empty; so several runs can use it without a lock.
+ * The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
  */
 function irreplaceable(layout) {
     const renameProbe = renameProbePath(layout);
@@ -18887,16 +18901,19 @@ function irreplaceable(layout) {
     return renameProbe;
 }
 /**
- * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains a path that such a rename
- * moved there, by a run that was killed or could not move it back.
+ * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains an entry other than
+ * `full`. Such a rename may have moved the entry there, in a run that was killed or could not move the entry back.
  */
 function requireNothingStranded(layout) {
     const names = strandedNames(layout);
     if (names.length === 0)
         return;
-    throw new DeploymentError('inconsistent', `${renameProbePath(layout)} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`);
+    throw new DeploymentError('inconsistent', `${renameProbePath(layout)} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}. Each such entry may be a plugin, service or kept path that was moved there. Nothing was installed. Move each back to its place by hand, or remove it, and run again.`);
 }
-/** Returns the names that are there and may be missing from their places. */
+/**
+ * Returns the names of the entries in the target of the renames that must fail, except `full`. Each entry may be
+ * missing from its place.
+ */
 function strandedNames(layout) {
     const renameProbe = renameProbePath(layout);
     const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false;
@@ -18905,13 +18922,13 @@ function strandedNames(layout) {
 function switchable_mountOf(path) {
     return withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)(path), ({ mount, stats }) => `${mount} ${stats.dev}`);
 }
-/** Returns the real path of a directory below the root, even if the end of it is still to be made. */
+/** Returns the real path of a directory below the root, even if its last directories do not exist yet. */
 function realDirectory({ root }, directory) {
     const path = (0,external_node_path_namespaceObject.join)(root, directory);
     const nearest = nearestDirectory(path);
     return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));
 }
-/** The same; undefined if the path leads nowhere. */
+/** Returns what `realDirectory` returns, or undefined if the path leads nowhere. */
 function findRealDirectory(layout, directory) {
     try {
         return realDirectory(layout, directory);
@@ -18922,7 +18939,10 @@ function findRealDirectory(layout, directory) {
         throw error;
     }
 }
-/** Returns the path itself if anything is there, else the nearest directory above, in which it will be made. */
+/**
+ * Returns the path itself if anything is there, else the nearest existing path above it, in which the path will be
+ * created.
+ */
 function nearestDirectory(path) {
     return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
@@ -21735,13 +21755,16 @@ function isOpenToOthers({ mode }) {
 
 
 
-/** Another run may just have created a second name for its file, and not yet removed the first. */
+/**
+ * The number of times that a folder is listed before it is refused: another run may just have created a second name for
+ * a file and not yet removed the first name.
+ */
 const MAX_LISTINGS = 5;
 /**
- * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700. Every name in it that a run relies
- * on must be a real directory or a regular file of this user, which nobody else can write and which has no name
- * elsewhere. Staged trees and snapshots belong to the owner of the installed files, so their contents are not checked.
- * A missing folder passes. Tightens no permissions, because somebody may have used them while they were open.
+ * Checks that `.hub-deploy/` is a real directory of this user, 0700. Every name in it that a run relies on must be a
+ * real directory or a regular file of this user, which nobody else can write; a file must have no name elsewhere. Does
+ * not check the contents of staged trees and snapshots, which belong to the owner of the installed files. A missing
+ * folder passes. Tightens no permissions, because somebody may already have used the open ones.
  *
  * Throws UntouchableHostError `unsafe_host`.
  */
@@ -21751,7 +21774,7 @@ function requireOwnFolder(folder) {
     if (found === undefined)
         return;
     requirePrivateDirectory(folder, found);
-    // This folder first: once it is known to be ours, the others can no longer become symlinks.
+    // `.hub-deploy/` itself comes first: once it is known to be ours, the folders in it can no longer become symlinks.
     requireOwnEntries(folder, own);
     for (const path of [trees, outbox, renameProbePath(folder.layout), snapshots, ...shelvesIn(snapshots)])
         requireOwnEntries(folder, path);
@@ -21770,14 +21793,17 @@ function requirePrivateDirectory({ layout, us }, found) {
             return;
     }
 }
-/** Checks every name in a folder. Lists it again before it refuses: entries may change while another run works. */
+/**
+ * Checks every name in a folder. Lists the folder again before refusing it, because entries may change while another
+ * run works.
+ */
 function requireOwnEntries(folder, path) {
     for (let listing = 1;; listing++) {
         const problem = findForeignEntry(folder, path);
         if (problem === undefined)
             return;
         if (listing === MAX_LISTINGS)
-            throw unsafe(`${problem} Only what this runner wrote itself may be below ${quote(folder.layout.own)}.`);
+            throw unsafe(`${problem} Only this action's own files and directories may be below ${quote(folder.layout.own)}.`);
     }
 }
 function findForeignEntry(folder, path) {
@@ -21798,26 +21824,26 @@ function problemOf({ layout, us }, stat) {
     if (!stat.isDirectory() && !stat.isFile())
         return `is ${typeOf(stat)}: find out who made it, and remove it.`;
     if (stat.uid !== us)
-        return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make it yours with chown.`;
+        return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make ${nameUser(us)} its owner with chown.`;
     const writers = otherWriters(stat);
     if (writers.length === 0)
         return undefined;
     return `can be written by ${writers.join(' and ')}: look in it for anything that you cannot explain, then run chmod -R go-w ${quote(layout.own)}.`;
 }
-/** Our second names, which exist for an instant or until the next run, are in the same folder. */
+/** A file of ours may have a second name, for an instant or until the next run; that name is in the same folder. */
 function linkProblem(stat, namesHere = 1) {
     if (!stat.isFile() || stat.nlink <= namesHere)
         return undefined;
-    return `is a file that has another name elsewhere: look for it with find -inum ${stat.ino}, and remove the name that does not belong.`;
+    return `is a file that has another name elsewhere (a hard link): look for that name with find -inum ${stat.ino}, and remove the name that should not exist.`;
 }
-/** Checks types alone: reports are many, and a run replaces them but never reads one that it did not just write. */
+/** Checks only types, because there are many reports and none decides what a run installs, moves or starts. */
 function requireRealFiles({ layout }, path) {
     const strange = list(path).find(entry => !entry.isFile() && !entry.isDirectory());
     if (strange === undefined)
         return;
-    throw unsafe(`${quote((0,external_node_path_namespaceObject.join)(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only what this runner wrote itself may be below ${quote(layout.own)}.`);
+    throw unsafe(`${quote((0,external_node_path_namespaceObject.join)(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only this action's own files and directories may be below ${quote(layout.own)}.`);
 }
-/** Leaves out `set-aside`, which keeps files of other processes for the operator. */
+/** Leaves out `set-aside`, which contains files for the operator that no run uses. */
 function shelvesIn(snapshots) {
     const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== 'set-aside');
     return shelves.map(({ name }) => (0,external_node_path_namespaceObject.join)(snapshots, name));
@@ -21855,17 +21881,18 @@ function unsafe(message) {
 
 
 
+
 const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
 /**
  * Checks that only the runner's user and root could have written the files that a run trusts below the project root.
- * The root, its shelves, and every directory and symlink that leads there must belong to them, and nobody else may be
- * able to write them; `.hub-deploy/` must belong entirely to the runner's user. A missing path passes. Reads names,
- * owners and modes, and the directories of plugins from `installed.json`, once that is known to be ours.
+ * The root, its shelves, and every directory and symlink on the way to them must belong to one of these two users, and
+ * nobody else may be able to write there; `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads
+ * names, owners and modes, and then, from `installed.json`, the directories of plugins.
  *
- * Returns one sentence for each path that others can write and the operator accepts.
+ * Returns one sentence for each path that others own or can write and that the operator accepts.
  *
- * Throws UntouchableHostError: `unsafe_host`, which names the users who could write and the fix, or the reason why it
- * could not be checked.
+ * Throws UntouchableHostError: `unsafe_host` with the users who could write and the fix; or, if the host could not be
+ * checked, the code and the reason.
  */
 function requireSafeHost(access) {
     return checking(access, us => {
@@ -21876,8 +21903,8 @@ function requireSafeHost(access) {
     });
 }
 /**
- * The same for one more directory of plugins, relative to the root, and for every path that leads there. Leaves out the
- * sentences about the root and its usual directories. Throws UntouchableHostError.
+ * Checks, as `requireSafeHost` does, one more directory of plugins, relative to the root, and everything on the way
+ * there. Leaves out the sentences about the root and its usual directories. Throws UntouchableHostError.
  */
 function requireSafeDirectory(access, directory) {
     return checking(access, us => {
@@ -21887,7 +21914,8 @@ function requireSafeDirectory(access, directory) {
     });
 }
 /**
- * The same in a deployment that has begun on a safe host, and so reports its end. Throws DeploymentError `unsafe_host`.
+ * Does the same as `requireSafeDirectory` in a deployment that has begun on a safe host. Throws DeploymentError
+ * instead, with the same code, because the end of such a deployment is reported.
  */
 function requireSafeDestination(access, directory) {
     try {
@@ -21917,11 +21945,15 @@ function requireTrusted(access, trusted) {
     const { layout, sharedRoot } = access;
     const exposures = findExposures(layout.root, trusted);
     const refused = sharedRoot.isAllowed ? exposures.filter(({ isPlantable }) => isPlantable) : exposures;
+    const option = sharedRoot.option ?? 'allow-shared-root';
     if (refused.length > 0)
-        throw writable(refused, { us: trusted.us, option: sharedRoot.option ?? 'allow-shared-root' });
-    return exposures.map(exposure => `${describeExposure(exposure)}. allow-shared-root accepts that, so these users decide what runs here.`);
+        throw writable(refused, { us: trusted.us, option });
+    return exposures.map(exposure => `${describeExposure(exposure)}. ${option} accepts that, so these users decide what runs here.`);
 }
-/** Returns the directories of plugins in our own record. If it cannot be read, no run uses the directories in it. */
+/**
+ * Returns the directories of plugins in our own record, except the usual ones. If the record cannot be read, returns
+ * none: no run then uses those directories.
+ */
 function ownership_recordedDirectories(layout) {
     try {
         const directories = readInstalled(layout).map(row => placeOf(row).directory);
@@ -21931,7 +21963,7 @@ function ownership_recordedDirectories(layout) {
         return [];
     }
 }
-/** Returns each path once, outermost first. */
+/** Returns each exposed path once, those of the root first. */
 function findExposures(root, { us, directories }) {
     const found = new Map();
     if (directories.length === 0)
@@ -21941,7 +21973,8 @@ function findExposures(root, { us, directories }) {
             const exposure = exposureOf(decider, us);
             if (exposure === undefined || found.has(exposure.path))
                 continue;
-            found.set(exposure.path, { ...exposure, isPlantable: start !== root && decider.stat.isSymbolicLink() });
+            const isPublic = exposure.isPublic && !exposure.path.startsWith(`${walkPath(root).end?.path ?? root}/`);
+            found.set(exposure.path, { ...exposure, isPublic, isPlantable: start !== root && decider.stat.isSymbolicLink() });
         }
     }
     return [...found.values()];
@@ -22359,19 +22392,19 @@ function earlier_tree_record_completed({ files, symlinks }) {
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/record-line.js
 
-/** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
+/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quote`. */
 const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/;
-/** The line of a file in an earlier record: its digest, `file` and its size. */
+/** The line of a file from a record of an earlier version of the action: its digest, `file` and its size. */
 const WITHOUT_MODE = /^[^\t]*\tfile\t/;
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/;
-/** The line of an item, with its line break. */
+/** Returns the line of an item, with its line break. */
 function lineOf({ sha256 = '-', kind, content, stamp = '', path }) {
     return `${sha256}\t${kind}\t${record_line_quote(content)}\t${stamp}\t${record_line_quote(path)}\n`;
 }
 /**
  * Parses a line of a record that was written at `recordedAt`, in nanoseconds. An item that was changed at that time or
- * later has no stamp: another change may have followed in the same tick of the file system's clock. A change in the
- * tick of an earlier stamp does not show; see `ExtractedFile`. Throws TreeRecordDamage.
+ * later gets no stamp, because another change may have followed in the same tick of the file system's clock. A change
+ * in the same tick as an earlier stamp goes unnoticed; see `ExtractedFile`. Throws TreeRecordDamage.
  */
 function record_line_parseLine(line, recordedAt) {
     if (!LINE.test(line))
@@ -22402,13 +22435,13 @@ function isEarlier(time, other) {
 function asLine({ sha256 = '-', kind, content, path }) {
     return { path, fields: `${sha256}\t${kind}\t${record_line_quote(content)}` };
 }
-/** True if two lines have the same content. A record of an earlier version of the action does not contain modes. */
+/** True if two lines have the same content. An item from a record of an earlier version of the action has no mode. */
 function isAlike({ fields }, other) {
     if (fields === other.fields)
         return true;
     return ((WITHOUT_MODE.test(fields) || WITHOUT_MODE.test(other.fields)) && withoutMode(fields) === withoutMode(other.fields));
 }
-/** Returns the unparsed lines of a record, in order. Throws TreeRecordDamage for a path that it cannot read. */
+/** Returns the unparsed lines of a record whose digest was verified, in order. */
 function* linesIn(text) {
     for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
         const path = text.lastIndexOf('\t', end) + 1;
@@ -22417,7 +22450,8 @@ function* linesIn(text) {
     }
 }
 /**
- * Quotes a text as JSON if it contains a separator of fields or lines, or looks quoted: host files may have any name.
+ * Quotes a text as JSON if it contains a control character, such as those that separate fields and lines, or looks
+ * quoted: host files may have any name.
  */
 function record_line_quote(text) {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
@@ -22426,10 +22460,18 @@ function record_line_quote(text) {
 function unquote(text) {
     if (!text.startsWith('"'))
         return text;
-    const value = JSON.parse(text);
+    const value = parseQuoted(text);
     if (typeof value !== 'string')
-        throw new TreeRecordDamage('it quotes something other than text');
+        throw new TreeRecordDamage('it has a quoted text that this action does not write');
     return value;
+}
+function parseQuoted(text) {
+    try {
+        return JSON.parse(text);
+    }
+    catch {
+        return undefined;
+    }
 }
 function withoutMode(fields) {
     return fields.replace(/^([^\t]*)\t[0-7]{1,4}\t/, '$1\tfile\t');
@@ -28376,7 +28418,7 @@ function plugin_yaml_refusal(problem, hint = '') {
 
 
 
-/** Reads the state of a part that is going to be in this place. */
+/** Reads the state of a part that is going to be installed in this place. */
 function readPreviousInstall(layout, target) {
     const record = readHostRecord(layout);
     const installed = findInstalled(record.installed, target);
@@ -28386,14 +28428,16 @@ function readPreviousInstall(layout, target) {
     return { place, installed, removed, version };
 }
 /**
- * Returns the place of this origin's settings, to which its kept paths are relative: perhaps that of a removed part.
+ * Returns the place that this origin's settings and kept paths belong to: the former place of a removed part that
+ * returns, otherwise the present place.
  */
 function formerPlace({ place, installed, removed }, origin) {
     const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin);
     return isReturning ? placeOf(removed) : place;
 }
 /**
- * Returns the versions that a place has had from this origin, by our own record; those of other origins do not compare.
+ * Returns the versions from this origin that our record still lists for a place: the installed one and the snapshots.
+ * Versions from other origins cannot be compared with them.
  */
 function versionsFrom({ installed }, origin) {
     if (installed === undefined)
@@ -28401,8 +28445,8 @@ function versionsFrom({ installed }, origin) {
     return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
 }
 /**
- * Returns the snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined if
- * another version is in the place now, with its own kept paths.
+ * Returns the absolute path of the newest snapshot that contains kept paths of this origin, if there is one and nothing
+ * is in the place. Otherwise returns undefined: a version in the place has its own kept paths.
  */
 function findLeftBehind(layout, previous, origin) {
     const { place, installed, removed } = previous;
@@ -28412,12 +28456,15 @@ function findLeftBehind(layout, previous, origin) {
     const newest = snapshotsFrom(row, origin).findLast(snapshot => snapshot.kept_paths !== undefined);
     return newest && (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, place), newest.name);
 }
-/** Returns the state that `latest` is compared with: another origin's version says nothing about this one's. */
+/**
+ * Returns the state that `latest` is compared with. A version from another origin is left out, because it says nothing
+ * about the versions from this origin.
+ */
 function stateFor({ installed, version }, origin) {
     const isOurs = installed !== undefined && isFrom(installed, origin);
     return { version: installed === undefined || isOurs ? version : null, isOurs };
 }
-/** Returns a report's facts about the replaced version. Logs a notice if this action did not install it. */
+/** Returns a report's facts about the replaced version. Logs a notice if this action did not install that version. */
 function factsOfReplaced(layout, { installed, place }, log) {
     if (installed !== undefined)
         return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 };
@@ -28427,26 +28474,28 @@ function factsOfReplaced(layout, { installed, place }, log) {
     return { unrecorded: true };
 }
 /**
- * Refuses a place that another known plugin, service or project has: DeploymentError `place_taken`. With
- * `allowTakeover`, warns instead. Logs the kept paths that others left there.
+ * Throws DeploymentError `place_taken` if another recorded plugin, service or project has this place; with
+ * `allowTakeover`, logs a warning instead. Also logs the kept paths of other origins in the snapshots of a removed
+ * part.
  */
 function verifyPlace(previous, { origin, allowTakeover }, log) {
     const { place, installed, removed } = previous;
     for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
         const owner = snapshot.origin ?? removed;
         if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
-            log.notice(`Snapshot ${name} of ${placePath(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`);
+            log.notice(`Snapshot ${name} of ${placePath(place)} contains kept paths of ${owner.slug} (${kept.join(', ')}). They stay in the snapshot.`);
     }
     if (installed === undefined || isFrom(installed, origin))
         return;
     const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`;
     if (!allowTakeover)
         throw placeTaken(place, owner);
-    log.warning(`This deployment takes over ${placePath(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`);
+    log.warning(`This deployment takes over ${placePath(place)}, where ${owner} is installed. If both continue to be deployed to this place, each replaces the other. Give them different ids or project roots.`);
 }
 /**
- * The same for a project, whose publisher chooses ids and directory: an existing part without a record counts as
- * another's, in whichever directory of parts it has this id, because services and commands know parts by their id alone.
+ * Does the same as `verifyPlace` for a part of a project. The project's publisher chooses the part's id and directory,
+ * so an existing part of this id without a record counts as someone else's. The directory of that part does not matter,
+ * because services and commands know parts by id alone.
  */
 function verifyProjectPlace(layout, place, claim) {
     const recorded = new Set();
@@ -28463,10 +28512,10 @@ function verifyProjectPlace(layout, place, claim) {
         recorded.add(path);
         if (!claim.allowTakeover)
             throw placeTaken(other, 'a part that this action has no record of');
-        claim.log.warning(`This project takes over ${placePath(other)}, which this host has no record of.`);
+        claim.log.warning(`This project takes over ${placePath(other)}, a part that this action has no record of.`);
     }
 }
-/** Returns every place on this host where a part of this id may be, or is going to be. */
+/** Returns every place on this host where a part with this id may be, or is going to be. */
 function placesOf(layout, { id, directory: chosen }) {
     const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
     return directories.map(directory => placeAt(`${directory}/${id}`));
@@ -28478,7 +28527,7 @@ function findRealPath(layout, { directory, id }) {
 function placeTaken(place, owner) {
     return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
 }
-/** A part without a record may name its version in its plugin.yaml; null if that is not a usable one. */
+/** Returns the version in the plugin.yaml of a part without a record; null if there is none that can be used. */
 function readForeignVersion(path) {
     try {
         const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
@@ -28777,7 +28826,9 @@ function unusableSettings(path, found) {
 
 
 
-/** The file's name in the plugin's own directory. It is the host's own file, so a kept path. */
+/**
+ * The name of the injected settings in the plugin's directory. The file is the host's own, so keep-paths must list it.
+ */
 const INJECTED = '.env';
 /** Returns the path of the settings that a host framework injects into a plugin (contract 2.1). */
 function injectedEnvPath(layout, part) {
@@ -28785,7 +28836,7 @@ function injectedEnvPath(layout, part) {
 }
 /**
  * True if a `write_env` step is going to create the injected settings of a part: neither the host nor the new tree has
- * any yet, and they may be created.
+ * such a file yet, and the step may create it.
  */
 function willLackInjectedEnv({ layout, keepPaths }, part) {
     const tree = injected_env_treeOf(layout, part);
@@ -28794,11 +28845,12 @@ function willLackInjectedEnv({ layout, keepPaths }, part) {
     return !isThere && isSeedable(keepPaths, part) && !injected_env_isSigned(tree);
 }
 /**
- * Creates the settings that the host framework injects into an installed plugin, with this text, if it injects any and
- * there are none. The file has mode 0600, and is written completely or not at all. Returns whether the file was
- * created. Never changes an existing file, but reads it, and warns if it sets a key to another value than this text.
- * Warns if the file cannot be created, because the next version would lose it or the signature of the plugin covers it.
- * Throws DeploymentError `step_failed` if existing settings are not a regular file, or lack a required key.
+ * Creates the settings that the host framework injects into an installed plugin, with this text, if the framework
+ * injects settings and the file does not exist. The file has mode 0600, and is written completely or not at all.
+ * Returns whether the file was created. Never changes an existing file, but reads it, and warns if it sets a key to
+ * another value than this text does. If the next version would lose the file, or the plugin's signature covers it,
+ * warns instead of creating it. Throws DeploymentError `step_failed` if the existing settings cannot be read (see
+ * `readSettings`) or lack a required key, or if the file has just appeared.
  */
 async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
     const { layout, keepPaths, tools } = deployment;
@@ -28811,15 +28863,15 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
         verifySettings({ path: target, text: injected }, required);
         const differing = differingSettings(text, injected);
         if (differing.length > 0)
-            tools.log.warning(`${target} sets ${listNames(differing)} to different values than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`);
+            tools.log.warning(`${target} sets ${listNames(differing)} to different values than ${settingsPath(layout, part)}, and the host framework reads only ${target}: make the values equal, or remove ${target}, so that the next deployment creates it again.`);
         return false;
     }
     const canSeed = isSeedable(keepPaths, part);
     if (!canSeed || injected_env_isSigned(installPath(layout, part))) {
         const why = canSeed
-            ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a separate directory'
-            : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`;
-        tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`);
+            ? 'plugin.sig may cover that file, so the host framework could reject the plugin: ask the publisher to move entry_point to a separate directory'
+            : `keep-paths does not name ${INJECTED}, so the next version would lose the file: add ${INJECTED} to keep-paths`;
+        tools.log.warning(`${target}, the only settings that the host framework gives this plugin, was not written. ${why}.`);
         return false;
     }
     const folder = (0,external_node_path_namespaceObject.join)(stagingFolder, 'injected');
@@ -28828,13 +28880,13 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
     await writeNewFile(staged, text);
     const paths = { staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged), path: (0,external_node_path_namespaceObject.relative)(layout.root, target) };
     await transaction.apply([{ type: 'create_file', ...paths }]);
-    tools.log.info(`${target} written, with the same settings, because the host framework injects no others.`);
+    tools.log.info(`${target} was written with the settings of ${settingsPath(layout, part)}, because the host framework injects no others.`);
     return true;
 }
 function isSeedable(keepPaths, { environment }) {
     return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED);
 }
-/** Returns the path of a part's tree before it is installed. */
+/** Returns the path of a part's new tree before the steps run. */
 function injected_env_treeOf(layout, part) {
     if (part.intact !== undefined)
         return installPath(layout, part);
@@ -28848,7 +28900,7 @@ function injected_env_isSigned(path) {
         return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml);
     }
     catch {
-        // The plugin.yaml was damaged on this host: treat the plugin as signed.
+        // The plugin.yaml on this host cannot be used, so the plugin counts as signed.
         return true;
     }
 }
@@ -29674,11 +29726,12 @@ function spendReserve(layout) {
 
 
 
-/** Space for our own records; the artifact's need is checked when its listing is known. */
+/** Space for our own records. The space for the artifact is checked once its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024;
 /**
- * Makes a project root ready to be locked: the root itself (if its parent exists), and `.hub-deploy/` with its folders,
- * 0700, ours alone. Touches nothing that `requireSafeHost` refuses, and logs a warning for each risk that it accepts.
+ * Prepares a project root for its lock: creates the root, if its parent exists, and `.hub-deploy/` with its folders,
+ * which only this user can access (0700). Touches nothing if the first `requireSafeHost` refuses the host, and logs a
+ * warning for each risk that the operator accepts.
  *
  * Throws UntouchableHostError, or DeploymentError `host_not_writable` or `disk_full`.
  */
@@ -29690,7 +29743,7 @@ async function prepareHost(access, log) {
         requireRoot(layout.root, log);
         warnOfOuterRoot(layout, log);
         await makePrivateDirectories(layout.own);
-        // Another user may have created folders that did not exist before.
+        // Checked again, because another user may meanwhile have created folders that did not exist before.
         requireSafeHost(access);
         requireOwnKinds(layout);
         await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox);
@@ -29701,8 +29754,9 @@ async function prepareHost(access, log) {
     }
 }
 /**
- * Checks, before anything is fetched, that this run can switch versions in a place: that its shelf passes `checkShelf`,
- * and that its present content can be moved. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
+ * Checks, before anything is fetched, that this run can switch versions in a place: that the place's shelf passes
+ * `checkShelf`, and that the place's present content can be moved. Throws as `checkShelf` and `requireSwitchable` do,
+ * and DeploymentError `host_not_writable` for an obstructing path.
  */
 function checkHost(host, place) {
     const { layout } = host;
@@ -29717,17 +29771,17 @@ function checkHost(host, place) {
         throw toHostError(error, `checking ${path}`);
     }
 }
-/** Does the same for the present place of a part and its target; once if they are equal. */
+/** Calls `checkHost` for the present place and the target of a part; only once if the two places are equal. */
 function checkPlaces(host, present, target) {
     if (installPath(host.layout, present) !== installPath(host.layout, target))
         checkHost(host, present);
     checkHost(host, target);
 }
 /**
- * Checks that a shelf is, or can become, a writable directory in the same mount as `.hub-deploy/`, so that a switch is
- * one rename, and that some space is free.
+ * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
+ * switches versions. Also checks that 1 MiB of space is free.
  *
- * Throws DeploymentError `host_not_writable` or `disk_full`.
+ * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error.
  */
 function checkShelf(layout, shelf) {
     try {
@@ -29739,7 +29793,7 @@ function checkShelf(layout, shelf) {
     }
     requireSpace(layout.staging, { sizes: [MIN_FREE_BYTES], inodes: OWN_INODES });
 }
-/** If our folder cannot be created, the operator always has to fix the root. */
+/** Turns `step_failed` into `host_not_writable`, because no step has begun and the operator must correct the root. */
 function unusableRoot(error) {
     if (error.code !== 'step_failed')
         return error;
@@ -29757,13 +29811,16 @@ function requireRoot(root, log) {
     makeRoot(root);
     log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`);
 }
-/** On a host with deployments, an operator may name a directory of its project root by mistake. */
+/**
+ * Warns if a root without deployments is directly inside a root with deployments: the operator may have chosen the
+ * inner one by mistake.
+ */
 function warnOfOuterRoot({ root, own }, log) {
     const outer = (0,external_node_path_namespaceObject.dirname)(root);
     const isNested = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(outer, (0,external_node_path_namespaceObject.basename)(own)))?.isDirectory() === true;
     if (!isNested || lstatIfPresentSync(own) !== undefined)
         return;
-    log.warning(`project-root ${root} has no deployments yet, but it is a directory of the project root ${outer}, which has some. If you mean that one, correct project-root, and remove what this run installs in ${root}.`);
+    log.warning(`project-root ${root} has no deployments yet, but it is inside the project root ${outer}, which has deployments. If you mean ${outer}, correct project-root, and remove everything that this run installs in ${root}.`);
 }
 function makeRoot(root) {
     try {
@@ -29774,7 +29831,7 @@ function makeRoot(root) {
             return;
         if (errnoOf(error) !== 'ENOENT')
             throw error;
-        throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create it, or correct the path.`);
+        throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create the parent directory, or correct the path.`);
     }
 }
 /** A move of a directory to another parent needs write access to the directory itself. */
@@ -29783,7 +29840,7 @@ function readiness_requireMovable(place) {
     if (found?.isDirectory())
         (0,external_node_fs_namespaceObject.accessSync)(place, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
 }
-/** A missing directory is made in the nearest one above it. */
+/** Checks the nearest existing directory, in which a missing shelf will be created. */
 function requireWritableShelf(layout, { directory }) {
     const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
     if (statIfPresentSync(path)?.isDirectory() !== true)
@@ -30585,17 +30642,18 @@ function pruneTreeRecords({ trees }, used) {
 
 
 
-/** The beginning of each name in the staging folder that no journal needs. */
+/** An entry of the staging folder whose name has this prefix is a tree that no journal needs. */
 const DISCARDED = 'discarded-';
-/** Far longer than writing one file takes. */
+/** One hour: far longer than writing one file takes. */
 const LONGEST_WRITE_MS = 3_600_000;
 /**
- * Finishes a commit, and may be repeated until that succeeds: writes the record of the installed parts, based on the one
- * that the run knows, and moves the snapshots that are not retained to the staging folder, where
- * `cleanStaging` deletes them.
+ * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on the
+ * record that the run knows. Moves the snapshots that are not retained to the staging folder, where `cleanStaging`
+ * deletes them.
  *
- * Throws only if the record cannot be written; a snapshot that cannot be removed is a warning. Returns whether every
- * discarded snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
+ * Throws only if the record cannot be read or written; logs a warning for a snapshot that cannot be moved. Returns true
+ * if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false, only another
+ * call moves or records the remaining snapshots.
  */
 async function finishCommitted({ layout, log }, installation, known) {
     if (known !== undefined)
@@ -30606,8 +30664,8 @@ async function finishCommitted({ layout, log }, installation, known) {
     return isRecorded;
 }
 /**
- * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. A
- * failure is a warning. The caller holds the lock.
+ * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. Logs
+ * a warning for each failure. The caller holds the lock.
  */
 async function retryDiscarded(layout, log) {
     const before = discardedIn(layout);
@@ -30617,7 +30675,7 @@ async function retryDiscarded(layout, log) {
             await recordDiscarded(layout, left);
     });
 }
-/** A record that cannot be read is named where it is needed. */
+/** Returns no paths if the record cannot be read: the code that needs the record reports the error. */
 function discardedIn(layout) {
     try {
         return readHostRecord(layout).discard;
@@ -30638,8 +30696,9 @@ async function noteDiscarded(layout, left) {
     await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
 }
 /**
- * Gives up the staging folder of a deployment whose journal can no longer be used for a recovery: `cleanStaging` then
- * deletes it. Does nothing if it is gone; throws the system's error if it cannot be renamed.
+ * Gives up the staging folder of a deployment whose journal can no longer be used for a recovery, so that
+ * `cleanStaging` deletes the folder. Does nothing if the folder is gone; throws the system's error if it cannot be
+ * renamed.
  */
 function discardStaging(layout, deploymentId) {
     try {
@@ -30651,8 +30710,9 @@ function discardStaging(layout, deploymentId) {
     }
 }
 /**
- * Empties the staging folder and removes tree records that nothing refers to. Deletes only trees that were discarded: a
- * staging folder whose journal is missing may contain this host's own files, so it is set aside.
+ * Empties the staging folder and removes tree records that nothing refers to. Deletes only discarded trees and empty
+ * folders: the staging folder of a deployment without a journal may contain this host's own files, so that folder is
+ * moved to `set-aside`.
  *
  * The caller holds the lock, and there is no journal.
  */
@@ -30664,9 +30724,9 @@ async function cleanStaging(layout, log) {
     await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
 }
 /**
- * Removes the temporary files of processes that no longer exist, those with the id of this process, which has created
- * none yet, and those older than an hour. Leaves those of the lock alone: its holder has removed the ones that no
- * process may still be writing.
+ * Removes the temporary files of processes that no longer exist, those with the id of this process, which has not
+ * created any yet, and those that are older than an hour. Leaves the lock's temporary files alone: the holder of the
+ * lock has already removed those that no process may still be writing.
  */
 async function removeStrayTemporaries(layout, log) {
     for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
@@ -30675,25 +30735,29 @@ async function removeStrayTemporaries(layout, log) {
             if (owner === undefined || name.startsWith(`${(0,external_node_path_namespaceObject.basename)(layout.lock)}.`))
                 continue;
             const found = lstatIfPresentSync((0,external_node_path_namespaceObject.join)(folder, name));
-            // This action creates no directory with that name.
+            // This action creates no directory with a temporary name.
             if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
                 await orWarn(log, () => (0,external_node_fs_namespaceObject.unlinkSync)((0,external_node_path_namespaceObject.join)(folder, name)));
         }
     }
 }
 /**
- * This process has created none yet, and a process in another container may have had the id of one that exists here.
+ * False for this process, which has not created any temporary file yet. The age counts, because a process in another
+ * container may have had the same id as a process that exists here.
  */
 function mayBeWriting(pid, writtenAtMs) {
     return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
 }
-/** Renames a snapshot, so that it is never half removed; the staging folder is emptied again until that succeeds. */
+/**
+ * Moves a snapshot to the staging folder by one rename, so that no snapshot is ever half removed. Later runs empty the
+ * staging folder if this run cannot.
+ */
 function cleanup_putAside(layout, path) {
     try {
         const [mounted] = mountPointsIn((0,external_node_path_namespaceObject.join)(layout.root, path));
         if (mounted !== undefined)
             throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`);
-        // A random name: one made from id and version could be longer than a name may be.
+        // The name is random, because a name made from the id and the version could be too long.
         (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(layout.root, path), (0,external_node_path_namespaceObject.join)(layout.staging, `${DISCARDED}${(0,external_node_crypto_namespaceObject.randomUUID)()}`));
     }
     catch (error) {
@@ -30701,7 +30765,10 @@ function cleanup_putAside(layout, path) {
             throw error;
     }
 }
-/** Removes the folder if it is empty: a run that was killed before its first record leaves it so. */
+/**
+ * Moves a staging folder to `set-aside`, with a warning. Removes the folder if it is empty: a run that was killed
+ * before staging anything leaves an empty folder.
+ */
 async function setStagingAside(layout, log, name) {
     const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
     if (tryRemoveEmptySync(path))
@@ -30710,7 +30777,7 @@ async function setStagingAside(layout, log, name) {
     await makePrivateDirectories(folder);
     const aside = (0,external_node_path_namespaceObject.join)(folder, `${Date.now()}-staging-${name}`.slice(0, 200));
     (0,external_node_fs_namespaceObject.renameSync)(path, aside);
-    log.warning(`The files that a deployment had staged are now in ${aside}. They may contain kept paths of a plugin that are missing from its directory: compare them with the plugin's own, then remove that folder.`);
+    log.warning(`The files that a deployment had staged are now in ${aside}. They may include kept paths that are missing from an installed directory: move those back, then remove ${aside}.`);
 }
 function tryRemoveEmptySync(path) {
     try {
@@ -32488,7 +32555,7 @@ async function runHostCommand({ tools, record }, request) {
         return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`);
     }
     const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed';
-    throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (timeout ${timeoutSeconds} s).`);
+    throw new DeploymentError(code, `${request.name} of the host config failed: ${program} ${describeEnd(end)} (timeout ${timeoutSeconds} s).`);
 }
 function factVariables(facts) {
     return {
@@ -33127,11 +33194,12 @@ function cacheOf(path) {
 
 
 /**
- * Moves a snapshot to the staging folder, from which it returns to its place, and compares it with its record once
- * more: from here on, only a process that has one of its files open can change it. Before that, moves away the
- * snapshot's own copies of kept paths that the installed version has, and all bytecode caches that were not recorded,
- * because the replaced service may have put code there. A rollback undoes all of this by moves. Throws DeploymentError
- * `snapshot_modified` or `unsafe_host`.
+ * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. Then compares the
+ * snapshot with its record once more: after the move, only a process that has a file of the snapshot open can change
+ * the snapshot. Before the move, moves away the snapshot's own copies of kept paths that the installed version has, and
+ * all bytecode caches that were not recorded, because the replaced service may have put code into these. A rollback
+ * undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host` or `inconsistent`,
+ * or file system errors.
  */
 async function takeSnapshot(context, part) {
     const { deployment, transaction, stagingFolder } = context;
@@ -33152,13 +33220,13 @@ async function takeSnapshot(context, part) {
     if (isChanged || (await listCaches(context, part, staged)).length > 0)
         throw justModified(snapshot);
     if (caches.length > 0)
-        tools.log.info(`${caches.length} bytecode caches that were not installed are not restored with it.`);
+        tools.log.info(`Bytecode caches in ${snapshot} that were not installed, and are not restored: ${caches.length}.`);
     tools.log.info(`${snapshot} was moved out of the snapshots, to be restored.`);
     return { ...facts, staged, recorded, replaced };
 }
 /**
- * Moves the host's own files that a restored snapshot had contained into the snapshot from which the restored version
- * got the host's present ones: that of the replaced version, or that of the removed part.
+ * Moves the copies of kept paths that a restored snapshot had contained to another snapshot: the one from which the
+ * restored version got the host's current copies, which is that of the replaced version or of the removed part.
  */
 async function keepReplaced(context, part) {
     const { deployment, transaction, stagingFolder, results } = context;
@@ -33170,7 +33238,7 @@ async function keepReplaced(context, part) {
     for (const path of part.replaced) {
         const [from, to] = [(0,external_node_path_namespaceObject.join)(replacedFolder(stagingFolder, part), path), (0,external_node_path_namespaceObject.join)(keeper, path)];
         await transaction.apply([{ type: 'move', from: (0,external_node_path_namespaceObject.relative)(layout.root, from), to: (0,external_node_path_namespaceObject.relative)(layout.root, to) }]);
-        tools.log.notice(`The snapshot also contained ${path}, which keep-paths names: the host keeps its current one, and the snapshot's one was moved to ${to}.`);
+        tools.log.notice(`The restored snapshot also contained ${path}, which keep-paths names: the host keeps its current copy, and the snapshot's copy was moved to ${to}.`);
     }
 }
 async function listCaches({ deployment }, part, root) {
@@ -33178,7 +33246,7 @@ async function listCaches({ deployment }, part, root) {
     const record = [...(readTreeRecord(layout, part.retained) ?? [])];
     const caches = await findStrayCaches({ root, keepPaths: part.keepPaths }, record, tools.signal);
     if (caches === undefined)
-        throw new DeploymentError('snapshot_modified', `${root} has too many bytecode caches that were not installed, so it is not used. Remove what is in its __pycache__ directories, or name another version in to-version.`);
+        throw new DeploymentError('snapshot_modified', `${root} has too many bytecode caches that were not installed, so this snapshot is not used. Remove the files that were not installed from its __pycache__ directories, or name another version in to-version.`);
     return caches;
 }
 async function moveKeptAway(context, part, snapshot) {
@@ -33204,7 +33272,7 @@ async function moveAway({ deployment, transaction, stagingFolder }, { part, snap
 function replacedFolder(stagingFolder, part) {
     return (0,external_node_path_namespaceObject.join)(stagingFolder, 'replaced', placeName(part));
 }
-/** Creates folders durably, from the staging folder on, because no other sync follows before a tree is moved there. */
+/** Creates folders below the staging folder durably, because no other sync follows before a tree is moved into them. */
 async function makeFolders(stagingFolder, path) {
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(stagingFolder));
     const parts = (0,external_node_path_namespaceObject.relative)(stagingFolder, path).split('/');
@@ -33212,7 +33280,7 @@ async function makeFolders(stagingFolder, path) {
         await makePrivateDirectories((0,external_node_path_namespaceObject.join)(stagingFolder, ...parts.slice(0, depth)));
 }
 function justModified(snapshot) {
-    return new DeploymentError('snapshot_modified', `${snapshot} was changed while it was being restored, so it is not used. Stop the process that writes there, or name another version in to-version.`);
+    return new DeploymentError('snapshot_modified', `${snapshot} was changed while it was being restored, so it is not used. Stop the process that writes to it, or name another version in to-version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/perform-step.js
@@ -33235,13 +33303,13 @@ function justModified(snapshot) {
 /** A project may have many services. */
 const perform_step_MAX_LISTED = 5;
 /**
- * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, `unsafe_host` or
- * `snapshot_modified`, or file system errors.
+ * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, `unsafe_host`,
+ * `snapshot_modified` or `inconsistent`, file system errors, or the signal's reason.
  */
 async function performStep(context, step) {
     if (context.order.skipped.has(step.id)) {
         const { log } = context.deployment.tools;
-        log.notice(`Step ${step.id} (${step.action}) is skipped: the host config ${reasonToSkip(step)}.`);
+        log.notice(`Step ${step.id} (${step.action}) is skipped: ${reasonToSkip(step, context.order.hostConfig !== undefined)}.`);
         return 'skipped';
     }
     if (context.idle.has(step.id))
@@ -33275,7 +33343,7 @@ async function performStep(context, step) {
             return await notify(context, step);
     }
 }
-/** Skips a step for which nothing changes, but starts a service that should run and does not. */
+/** Skips a step for which nothing changes. A `start` or `restart` step still starts its services that do not run. */
 async function performIdle(context, step) {
     if (step.action !== 'start' && step.action !== 'restart')
         return 'skipped';
@@ -33285,8 +33353,11 @@ async function performIdle(context, step) {
         const { known, up } = await readServiceState(service, { signal });
         if (known && up)
             continue;
-        log.info(`${describeService(service)} does not run: start`);
+        if (known)
+            log.info(`${describeService(service)} does not run, so it is started.`);
         await context.transaction.supervise(service, 'start', signal);
+        if (context.transaction.services.at(-1)?.was_running)
+            continue;
         started.push(`${shortName(service)} did not run, and was started`);
     }
     if (started.length > 0)
@@ -33311,7 +33382,7 @@ async function supervise(context, action, plugin) {
         await transaction.supervise(service, action, signal);
         if (!unrestored.has(service))
             continue;
-        // A start leaves a running service alone.
+        // A start has no effect on a service that still runs, perhaps with files of a version that was rolled back.
         if (action === 'start' && transaction.services.at(-1)?.was_running)
             await transaction.supervise(service, 'restart', signal);
         await noteRestorations(deployment.layout, { restored: [service] });
@@ -33319,12 +33390,17 @@ async function supervise(context, action, plugin) {
     const done = services.map(service => inPast({ service, action }));
     return { status: 'done', did: listFirst(done, perform_step_MAX_LISTED) };
 }
-function reasonToSkip(step) {
-    return step.action === 'notify' ? `has no command for its event, notify.${step.event}` : 'says supervisor: none';
+function reasonToSkip(step, hasHostConfig) {
+    if (step.action !== 'notify')
+        return 'the host config says supervisor: none';
+    return hasHostConfig
+        ? `the host config has no command for its event, notify.${step.event}`
+        : `there is no host config with a command for its event, notify.${step.event}`;
 }
 /**
- * Warns if the notification fails, which is no reason to roll back a healthy version. The publisher may have written
- * the message, so it is never an argument: many commands would read it as an option.
+ * Runs the command for an event. Only warns if the command fails, because a failed notification is no reason to roll
+ * back a healthy version. The message is never an argument: the publisher may have written it, and a command could read
+ * it as an option.
  */
 async function notify(context, step) {
     const { log, signal } = context.deployment.tools;
@@ -33358,9 +33434,9 @@ function requirePart({ order }, name) {
 
 
 /**
- * Logs the names of required settings that the host lacks, for parts without a `write_env` step; that step refuses by
- * itself. Logs nothing if the settings cannot be read. Also logs if the input `settings` has no effect, because the
- * plan has no `write_env` step. Never throws.
+ * Logs the names of required settings that the host lacks, for parts without a `write_env` step; a `write_env` step
+ * itself fails if settings are missing. Logs no names if the settings cannot be read. Also logs a notice if the input
+ * `settings` has no effect because the plan has no `write_env` step. Never throws.
  */
 function noticeSettings(context) {
     noticeUnset(context);
@@ -33370,7 +33446,7 @@ function noticeUnused({ deployment, order }) {
     const names = [...deployment.request.settings.keys()];
     if (names.length === 0 || order.steps.some(({ action }) => action === 'write_env'))
         return;
-    deployment.tools.log.notice(`The input settings contains ${listNames(names)}, but the plan has no write_env step, so they are not written.`);
+    deployment.tools.log.notice(`The input settings contains ${listNames(names)}, but the plan has no write_env step, so these settings are not written.`);
 }
 function noticeUnset({ deployment, order }) {
     for (const part of order.parts) {
@@ -33382,22 +33458,22 @@ function noticeUnset({ deployment, order }) {
         const unset = text === undefined ? [] : unsetSettings(text, required);
         if (unset.length === 0)
             continue;
-        deployment.tools.log.notice(`${placePath(part)} requires ${listNames(unset)}, which ${path} does not set: add a line NAME=value for each there, or give a plan with a write_env step, which creates that file.`);
+        deployment.tools.log.notice(`${placePath(part)} requires ${listNames(unset)}, which ${path} does not set: add a line NAME=value for each to that file, or, if the file does not exist, use a plan with a write_env step, which creates it.`);
     }
 }
 /**
- * Warns, after all steps have run, of plugins that lack the only settings that their host framework gives them. A
- * `write_env` step itself logs why it could not create them.
+ * Warns, after all steps have run, of plugins that lack the only settings that their host framework gives them. Omits
+ * plugins with a `write_env` step, which itself logs why it could not create these settings.
  */
 function warnOfMissingEnv({ deployment, order }) {
     for (const part of order.parts) {
         const path = injectedEnvPath(deployment.layout, part);
         if (!part.environment.injectsEnv || writesSettings(order.steps, part) || pathExistsSync(path))
             continue;
-        deployment.tools.log.warning(`${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml), and there is no such file, so the host framework may not load it. Add a write_env step to the plan, or create the file.`);
+        deployment.tools.log.warning(`${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml). ${path} does not exist, so the host framework may not load the plugin. Add a write_env step to the plan, or create ${path}.`);
     }
 }
-/** Returns an empty text if there is no file, undefined if it cannot be read. */
+/** Returns an empty text if the file does not exist, undefined if it cannot be read. */
 function settings_notices_readSettings(path) {
     try {
         return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
@@ -35993,8 +36069,9 @@ function readSmallEntry(window, entry) {
 }
 /**
  * Yields the bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is
- * requested. Vouches for them only at the end. Throws ArchiveError `invalid_archive` as soon as there are more bytes
- * than declared, and at the end for too few, another CRC or packed bytes left over.
+ * requested. Vouches for the bytes only at the end. Throws ArchiveError `invalid_archive` for data that cannot be
+ * unpacked, as soon as there are more bytes than declared, and at the end for too few bytes, another CRC or packed
+ * bytes left over.
  */
 async function* readLargeEntry(window, entry) {
     let size = 0;
@@ -36002,7 +36079,7 @@ async function* readLargeEntry(window, entry) {
     for await (const piece of entry.method === 'stored' ? readPacked(window, entry) : inflateLarge(window, entry)) {
         size += piece.length;
         if (size > entry.size)
-            throw invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes it declares`);
+            throw invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes that it declares`);
         crc = (0,external_node_zlib_namespaceObject.crc32)(piece, crc);
         yield piece;
     }
@@ -36046,16 +36123,16 @@ function verifyUsedUp(entry, used) {
 }
 function verifyOutcome(entry, size, crc) {
     if (size !== entry.size)
-        throw invalidEntry(entry.name, `unpacks to ${size} bytes where it declares ${entry.size}`);
+        throw invalidEntry(entry.name, `unpacks to ${size} bytes, but declares ${entry.size}`);
     if ((crc | 0) !== entry.crc)
         throw invalidEntry(entry.name, 'does not have the CRC that the directory gives');
 }
 function toEntryError(error, entry) {
     const code = errnoOf(error) ?? '';
     if (code === 'ERR_BUFFER_TOO_LARGE') {
-        return invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes it declares`, error);
+        return invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes that it declares`, error);
     }
-    return code.startsWith('Z_') ? invalidEntry(entry.name, 'cannot be unpacked', error) : error;
+    return code.startsWith('Z_') ? invalidEntry(entry.name, `cannot be unpacked (${code})`, error) : error;
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip/zip-data-descriptor.js

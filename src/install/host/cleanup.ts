@@ -15,19 +15,20 @@ import { pidExists } from './locks/process-identity.ts'
 import { pruneTreeRecords } from './trees/record/prune-tree-records.ts'
 import type { TreeIdentity } from './trees/record/tree-identity.ts'
 
-/** The beginning of each name in the staging folder that no journal needs. */
+/** An entry of the staging folder whose name has this prefix is a tree that no journal needs. */
 const DISCARDED = 'discarded-'
 
-/** Far longer than writing one file takes. */
+/** One hour: far longer than writing one file takes. */
 const LONGEST_WRITE_MS = 3_600_000
 
 /**
- * Finishes a commit, and may be repeated until that succeeds: writes the record of the installed parts, based on the one
- * that the run knows, and moves the snapshots that are not retained to the staging folder, where
- * `cleanStaging` deletes them.
+ * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on the
+ * record that the run knows. Moves the snapshots that are not retained to the staging folder, where `cleanStaging`
+ * deletes them.
  *
- * Throws only if the record cannot be written; a snapshot that cannot be removed is a warning. Returns whether every
- * discarded snapshot left the snapshots folder or is recorded for later runs: if not, only a repetition finds it again.
+ * Throws only if the record cannot be read or written; logs a warning for a snapshot that cannot be moved. Returns true
+ * if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false, only another
+ * call moves or records the remaining snapshots.
  */
 export async function finishCommitted(
   { layout, log }: RecordedHost,
@@ -42,8 +43,8 @@ export async function finishCommitted(
 }
 
 /**
- * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. A
- * failure is a warning. The caller holds the lock.
+ * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. Logs
+ * a warning for each failure. The caller holds the lock.
  */
 export async function retryDiscarded(layout: Layout, log: Log): Promise<void> {
   const before = discardedIn(layout)
@@ -53,7 +54,7 @@ export async function retryDiscarded(layout: Layout, log: Log): Promise<void> {
   })
 }
 
-/** A record that cannot be read is named where it is needed. */
+/** Returns no paths if the record cannot be read: the code that needs the record reports the error. */
 function discardedIn(layout: Layout): readonly string[] {
   try {
     return readHostRecord(layout).discard
@@ -74,8 +75,9 @@ async function noteDiscarded(layout: Layout, left: readonly string[]): Promise<v
 }
 
 /**
- * Gives up the staging folder of a deployment whose journal can no longer be used for a recovery: `cleanStaging` then
- * deletes it. Does nothing if it is gone; throws the system's error if it cannot be renamed.
+ * Gives up the staging folder of a deployment whose journal can no longer be used for a recovery, so that
+ * `cleanStaging` deletes the folder. Does nothing if the folder is gone; throws the system's error if it cannot be
+ * renamed.
  */
 export function discardStaging(layout: Layout, deploymentId: string): void {
   try {
@@ -86,8 +88,9 @@ export function discardStaging(layout: Layout, deploymentId: string): void {
 }
 
 /**
- * Empties the staging folder and removes tree records that nothing refers to. Deletes only trees that were discarded: a
- * staging folder whose journal is missing may contain this host's own files, so it is set aside.
+ * Empties the staging folder and removes tree records that nothing refers to. Deletes only discarded trees and empty
+ * folders: the staging folder of a deployment without a journal may contain this host's own files, so that folder is
+ * moved to `set-aside`.
  *
  * The caller holds the lock, and there is no journal.
  */
@@ -100,9 +103,9 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
 }
 
 /**
- * Removes the temporary files of processes that no longer exist, those with the id of this process, which has created
- * none yet, and those older than an hour. Leaves those of the lock alone: its holder has removed the ones that no
- * process may still be writing.
+ * Removes the temporary files of processes that no longer exist, those with the id of this process, which has not
+ * created any yet, and those that are older than an hour. Leaves the lock's temporary files alone: the holder of the
+ * lock has already removed those that no process may still be writing.
  */
 export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<void> {
   for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
@@ -110,7 +113,7 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
       const owner = ownerOfTemporary(name)
       if (owner === undefined || name.startsWith(`${basename(layout.lock)}.`)) continue
       const found = lstatIfPresentSync(join(folder, name))
-      // This action creates no directory with that name.
+      // This action creates no directory with a temporary name.
       if (found?.isFile() && !mayBeWriting(owner, found.mtimeMs))
         await orWarn(log, () => unlinkSync(join(folder, name)))
     }
@@ -118,25 +121,32 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
 }
 
 /**
- * This process has created none yet, and a process in another container may have had the id of one that exists here.
+ * False for this process, which has not created any temporary file yet. The age counts, because a process in another
+ * container may have had the same id as a process that exists here.
  */
 function mayBeWriting(pid: number, writtenAtMs: number): boolean {
   return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS
 }
 
-/** Renames a snapshot, so that it is never half removed; the staging folder is emptied again until that succeeds. */
+/**
+ * Moves a snapshot to the staging folder by one rename, so that no snapshot is ever half removed. Later runs empty the
+ * staging folder if this run cannot.
+ */
 function putAside(layout: Layout, path: string): void {
   try {
     const [mounted] = mountPointsIn(join(layout.root, path))
     if (mounted !== undefined) throw new DeploymentError('unsafe_host', `${mounted} is a mount point: unmount it.`)
-    // A random name: one made from id and version could be longer than a name may be.
+    // The name is random, because a name made from the id and the version could be too long.
     renameSync(join(layout.root, path), join(layout.staging, `${DISCARDED}${randomUUID()}`))
   } catch (error) {
     if (!isAbsent(error)) throw error
   }
 }
 
-/** Removes the folder if it is empty: a run that was killed before its first record leaves it so. */
+/**
+ * Moves a staging folder to `set-aside`, with a warning. Removes the folder if it is empty: a run that was killed
+ * before staging anything leaves an empty folder.
+ */
 async function setStagingAside(layout: Layout, log: Log, name: string): Promise<void> {
   const path = join(layout.staging, name)
   if (tryRemoveEmptySync(path)) return
@@ -145,7 +155,7 @@ async function setStagingAside(layout: Layout, log: Log, name: string): Promise<
   const aside = join(folder, `${Date.now()}-staging-${name}`.slice(0, 200))
   renameSync(path, aside)
   log.warning(
-    `The files that a deployment had staged are now in ${aside}. They may contain kept paths of a plugin that are missing from its directory: compare them with the plugin's own, then remove that folder.`,
+    `The files that a deployment had staged are now in ${aside}. They may include kept paths that are missing from an installed directory: move those back, then remove ${aside}.`,
   )
 }
 

@@ -15,9 +15,9 @@ export function uniteKeepPaths(...lists: readonly (readonly string[] | undefined
 }
 
 /**
- * Returns the keep-paths that exist in a tree, without those inside another. Its replacement can take them: all their
- * parents are directories, not symlinks, on both sides. Throws DeploymentError `step_failed` if a parent is not a
- * directory.
+ * Returns the keep-paths that exist in a tree, without those inside another keep-path. Throws DeploymentError
+ * `step_failed` if one of these paths cannot be moved to the staged tree, because a parent of the path is not a
+ * directory in one of the two trees.
  */
 export function findKeptPaths(tree: HostTree, staged: string): string[] {
   const kept = findMovablePaths(tree)
@@ -25,14 +25,14 @@ export function findKeptPaths(tree: HostTree, staged: string): string[] {
   return kept
 }
 
-/** Returns the same for the tree alone, without a replacement. */
+/** Does the same as `findKeptPaths`, but checks only the tree itself. */
 export function findMovablePaths({ root, keepPaths }: HostTree): string[] {
   const kept = presentPaths(root, keepPaths)
   for (const path of kept) requireRealParents(root, path)
   return kept
 }
 
-/** Returns the paths that exist in a directory, without those inside another. */
+/** Returns the paths that exist in a directory, without any that is inside another of these paths. */
 export function presentPaths(root: string, paths: readonly string[]): string[] {
   return outermost(paths).filter(path => pathExistsSync(join(root, path)))
 }
@@ -56,14 +56,17 @@ function outermost(paths: readonly string[]): string[] {
 function requireRealParents(root: string, path: string): void {
   const parts = path.split('/').slice(0, -1)
   for (let depth = 0; depth <= parts.length; depth++) {
-    const parent = join(root, ...parts.slice(0, depth))
-    const stat = lstatIfPresentSync(parent)
+    const parent = parts.slice(0, depth).join('/')
+    const stat = lstatIfPresentSync(join(root, parent))
     if (stat === undefined) return
-    if (!stat.isDirectory()) {
-      throw new DeploymentError(
-        'step_failed',
-        `keep-paths lists ${path}, but ${parent} is not a directory, so ${path} cannot be carried over. List that path itself in keep-paths.`,
-      )
-    }
+    if (!stat.isDirectory()) throw unkeepable(root, { path, parent })
   }
+}
+
+function unkeepable(root: string, { path, parent }: { path: string; parent: string }): DeploymentError {
+  const advice =
+    parent === ''
+      ? `${root} is not a directory, so ${path} cannot be carried over. Replace it by a directory, or remove it.`
+      : `its parent ${parent} is not a directory in ${root}, so ${path} cannot be carried over. List ${parent} in keep-paths instead.`
+  return new DeploymentError('step_failed', `keep-paths lists ${path}, but ${advice}`)
 }

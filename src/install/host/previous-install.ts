@@ -17,17 +17,20 @@ import { findRealDirectory } from './switchable.ts'
 
 /** The state of a part before a deployment changes anything. */
 export interface PreviousInstall {
-  /** The place where the part is installed; where it is going to be if we have no record of it. */
+  /**
+   * The place where the part is installed, or where the part is going to be installed if we have no record of an
+   * installed version.
+   */
   readonly place: Place
   /** Our record of the installed version. */
   readonly installed: InstalledRow | undefined
   /** Our record of a removed part and its snapshots. */
   readonly removed: RemovedRow | undefined
-  /** The version that is installed there, even if we have no record of it. */
+  /** The recorded version or, without a record, the version in the plugin.yaml in `place`; null if neither is known. */
   readonly version: string | null
 }
 
-/** Reads the state of a part that is going to be in this place. */
+/** Reads the state of a part that is going to be installed in this place. */
 export function readPreviousInstall(layout: Layout, target: Place): PreviousInstall {
   const record = readHostRecord(layout)
   const installed = findInstalled(record.installed, target)
@@ -38,7 +41,8 @@ export function readPreviousInstall(layout: Layout, target: Place): PreviousInst
 }
 
 /**
- * Returns the place of this origin's settings, to which its kept paths are relative: perhaps that of a removed part.
+ * Returns the place that this origin's settings and kept paths belong to: the former place of a removed part that
+ * returns, otherwise the present place.
  */
 export function formerPlace({ place, installed, removed }: PreviousInstall, origin: Origin): Place {
   const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin)
@@ -46,7 +50,8 @@ export function formerPlace({ place, installed, removed }: PreviousInstall, orig
 }
 
 /**
- * Returns the versions that a place has had from this origin, by our own record; those of other origins do not compare.
+ * Returns the versions from this origin that our record still lists for a place: the installed one and the snapshots.
+ * Versions from other origins cannot be compared with them.
  */
 export function versionsFrom({ installed }: PreviousInstall, origin: Origin): InstalledVersion[] {
   if (installed === undefined) return []
@@ -54,8 +59,8 @@ export function versionsFrom({ installed }: PreviousInstall, origin: Origin): In
 }
 
 /**
- * Returns the snapshot, absolute, with the kept paths of a removed part of this origin, if there is one. Undefined if
- * another version is in the place now, with its own kept paths.
+ * Returns the absolute path of the newest snapshot that contains kept paths of this origin, if there is one and nothing
+ * is in the place. Otherwise returns undefined: a version in the place has its own kept paths.
  */
 export function findLeftBehind(layout: Layout, previous: PreviousInstall, origin: Origin): string | undefined {
   const { place, installed, removed } = previous
@@ -65,13 +70,16 @@ export function findLeftBehind(layout: Layout, previous: PreviousInstall, origin
   return newest && join(snapshotsPath(layout, place), newest.name)
 }
 
-/** Returns the state that `latest` is compared with: another origin's version says nothing about this one's. */
+/**
+ * Returns the state that `latest` is compared with. A version from another origin is left out, because it says nothing
+ * about the versions from this origin.
+ */
 export function stateFor({ installed, version }: PreviousInstall, origin: Origin): InstalledState {
   const isOurs = installed !== undefined && isFrom(installed, origin)
   return { version: installed === undefined || isOurs ? version : null, isOurs }
 }
 
-/** Returns a report's facts about the replaced version. Logs a notice if this action did not install it. */
+/** Returns a report's facts about the replaced version. Logs a notice if this action did not install that version. */
 export function factsOfReplaced(
   layout: Layout,
   { installed, place }: PreviousInstall,
@@ -89,13 +97,14 @@ export function factsOfReplaced(
 /** A deployment's claim to a place. */
 export interface Claim {
   readonly origin: Origin
-  /** The operator allows this deployment to replace parts that others installed. */
+  /** Whether the operator allows this deployment to replace parts that others installed. */
   readonly allowTakeover: boolean
 }
 
 /**
- * Refuses a place that another known plugin, service or project has: DeploymentError `place_taken`. With
- * `allowTakeover`, warns instead. Logs the kept paths that others left there.
+ * Throws DeploymentError `place_taken` if another recorded plugin, service or project has this place; with
+ * `allowTakeover`, logs a warning instead. Also logs the kept paths of other origins in the snapshots of a removed
+ * part.
  */
 export function verifyPlace(previous: PreviousInstall, { origin, allowTakeover }: Claim, log: Log): void {
   const { place, installed, removed } = previous
@@ -103,20 +112,21 @@ export function verifyPlace(previous: PreviousInstall, { origin, allowTakeover }
     const owner = snapshot.origin ?? removed
     if (kept !== undefined && owner !== undefined && !isFrom(owner, origin))
       log.notice(
-        `Snapshot ${name} of ${placePath(place)} contains ${kept.join(', ')} of ${owner.slug}, which stay there.`,
+        `Snapshot ${name} of ${placePath(place)} contains kept paths of ${owner.slug} (${kept.join(', ')}). They stay in the snapshot.`,
       )
   }
   if (installed === undefined || isFrom(installed, origin)) return
   const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`
   if (!allowTakeover) throw placeTaken(place, owner)
   log.warning(
-    `This deployment takes over ${placePath(place)}, which ${owner} installed. If both continue to deploy here, each replaces the other's version. Give them different ids or project roots.`,
+    `This deployment takes over ${placePath(place)}, where ${owner} is installed. If both continue to be deployed to this place, each replaces the other. Give them different ids or project roots.`,
   )
 }
 
 /**
- * The same for a project, whose publisher chooses ids and directory: an existing part without a record counts as
- * another's, in whichever directory of parts it has this id, because services and commands know parts by their id alone.
+ * Does the same as `verifyPlace` for a part of a project. The project's publisher chooses the part's id and directory,
+ * so an existing part of this id without a record counts as someone else's. The directory of that part does not matter,
+ * because services and commands know parts by id alone.
  */
 export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & { readonly log: Log }): void {
   const recorded = new Set<string | undefined>()
@@ -130,11 +140,11 @@ export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & 
     if (path === undefined || recorded.has(path) || !pathExistsSync(path)) continue
     recorded.add(path)
     if (!claim.allowTakeover) throw placeTaken(other, 'a part that this action has no record of')
-    claim.log.warning(`This project takes over ${placePath(other)}, which this host has no record of.`)
+    claim.log.warning(`This project takes over ${placePath(other)}, a part that this action has no record of.`)
   }
 }
 
-/** Returns every place on this host where a part of this id may be, or is going to be. */
+/** Returns every place on this host where a part with this id may be, or is going to be. */
 function placesOf(layout: Layout, { id, directory: chosen }: Place): Place[] {
   const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])]
   return directories.map(directory => placeAt(`${directory}/${id}`))
@@ -152,7 +162,7 @@ function placeTaken(place: Place, owner: string): DeploymentError {
   )
 }
 
-/** A part without a record may name its version in its plugin.yaml; null if that is not a usable one. */
+/** Returns the version in the plugin.yaml of a part without a record; null if there is none that can be used. */
 function readForeignVersion(path: string): string | null {
   try {
     const text = readSmallFileSync(join(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes)

@@ -13,12 +13,13 @@ import { type HostAccess, requireSafeHost } from './ownership/ownership.ts'
 import { keepReserve } from './reserve.ts'
 import { nearestDirectory, requireOneMount, requireSwitchable, type SwitchingHost } from './switchable.ts'
 
-/** Space for our own records; the artifact's need is checked when its listing is known. */
+/** Space for our own records. The space for the artifact is checked once its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024
 
 /**
- * Makes a project root ready to be locked: the root itself (if its parent exists), and `.hub-deploy/` with its folders,
- * 0700, ours alone. Touches nothing that `requireSafeHost` refuses, and logs a warning for each risk that it accepts.
+ * Prepares a project root for its lock: creates the root, if its parent exists, and `.hub-deploy/` with its folders,
+ * which only this user can access (0700). Touches nothing if the first `requireSafeHost` refuses the host, and logs a
+ * warning for each risk that the operator accepts.
  *
  * Throws UntouchableHostError, or DeploymentError `host_not_writable` or `disk_full`.
  */
@@ -29,7 +30,7 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
     requireRoot(layout.root, log)
     warnOfOuterRoot(layout, log)
     await makePrivateDirectories(layout.own)
-    // Another user may have created folders that did not exist before.
+    // Checked again, because another user may meanwhile have created folders that did not exist before.
     requireSafeHost(access)
     requireOwnKinds(layout)
     await makePrivateDirectories(layout.staging, layout.snapshots, layout.trees, layout.reports, layout.outbox)
@@ -40,8 +41,9 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
 }
 
 /**
- * Checks, before anything is fetched, that this run can switch versions in a place: that its shelf passes `checkShelf`,
- * and that its present content can be moved. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
+ * Checks, before anything is fetched, that this run can switch versions in a place: that the place's shelf passes
+ * `checkShelf`, and that the place's present content can be moved. Throws as `checkShelf` and `requireSwitchable` do,
+ * and DeploymentError `host_not_writable` for an obstructing path.
  */
 export function checkHost(host: SwitchingHost, place: Place): void {
   const { layout } = host
@@ -56,17 +58,17 @@ export function checkHost(host: SwitchingHost, place: Place): void {
   }
 }
 
-/** Does the same for the present place of a part and its target; once if they are equal. */
+/** Calls `checkHost` for the present place and the target of a part; only once if the two places are equal. */
 export function checkPlaces(host: SwitchingHost, present: Place, target: Place): void {
   if (installPath(host.layout, present) !== installPath(host.layout, target)) checkHost(host, present)
   checkHost(host, target)
 }
 
 /**
- * Checks that a shelf is, or can become, a writable directory in the same mount as `.hub-deploy/`, so that a switch is
- * one rename, and that some space is free.
+ * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
+ * switches versions. Also checks that 1 MiB of space is free.
  *
- * Throws DeploymentError `host_not_writable` or `disk_full`.
+ * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error.
  */
 export function checkShelf(layout: Layout, shelf: ShelfPlace): void {
   try {
@@ -81,7 +83,7 @@ export function checkShelf(layout: Layout, shelf: ShelfPlace): void {
 /** A directory of parts. */
 export type ShelfPlace = Pick<Place, 'shelf' | 'directory'>
 
-/** If our folder cannot be created, the operator always has to fix the root. */
+/** Turns `step_failed` into `host_not_writable`, because no step has begun and the operator must correct the root. */
 function unusableRoot(error: DeployError): DeployError {
   if (error.code !== 'step_failed') return error
   return new DeploymentError('host_not_writable', `${asSentence(error.message)} Is project-root the right directory?`, {
@@ -102,13 +104,16 @@ function requireRoot(root: string, log: Log): void {
   log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`)
 }
 
-/** On a host with deployments, an operator may name a directory of its project root by mistake. */
+/**
+ * Warns if a root without deployments is directly inside a root with deployments: the operator may have chosen the
+ * inner one by mistake.
+ */
 function warnOfOuterRoot({ root, own }: Layout, log: Log): void {
   const outer = dirname(root)
   const isNested = lstatIfPresentSync(join(outer, basename(own)))?.isDirectory() === true
   if (!isNested || lstatIfPresentSync(own) !== undefined) return
   log.warning(
-    `project-root ${root} has no deployments yet, but it is a directory of the project root ${outer}, which has some. If you mean that one, correct project-root, and remove what this run installs in ${root}.`,
+    `project-root ${root} has no deployments yet, but it is inside the project root ${outer}, which has deployments. If you mean ${outer}, correct project-root, and remove everything that this run installs in ${root}.`,
   )
 }
 
@@ -120,7 +125,7 @@ function makeRoot(root: string): void {
     if (errnoOf(error) !== 'ENOENT') throw error
     throw new DeploymentError(
       'host_not_writable',
-      `Neither project-root ${root} nor its parent directory exists. Create it, or correct the path.`,
+      `Neither project-root ${root} nor its parent directory exists. Create the parent directory, or correct the path.`,
     )
   }
 }
@@ -131,7 +136,7 @@ function requireMovable(place: string): void {
   if (found?.isDirectory()) accessSync(place, constants.W_OK | constants.X_OK)
 }
 
-/** A missing directory is made in the nearest one above it. */
+/** Checks the nearest existing directory, in which a missing shelf will be created. */
 function requireWritableShelf(layout: Layout, { directory }: ShelfPlace): void {
   const path = nearestDirectory(join(layout.root, directory))
   if (statIfPresentSync(path)?.isDirectory() !== true)

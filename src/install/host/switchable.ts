@@ -8,9 +8,9 @@ import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/trees/tre
 import { type HostTree, presentPaths } from './keep-paths.ts'
 import { installPath, type Layout, type Place, renameProbePath } from './layout.ts'
 
-/** The directory that is always in the target of the renames that must fail. */
+/** The target of the renames that must fail always contains a directory of this name, so it is never empty. */
 const FULL = 'full'
-/** The most names in one message. */
+/** The maximum number of names in one message. */
 const MAX_NAMED = 5
 const OVERLAY_MAGIC = 0x794c7630
 
@@ -21,14 +21,20 @@ export interface SwitchingHost {
 }
 
 /**
- * Checks that the content of a place can be switched by renames: it contains no mount point, and the system lets this
- * run move it and the kept paths in it. Changes nothing. Throws DeploymentError `unsafe_host`, which says what to do.
+ * Checks that the content of a place can be switched by renames: that the content contains no mount point, and that the
+ * system lets this run move the content and the kept paths in it. Leaves the content where it is.
+ *
+ * Throws DeploymentError `unsafe_host`, which says what to do. Throws `inconsistent` as `requireNothingStranded` does,
+ * or if a path was moved by the check and could not be moved back.
  */
 export function requireSwitchable({ layout, keepPaths }: SwitchingHost, place: Place): void {
   requireMovableTree(layout, { root: installPath(layout, place), keepPaths })
 }
 
-/** The same for any tree of this host, for example a snapshot whose kept paths return. */
+/**
+ * Does the same as `requireSwitchable` for any tree of this host, for example a snapshot whose kept paths are to
+ * return.
+ */
 export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree): void {
   if (!pathExistsSync(root)) return
   requireNoMountPoint(root)
@@ -37,8 +43,8 @@ export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree
 }
 
 /**
- * Checks that a shelf, the staging folder and the snapshots are in one mount, because no rename crosses mounts, not
- * even bind mounts. Throws DeploymentError `host_not_writable`.
+ * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, even
+ * bind mounts of one file system. Throws DeploymentError `host_not_writable`.
  */
 export function requireOneMount(layout: Layout, { shelf, directory }: Pick<Place, 'shelf' | 'directory'>): void {
   const path = nearestDirectory(join(layout.root, directory))
@@ -47,7 +53,7 @@ export function requireOneMount(layout: Layout, { shelf, directory }: Pick<Place
     if (mountOf(path) === mountOf(folder)) continue
     throw new DeploymentError(
       'host_not_writable',
-      `${path} is on another file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`,
+      `${path} is on a different file system or mount than ${folder}, so versions could not be switched by one rename. Mount both together, at the project root or above it.`,
     )
   }
 }
@@ -55,9 +61,13 @@ export function requireOneMount(layout: Layout, { shelf, directory }: Pick<Place
 function requireNoMountPoint(root: string): void {
   const [point] = mountPointsIn(root)
   if (point === undefined) return
+  const remedy =
+    point === root
+      ? 'Mount the volume elsewhere.'
+      : `Mount the volume elsewhere, make the path in ${root} a symlink to it, and add that path to keep-paths.`
   throw new DeploymentError(
     'unsafe_host',
-    `${point} is a mount point at or below ${root}, which a deployment replaces: its volume would move with the old version. Nothing was changed. Mount it elsewhere, make the path in ${root} a symlink to it, and add that path to those in keep-paths.`,
+    `${point} is a mount point at or below ${root}, which a deployment must move: its volume would move, too. ${root} was not moved. ${remedy}`,
   )
 }
 
@@ -68,9 +78,9 @@ interface MovedPath {
 }
 
 /**
- * Tests this with a rename that must fail, because no directory can replace one that is not empty. If the path cannot
- * be moved, the system reports that instead. (For a path that is not a directory, it reports that the target is one, or
- * why the path cannot be moved.)
+ * Checks that a path can be moved, by a rename that must fail: no directory can replace a directory that is not empty.
+ * If the path cannot be moved, the system reports the reason for that instead. (If the path is not a directory, the
+ * system reports either that the target is one, or why the path cannot be moved.)
  */
 function requireMovable(moved: MovedPath, target: string): void {
   const path = join(moved.root, moved.path)
@@ -81,11 +91,11 @@ function requireMovable(moved: MovedPath, target: string): void {
     if (reason !== undefined) throw new DeploymentError('unsafe_host', reason, { cause: error })
     return
   }
-  // No file system that follows POSIX gets here, unless another process has emptied the target.
+  // On a file system that follows POSIX, the code below is reached only if another process has emptied the target.
   moveBack(target, path)
   throw new DeploymentError(
     'unsafe_host',
-    `${path} could be renamed to ${target}, which must never be empty; it is back in its place, and nothing was installed. Is there a program that empties or removes what is in ${dirname(target)}? Exclude that directory from it.`,
+    `${path} could be renamed to ${target}, although that directory must never be empty. It was moved back, and nothing was installed. Find the program that empties or removes directories in ${dirname(target)}, and exclude ${dirname(target)} from it.`,
   )
 }
 
@@ -95,7 +105,7 @@ function moveBack(from: string, path: string): void {
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
-      `${path} could be renamed to ${from}, which must never be empty, and could not be moved back (${errnoOf(error)}). Nothing was installed. Move it back by hand: mv -T ${from} ${path}`,
+      `${path} could be renamed to ${from}, although that directory must never be empty, and could not be moved back (${errnoOf(error)}). Nothing was installed. Move it back by hand: mv -T ${from} ${path}`,
       { cause: error },
     )
   }
@@ -106,13 +116,13 @@ function whyUnmovable({ root, path }: MovedPath, errno: string | undefined): str
   switch (errno) {
     case 'EXDEV':
       return statfsSync(full).type === OVERLAY_MAGIC
-        ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). Nothing was changed. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
-        : `${full} cannot be renamed within this file system (EXDEV), which a deployment has to do. Nothing was changed. Put project-root on another one.`
+        ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). It was not moved. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
+        : `${full} cannot be renamed within its file system (EXDEV), but a deployment must rename it. It was not moved. Put project-root on another file system.`
     case 'EBUSY':
-      return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. Nothing was changed. Unmount it, or put the data elsewhere and make the path a symlink to it.`
+      return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. It stays where it is. Unmount it, or put the data elsewhere and make the path a symlink to the data.`
     case 'EACCES':
     case 'EPERM':
-      return `This runner, uid ${process.getuid?.()}, is not allowed to move ${full}${ownerOf(full)} (${errno}), which a deployment has to do. Nothing was changed. ${grantFor({ root, path })}`
+      return `This runner (uid ${process.getuid?.()}) is not allowed to move ${full}${ownerOf(full)} (${errno}), but a deployment must move it. It stays where it is. ${grantFor({ root, path })}`
     default:
       return undefined
   }
@@ -123,13 +133,13 @@ function ownerOf(path: string): string {
   return found === undefined ? '' : `, which belongs to uid ${found.uid}`
 }
 
-/** A move of a directory needs write access to it and to its parent. */
+/** A move of a directory needs write access to the directory and to its parent. */
 function grantFor({ root, path }: MovedPath): string {
   const full = join(root, path)
   const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, dirname(full)] : [dirname(full)]
   const lacking = needed.filter(directory => !isWritable(directory))
-  if (lacking.length > 0) return `Grant it: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`
-  return `Remove the sticky bit of ${dirname(full)} (chmod -t) or the immutable mark (chattr -i), or give the path to the runner's user.`
+  if (lacking.length > 0) return `Grant write access: setfacl -m u:${process.getuid?.()}:rwx ${lacking.join(' ')}`
+  return `Remove the sticky bit of ${dirname(full)} (chmod -t) or the immutable attribute (chattr -i), or make the runner's user the owner of the path (chown).`
 }
 
 function isWritable(path: string): boolean {
@@ -142,8 +152,8 @@ function isWritable(path: string): boolean {
 }
 
 /**
- * Returns a directory that nothing can replace, because it is never empty; so it needs no lock. It is made once and
- * kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
+ * Returns a directory that no rename can replace, because it is never empty; so several runs can use it without a lock.
+ * The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
  */
 function irreplaceable(layout: Layout): string {
   const renameProbe = renameProbePath(layout)
@@ -154,19 +164,22 @@ function irreplaceable(layout: Layout): string {
 }
 
 /**
- * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains a path that such a rename
- * moved there, by a run that was killed or could not move it back.
+ * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains an entry other than
+ * `full`. Such a rename may have moved the entry there, in a run that was killed or could not move the entry back.
  */
 export function requireNothingStranded(layout: Layout): void {
   const names = strandedNames(layout)
   if (names.length === 0) return
   throw new DeploymentError(
     'inconsistent',
-    `${renameProbePath(layout)} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}: it may be a plugin, service or kept path that was moved there. Nothing was installed. Move it back to its place by hand, or remove it, and run again.`,
+    `${renameProbePath(layout)} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}. Each such entry may be a plugin, service or kept path that was moved there. Nothing was installed. Move each back to its place by hand, or remove it, and run again.`,
   )
 }
 
-/** Returns the names that are there and may be missing from their places. */
+/**
+ * Returns the names of the entries in the target of the renames that must fail, except `full`. Each entry may be
+ * missing from its place.
+ */
 export function strandedNames(layout: Layout): string[] {
   const renameProbe = renameProbePath(layout)
   const isDirectory = lstatIfPresentSync(renameProbe)?.isDirectory() ?? false
@@ -177,14 +190,14 @@ function mountOf(path: string): string {
   return withDirectorySync(realpathSync(path), ({ mount, stats }) => `${mount} ${stats.dev}`)
 }
 
-/** Returns the real path of a directory below the root, even if the end of it is still to be made. */
+/** Returns the real path of a directory below the root, even if its last directories do not exist yet. */
 export function realDirectory({ root }: Layout, directory: string): string {
   const path = join(root, directory)
   const nearest = nearestDirectory(path)
   return join(realpathSync(nearest), relative(nearest, path))
 }
 
-/** The same; undefined if the path leads nowhere. */
+/** Returns what `realDirectory` returns, or undefined if the path leads nowhere. */
 export function findRealDirectory(layout: Layout, directory: string): string | undefined {
   try {
     return realDirectory(layout, directory)
@@ -194,7 +207,10 @@ export function findRealDirectory(layout: Layout, directory: string): string | u
   }
 }
 
-/** Returns the path itself if anything is there, else the nearest directory above, in which it will be made. */
+/**
+ * Returns the path itself if anything is there, else the nearest existing path above it, in which the path will be
+ * created.
+ */
 export function nearestDirectory(path: string): string {
   return pathExistsSync(path) ? path : nearestDirectory(dirname(path))
 }

@@ -15,7 +15,7 @@ export interface HostCommandRequest {
   args: readonly string[]
   /** Whether the deployment has so far changed anything that the host runs. */
   changed: boolean
-  /** Set for this command only, along with the deployment's facts. */
+  /** Variables for this command only, in addition to those for the deployment's facts. */
   variables: Readonly<Record<string, string>>
 }
 
@@ -44,7 +44,10 @@ export async function runHostCommand({ tools, record }: Deployment, request: Hos
     return tools.log.info(`${request.name} of the host config ran ${program}, which succeeded after ${took} ms.`)
   }
   const code = end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed'
-  throw new DeploymentError(code, `${program} of the host config ${describeEnd(end)} (timeout ${timeoutSeconds} s).`)
+  throw new DeploymentError(
+    code,
+    `${request.name} of the host config failed: ${program} ${describeEnd(end)} (timeout ${timeoutSeconds} s).`,
+  )
 }
 
 function factVariables(facts: DeploymentFacts): Record<string, string> {

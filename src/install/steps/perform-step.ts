@@ -22,13 +22,15 @@ import { verifyHealth } from './verify-health.ts'
 const MAX_LISTED = 5
 
 /**
- * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, `unsafe_host` or
- * `snapshot_modified`, or file system errors.
+ * Runs one step of a plan. Throws DeploymentError `step_failed`, `step_timed_out`, `unhealthy`, `unsafe_host`,
+ * `snapshot_modified` or `inconsistent`, file system errors, or the signal's reason.
  */
 export async function performStep(context: StepContext, step: PlanStep): Promise<StepEnd> {
   if (context.order.skipped.has(step.id)) {
     const { log } = context.deployment.tools
-    log.notice(`Step ${step.id} (${step.action}) is skipped: the host config ${reasonToSkip(step)}.`)
+    log.notice(
+      `Step ${step.id} (${step.action}) is skipped: ${reasonToSkip(step, context.order.hostConfig !== undefined)}.`,
+    )
     return 'skipped'
   }
   if (context.idle.has(step.id)) return await performIdle(context, step)
@@ -59,7 +61,7 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
   }
 }
 
-/** Skips a step for which nothing changes, but starts a service that should run and does not. */
+/** Skips a step for which nothing changes. A `start` or `restart` step still starts its services that do not run. */
 async function performIdle(context: StepContext, step: PlanStep): Promise<StepEnd> {
   if (step.action !== 'start' && step.action !== 'restart') return 'skipped'
   const { log, signal } = context.deployment.tools
@@ -67,8 +69,9 @@ async function performIdle(context: StepContext, step: PlanStep): Promise<StepEn
   for (const service of servicesOf(context.order, step.plugin)) {
     const { known, up } = await readServiceState(service, { signal })
     if (known && up) continue
-    log.info(`${describeService(service)} does not run: start`)
+    if (known) log.info(`${describeService(service)} does not run, so it is started.`)
     await context.transaction.supervise(service, 'start', signal)
+    if (context.transaction.services.at(-1)?.was_running) continue
     started.push(`${shortName(service)} did not run, and was started`)
   }
   if (started.length > 0) return { status: 'done', did: listFirst(started, MAX_LISTED) }
@@ -93,7 +96,7 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
     log.info(`${action} ${describeService(service)}`)
     await transaction.supervise(service, action, signal)
     if (!unrestored.has(service)) continue
-    // A start leaves a running service alone.
+    // A start has no effect on a service that still runs, perhaps with files of a version that was rolled back.
     if (action === 'start' && transaction.services.at(-1)?.was_running)
       await transaction.supervise(service, 'restart', signal)
     await noteRestorations(deployment.layout, { restored: [service] })
@@ -102,13 +105,17 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
   return { status: 'done', did: listFirst(done, MAX_LISTED) }
 }
 
-function reasonToSkip(step: PlanStep): string {
-  return step.action === 'notify' ? `has no command for its event, notify.${step.event}` : 'says supervisor: none'
+function reasonToSkip(step: PlanStep, hasHostConfig: boolean): string {
+  if (step.action !== 'notify') return 'the host config says supervisor: none'
+  return hasHostConfig
+    ? `the host config has no command for its event, notify.${step.event}`
+    : `there is no host config with a command for its event, notify.${step.event}`
 }
 
 /**
- * Warns if the notification fails, which is no reason to roll back a healthy version. The publisher may have written
- * the message, so it is never an argument: many commands would read it as an option.
+ * Runs the command for an event. Only warns if the command fails, because a failed notification is no reason to roll
+ * back a healthy version. The message is never an argument: the publisher may have written it, and a command could read
+ * it as an option.
  */
 async function notify(context: StepContext, step: Extract<PlanStep, { action: 'notify' }>): Promise<StepEnd> {
   const { log, signal } = context.deployment.tools

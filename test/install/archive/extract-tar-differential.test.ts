@@ -15,10 +15,9 @@ import { openedTar, openedZstd } from './sealed-artifact.ts'
 
 const LIMITS = { maxExtractedBytes: 100_000_000, maxEntries: 1000 }
 const LONG = `${'long-'.repeat(25)}/${'ünï-'.repeat(20)}`
-/** A name whose hundredth byte is a slash, where older forms cut it. */
+/** A name whose hundredth byte, the last one that fits into a header's name field, is a slash. */
 const CUT_AT_SLASH = `${'a'.repeat(49)}/${'b'.repeat(49)}/file`
 
-/** Sets the modes independently of the umask. */
 function writeSampleTree(root: string, withLongNames: boolean): void {
   mkdirSync(join(root, 'plugins/one/src'), { recursive: true })
   mkdirSync(join(root, 'empty'))
@@ -52,6 +51,8 @@ function makeSample(t: TestContext, withLongNames = true): Sample {
   mkdirSync(source)
   mkdirSync(target)
   writeSampleTree(source, withLongNames)
+  // Extraction does not depend on the umask, so the sample must not either.
+  execFileSync('chmod', ['-R', 'u=rwX,go=rX', source])
   return { directory, source, target }
 }
 
@@ -60,7 +61,7 @@ async function compare({ source, target }: Sample, tar: Buffer): Promise<void> {
   assert.deepEqual(listTree(target), listTree(source))
 }
 
-/** The output of a command line in which `$1` is the sample's folder. */
+/** Runs a command line in the sample's folder, and returns its standard output. */
 function shell({ directory }: Sample, line: string): Buffer {
   return execFileSync('sh', ['-c', line, 'sh', directory], { cwd: directory, maxBuffer: 100_000_000 })
 }
@@ -90,7 +91,7 @@ function pythonTar(format: string): string {
   return `python3 -c 'import sys, tarfile; tar = ${open}; tar.add("source", "."); tar.close()'`
 }
 
-/** A command line for a tar with a global header that has the commit as its comment. */
+/** Returns a command line that writes a tar whose global header has the commit as a comment. */
 function gitTar(): string {
   const git = 'git -C source -c user.name=Test -c user.email=test@example.invalid -c commit.gpgsign=false'
   return `rmdir source/empty && git init -q source && ${git} add . && ${git} commit -qm sample && git -C source archive HEAD && rm -rf source/.git`

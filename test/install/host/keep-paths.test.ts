@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { symlinkSync } from 'node:fs'
 import { describe, it } from 'node:test'
-import { dropShipped, findKeptPaths, presentPaths } from '../../../src/install/host/keep-paths.ts'
+import { dropShipped, findKeptPaths, findMovablePaths, presentPaths } from '../../../src/install/host/keep-paths.ts'
 import { listTree } from '../archive/directory-listing.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
@@ -25,6 +26,19 @@ describe('findKeptPaths', () => {
 
   it('finds nothing if no version is installed', t => {
     assert.deepEqual(findKeptPaths({ root: '/no/such/place', keepPaths: ['data'] }, temporaryDirectory(t)), [])
+  })
+})
+
+describe('findMovablePaths', () => {
+  it('asks for a directory if the tree itself is a symlink', t => {
+    const folder = temporaryDirectory(t)
+    writeTree(folder, { 'tree/data': 'x' })
+    symlinkSync('tree', `${folder}/link`)
+    const find = () => findMovablePaths({ root: `${folder}/link`, keepPaths: ['data'] })
+    assert.throws(find, {
+      code: 'step_failed',
+      message: /cannot be carried over\. Replace it by a directory, or remove it\.$/,
+    })
   })
 })
 

@@ -39,7 +39,7 @@ describe('verifyPlace', () => {
   for (const origin of others) {
     it(`refuses a foreign plugin to ${origin.contract} ${origin.slug}, unless that may take it over`, () => {
       assert.throws(() => verify(origin, rowOf()), PLACE_TAKEN)
-      assert.match(verify(origin, rowOf(), true).join(), /plugins\/greeter, which the plugin greeter installed/)
+      assert.match(verify(origin, rowOf(), true).join(), /plugins\/greeter, where the plugin greeter is installed/)
     })
   }
 

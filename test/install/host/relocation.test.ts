@@ -65,7 +65,7 @@ describe('verifyDestination of a part that moves', () => {
   const OURS = { contract: 'project', slug: 'shop', id: 'cart' } as const
   const SNAPSHOT = '.hub-deploy/snapshots/plugins/cart/1-2.0.0'
 
-  /** Installs a version whose kept data is a symlink, or contains one. */
+  /** Installs a version in which `path` is a symlink with the target `link`. */
   async function installedWith(t: TestContext, path: string, link: string): Promise<Layout> {
     const layout = await hostWith(t, { 'plugins/cart/main.py': '' }, [rowOf(OURS)])
     mkdirSync(join(layout.root, 'plugins/cart', path, '..'), { recursive: true })
@@ -87,7 +87,10 @@ describe('verifyDestination of a part that moves', () => {
   it('refuses an absolute kept symlink that leads into the old directory', async t => {
     const layout = await installedWith(t, 'data/now', '/tmp')
     symlinkSync(join(layout.root, 'plugins/cart/data/db'), join(layout.root, 'plugins/cart/data/latest'))
-    await assert.rejects(verify(layout, 'new', 'operator'), { code: 'unsafe_host', message: /Make it relative/ })
+    await assert.rejects(verify(layout, 'new', 'operator'), {
+      code: 'unsafe_host',
+      message: /Make the symlink relative/,
+    })
   })
 
   for (const [path, link] of [

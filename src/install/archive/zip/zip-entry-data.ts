@@ -31,15 +31,17 @@ export function readSmallEntry(window: ReadWindow, entry: LocatedZipEntry): Buff
 
 /**
  * Yields the bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is
- * requested. Vouches for them only at the end. Throws ArchiveError `invalid_archive` as soon as there are more bytes
- * than declared, and at the end for too few, another CRC or packed bytes left over.
+ * requested. Vouches for the bytes only at the end. Throws ArchiveError `invalid_archive` for data that cannot be
+ * unpacked, as soon as there are more bytes than declared, and at the end for too few bytes, another CRC or packed
+ * bytes left over.
  */
 export async function* readLargeEntry(window: ReadWindow, entry: LocatedZipEntry): AsyncGenerator<Buffer> {
   let size = 0
   let crc = 0
   for await (const piece of entry.method === 'stored' ? readPacked(window, entry) : inflateLarge(window, entry)) {
     size += piece.length
-    if (size > entry.size) throw invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes it declares`)
+    if (size > entry.size)
+      throw invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes that it declares`)
     crc = crc32(piece, crc)
     yield piece
   }
@@ -84,14 +86,14 @@ function verifyUsedUp(entry: LocatedZipEntry, used: number): void {
 }
 
 function verifyOutcome(entry: LocatedZipEntry, size: number, crc: number): void {
-  if (size !== entry.size) throw invalidEntry(entry.name, `unpacks to ${size} bytes where it declares ${entry.size}`)
+  if (size !== entry.size) throw invalidEntry(entry.name, `unpacks to ${size} bytes, but declares ${entry.size}`)
   if ((crc | 0) !== entry.crc) throw invalidEntry(entry.name, 'does not have the CRC that the directory gives')
 }
 
 function toEntryError(error: unknown, entry: LocatedZipEntry): unknown {
   const code = errnoOf(error) ?? ''
   if (code === 'ERR_BUFFER_TOO_LARGE') {
-    return invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes it declares`, error)
+    return invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes that it declares`, error)
   }
-  return code.startsWith('Z_') ? invalidEntry(entry.name, 'cannot be unpacked', error) : error
+  return code.startsWith('Z_') ? invalidEntry(entry.name, `cannot be unpacked (${code})`, error) : error
 }

@@ -6,7 +6,10 @@ import { nameUser, otherWriters, quote } from './permissions.ts'
 import { findExposureOf } from './private-directory.ts'
 import { UntouchableHostError } from './untouchable-host.ts'
 
-/** Another run may just have created a second name for its file, and not yet removed the first. */
+/**
+ * The number of times that a folder is listed before it is refused: another run may just have created a second name for
+ * a file and not yet removed the first name.
+ */
 const MAX_LISTINGS = 5
 
 /** `.hub-deploy/` of a project root, and the uid that it must belong to. */
@@ -16,10 +19,10 @@ export interface OwnFolder {
 }
 
 /**
- * Checks that `.hub-deploy/` is entirely ours: a real directory of this user, 0700. Every name in it that a run relies
- * on must be a real directory or a regular file of this user, which nobody else can write and which has no name
- * elsewhere. Staged trees and snapshots belong to the owner of the installed files, so their contents are not checked.
- * A missing folder passes. Tightens no permissions, because somebody may have used them while they were open.
+ * Checks that `.hub-deploy/` is a real directory of this user, 0700. Every name in it that a run relies on must be a
+ * real directory or a regular file of this user, which nobody else can write; a file must have no name elsewhere. Does
+ * not check the contents of staged trees and snapshots, which belong to the owner of the installed files. A missing
+ * folder passes. Tightens no permissions, because somebody may already have used the open ones.
  *
  * Throws UntouchableHostError `unsafe_host`.
  */
@@ -28,7 +31,7 @@ export function requireOwnFolder(folder: OwnFolder): void {
   const found = lstatIfPresentSync(own)
   if (found === undefined) return
   requirePrivateDirectory(folder, found)
-  // This folder first: once it is known to be ours, the others can no longer become symlinks.
+  // `.hub-deploy/` itself comes first: once it is known to be ours, the folders in it can no longer become symlinks.
   requireOwnEntries(folder, own)
   for (const path of [trees, outbox, renameProbePath(folder.layout), snapshots, ...shelvesIn(snapshots)])
     requireOwnEntries(folder, path)
@@ -55,13 +58,16 @@ function requirePrivateDirectory({ layout, us }: OwnFolder, found: Stats): void 
   }
 }
 
-/** Checks every name in a folder. Lists it again before it refuses: entries may change while another run works. */
+/**
+ * Checks every name in a folder. Lists the folder again before refusing it, because entries may change while another
+ * run works.
+ */
 function requireOwnEntries(folder: OwnFolder, path: string): void {
   for (let listing = 1; ; listing++) {
     const problem = findForeignEntry(folder, path)
     if (problem === undefined) return
     if (listing === MAX_LISTINGS)
-      throw unsafe(`${problem} Only what this runner wrote itself may be below ${quote(folder.layout.own)}.`)
+      throw unsafe(`${problem} Only this action's own files and directories may be below ${quote(folder.layout.own)}.`)
   }
 }
 
@@ -83,28 +89,28 @@ function entryAt(path: string): { path: string; stat: Stats }[] {
 function problemOf({ layout, us }: OwnFolder, stat: Stats): string | undefined {
   if (!stat.isDirectory() && !stat.isFile()) return `is ${typeOf(stat)}: find out who made it, and remove it.`
   if (stat.uid !== us)
-    return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make it yours with chown.`
+    return `belongs to ${nameUser(stat.uid)}, but this runner runs as ${nameUser(us)}: find out who put it there, and remove it, or make ${nameUser(us)} its owner with chown.`
   const writers = otherWriters(stat)
   if (writers.length === 0) return undefined
   return `can be written by ${writers.join(' and ')}: look in it for anything that you cannot explain, then run chmod -R go-w ${quote(layout.own)}.`
 }
 
-/** Our second names, which exist for an instant or until the next run, are in the same folder. */
+/** A file of ours may have a second name, for an instant or until the next run; that name is in the same folder. */
 function linkProblem(stat: Stats, namesHere = 1): string | undefined {
   if (!stat.isFile() || stat.nlink <= namesHere) return undefined
-  return `is a file that has another name elsewhere: look for it with find -inum ${stat.ino}, and remove the name that does not belong.`
+  return `is a file that has another name elsewhere (a hard link): look for that name with find -inum ${stat.ino}, and remove the name that should not exist.`
 }
 
-/** Checks types alone: reports are many, and a run replaces them but never reads one that it did not just write. */
+/** Checks only types, because there are many reports and none decides what a run installs, moves or starts. */
 function requireRealFiles({ layout }: OwnFolder, path: string): void {
   const strange = list(path).find(entry => !entry.isFile() && !entry.isDirectory())
   if (strange === undefined) return
   throw unsafe(
-    `${quote(join(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only what this runner wrote itself may be below ${quote(layout.own)}.`,
+    `${quote(join(path, strange.name))} is ${typeOf(strange)}: find out who made it, and remove it. Only this action's own files and directories may be below ${quote(layout.own)}.`,
   )
 }
 
-/** Leaves out `set-aside`, which keeps files of other processes for the operator. */
+/** Leaves out `set-aside`, which contains files for the operator that no run uses. */
 function shelvesIn(snapshots: string): string[] {
   const shelves = list(snapshots).filter(entry => entry.isDirectory() && entry.name !== 'set-aside')
   return shelves.map(({ name }) => join(snapshots, name))

@@ -8,11 +8,12 @@ import type { Layout } from '../layout.ts'
 import { decidersOf } from './deciders.ts'
 import { describeExposure, type Exposure, exposureOf, writable } from './exposure.ts'
 import { requireOwnFolder } from './own-folder.ts'
+import { walkPath } from './path-walk.ts'
 import { UntouchableHostError } from './untouchable-host.ts'
 
 const USUAL_DIRECTORIES: readonly string[] = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY]
 
-/** A project root, and whether the operator accepts one that others own or can write. */
+/** A project root, and whether the operator accepts a root that others own or can write. */
 export interface HostAccess {
   readonly layout: Layout
   readonly sharedRoot: SharedRoot
@@ -20,20 +21,22 @@ export interface HostAccess {
 
 export interface SharedRoot {
   readonly isAllowed: boolean
-  /** The name that another program gives to `allow-shared-root`. */
+  /**
+   * The name of the option that allows a shared root, for messages, if a program does not call it `allow-shared-root`.
+   */
   readonly option?: string
 }
 
 /**
  * Checks that only the runner's user and root could have written the files that a run trusts below the project root.
- * The root, its shelves, and every directory and symlink that leads there must belong to them, and nobody else may be
- * able to write them; `.hub-deploy/` must belong entirely to the runner's user. A missing path passes. Reads names,
- * owners and modes, and the directories of plugins from `installed.json`, once that is known to be ours.
+ * The root, its shelves, and every directory and symlink on the way to them must belong to one of these two users, and
+ * nobody else may be able to write there; `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads
+ * names, owners and modes, and then, from `installed.json`, the directories of plugins.
  *
- * Returns one sentence for each path that others can write and the operator accepts.
+ * Returns one sentence for each path that others own or can write and that the operator accepts.
  *
- * Throws UntouchableHostError: `unsafe_host`, which names the users who could write and the fix, or the reason why it
- * could not be checked.
+ * Throws UntouchableHostError: `unsafe_host` with the users who could write and the fix; or, if the host could not be
+ * checked, the code and the reason.
  */
 export function requireSafeHost(access: HostAccess): string[] {
   return checking(access, us => {
@@ -45,8 +48,8 @@ export function requireSafeHost(access: HostAccess): string[] {
 }
 
 /**
- * The same for one more directory of plugins, relative to the root, and for every path that leads there. Leaves out the
- * sentences about the root and its usual directories. Throws UntouchableHostError.
+ * Checks, as `requireSafeHost` does, one more directory of plugins, relative to the root, and everything on the way
+ * there. Leaves out the sentences about the root and its usual directories. Throws UntouchableHostError.
  */
 export function requireSafeDirectory(access: HostAccess, directory: string): string[] {
   return checking(access, us => {
@@ -57,7 +60,8 @@ export function requireSafeDirectory(access: HostAccess, directory: string): str
 }
 
 /**
- * The same in a deployment that has begun on a safe host, and so reports its end. Throws DeploymentError `unsafe_host`.
+ * Does the same as `requireSafeDirectory` in a deployment that has begun on a safe host. Throws DeploymentError
+ * instead, with the same code, because the end of such a deployment is reported.
  */
 export function requireSafeDestination(access: HostAccess, directory: string): string[] {
   try {
@@ -90,13 +94,17 @@ function requireTrusted(access: HostAccess, trusted: Trusted): string[] {
   const { layout, sharedRoot } = access
   const exposures = findExposures(layout.root, trusted)
   const refused = sharedRoot.isAllowed ? exposures.filter(({ isPlantable }) => isPlantable) : exposures
-  if (refused.length > 0) throw writable(refused, { us: trusted.us, option: sharedRoot.option ?? 'allow-shared-root' })
+  const option = sharedRoot.option ?? 'allow-shared-root'
+  if (refused.length > 0) throw writable(refused, { us: trusted.us, option })
   return exposures.map(
-    exposure => `${describeExposure(exposure)}. allow-shared-root accepts that, so these users decide what runs here.`,
+    exposure => `${describeExposure(exposure)}. ${option} accepts that, so these users decide what runs here.`,
   )
 }
 
-/** Returns the directories of plugins in our own record. If it cannot be read, no run uses the directories in it. */
+/**
+ * Returns the directories of plugins in our own record, except the usual ones. If the record cannot be read, returns
+ * none: no run then uses those directories.
+ */
 function recordedDirectories(layout: Layout): string[] {
   try {
     const directories = readInstalled(layout).map(row => placeOf(row).directory)
@@ -106,7 +114,7 @@ function recordedDirectories(layout: Layout): string[] {
   }
 }
 
-/** Returns each path once, outermost first. */
+/** Returns each exposed path once, those of the root first. */
 function findExposures(root: string, { us, directories }: Trusted): Exposure[] {
   const found = new Map<string, Exposure>()
   if (directories.length === 0) return []
@@ -114,7 +122,8 @@ function findExposures(root: string, { us, directories }: Trusted): Exposure[] {
     for (const decider of decidersOf(start, us)) {
       const exposure = exposureOf(decider, us)
       if (exposure === undefined || found.has(exposure.path)) continue
-      found.set(exposure.path, { ...exposure, isPlantable: start !== root && decider.stat.isSymbolicLink() })
+      const isPublic = exposure.isPublic && !exposure.path.startsWith(`${walkPath(root).end?.path ?? root}/`)
+      found.set(exposure.path, { ...exposure, isPublic, isPlantable: start !== root && decider.stat.isSymbolicLink() })
     }
   }
   return [...found.values()]

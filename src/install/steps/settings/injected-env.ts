@@ -12,7 +12,9 @@ import type { Part } from '../parts/part.ts'
 import type { StepContext } from '../step-context.ts'
 import { readSettings } from './settings-file.ts'
 
-/** The file's name in the plugin's own directory. It is the host's own file, so a kept path. */
+/**
+ * The name of the injected settings in the plugin's directory. The file is the host's own, so keep-paths must list it.
+ */
 export const INJECTED = '.env'
 
 /** A part that has settings. */
@@ -25,7 +27,7 @@ export function injectedEnvPath(layout: Layout, part: Place): string {
 
 /**
  * True if a `write_env` step is going to create the injected settings of a part: neither the host nor the new tree has
- * any yet, and they may be created.
+ * such a file yet, and the step may create it.
  */
 export function willLackInjectedEnv(
   { layout, keepPaths }: Pick<Deployment, 'layout' | 'keepPaths'>,
@@ -38,11 +40,12 @@ export function willLackInjectedEnv(
 }
 
 /**
- * Creates the settings that the host framework injects into an installed plugin, with this text, if it injects any and
- * there are none. The file has mode 0600, and is written completely or not at all. Returns whether the file was
- * created. Never changes an existing file, but reads it, and warns if it sets a key to another value than this text.
- * Warns if the file cannot be created, because the next version would lose it or the signature of the plugin covers it.
- * Throws DeploymentError `step_failed` if existing settings are not a regular file, or lack a required key.
+ * Creates the settings that the host framework injects into an installed plugin, with this text, if the framework
+ * injects settings and the file does not exist. The file has mode 0600, and is written completely or not at all.
+ * Returns whether the file was created. Never changes an existing file, but reads it, and warns if it sets a key to
+ * another value than this text does. If the next version would lose the file, or the plugin's signature covers it,
+ * warns instead of creating it. Throws DeploymentError `step_failed` if the existing settings cannot be read (see
+ * `readSettings`) or lack a required key, or if the file has just appeared.
  */
 export async function seedInjectedEnv(
   { deployment, transaction, stagingFolder }: Pick<StepContext, 'deployment' | 'transaction' | 'stagingFolder'>,
@@ -59,16 +62,18 @@ export async function seedInjectedEnv(
     const differing = differingSettings(text, injected)
     if (differing.length > 0)
       tools.log.warning(
-        `${target} sets ${listNames(differing)} to different values than ${settingsPath(layout, part)}, and the host framework reads only the former: make them equal, or remove ${target} to have it copied.`,
+        `${target} sets ${listNames(differing)} to different values than ${settingsPath(layout, part)}, and the host framework reads only ${target}: make the values equal, or remove ${target}, so that the next deployment creates it again.`,
       )
     return false
   }
   const canSeed = isSeedable(keepPaths, part)
   if (!canSeed || isSigned(installPath(layout, part))) {
     const why = canSeed
-      ? 'plugin.sig covers it, so the host framework would reject the plugin: ask the publisher to move entry_point to a separate directory'
-      : `keep-paths does not name ${INJECTED}, so the next version would lose it: add it`
-    tools.log.warning(`${target}, the only settings that the host framework gives this plugin, is not written. ${why}.`)
+      ? 'plugin.sig may cover that file, so the host framework could reject the plugin: ask the publisher to move entry_point to a separate directory'
+      : `keep-paths does not name ${INJECTED}, so the next version would lose the file: add ${INJECTED} to keep-paths`
+    tools.log.warning(
+      `${target}, the only settings that the host framework gives this plugin, was not written. ${why}.`,
+    )
     return false
   }
   const folder = join(stagingFolder, 'injected')
@@ -77,7 +82,9 @@ export async function seedInjectedEnv(
   await writeNewFile(staged, text)
   const paths = { staged: relative(layout.root, staged), path: relative(layout.root, target) }
   await transaction.apply([{ type: 'create_file', ...paths }])
-  tools.log.info(`${target} written, with the same settings, because the host framework injects no others.`)
+  tools.log.info(
+    `${target} was written with the settings of ${settingsPath(layout, part)}, because the host framework injects no others.`,
+  )
   return true
 }
 
@@ -85,7 +92,7 @@ function isSeedable(keepPaths: readonly string[], { environment }: SettingsOwner
   return environment.injectsEnv === true && isBelow(keepPaths)(INJECTED)
 }
 
-/** Returns the path of a part's tree before it is installed. */
+/** Returns the path of a part's new tree before the steps run. */
 function treeOf(layout: Layout, part: Part): string {
   if (part.intact !== undefined) return installPath(layout, part)
   return part.retained === undefined ? part.staged : join(snapshotsPath(layout, part), part.retained.name)
@@ -97,7 +104,7 @@ function isSigned(path: string): boolean {
     const pluginYaml = readPluginYaml(path)
     return needsPluginSig(pluginYaml) && isCovered(INJECTED, pluginYaml)
   } catch {
-    // The plugin.yaml was damaged on this host: treat the plugin as signed.
+    // The plugin.yaml on this host cannot be used, so the plugin counts as signed.
     return true
   }
 }

@@ -11,9 +11,9 @@ import { writesSettings } from './written-settings.ts'
 type Context = Pick<StepContext, 'deployment' | 'order'>
 
 /**
- * Logs the names of required settings that the host lacks, for parts without a `write_env` step; that step refuses by
- * itself. Logs nothing if the settings cannot be read. Also logs if the input `settings` has no effect, because the
- * plan has no `write_env` step. Never throws.
+ * Logs the names of required settings that the host lacks, for parts without a `write_env` step; a `write_env` step
+ * itself fails if settings are missing. Logs no names if the settings cannot be read. Also logs a notice if the input
+ * `settings` has no effect because the plan has no `write_env` step. Never throws.
  */
 export function noticeSettings(context: Context): void {
   noticeUnset(context)
@@ -24,7 +24,7 @@ function noticeUnused({ deployment, order }: Context): void {
   const names = [...deployment.request.settings.keys()]
   if (names.length === 0 || order.steps.some(({ action }) => action === 'write_env')) return
   deployment.tools.log.notice(
-    `The input settings contains ${listNames(names)}, but the plan has no write_env step, so they are not written.`,
+    `The input settings contains ${listNames(names)}, but the plan has no write_env step, so these settings are not written.`,
   )
 }
 
@@ -37,26 +37,26 @@ function noticeUnset({ deployment, order }: Context): void {
     const unset = text === undefined ? [] : unsetSettings(text, required)
     if (unset.length === 0) continue
     deployment.tools.log.notice(
-      `${placePath(part)} requires ${listNames(unset)}, which ${path} does not set: add a line NAME=value for each there, or give a plan with a write_env step, which creates that file.`,
+      `${placePath(part)} requires ${listNames(unset)}, which ${path} does not set: add a line NAME=value for each to that file, or, if the file does not exist, use a plan with a write_env step, which creates it.`,
     )
   }
 }
 
 /**
- * Warns, after all steps have run, of plugins that lack the only settings that their host framework gives them. A
- * `write_env` step itself logs why it could not create them.
+ * Warns, after all steps have run, of plugins that lack the only settings that their host framework gives them. Omits
+ * plugins with a `write_env` step, which itself logs why it could not create these settings.
  */
 export function warnOfMissingEnv({ deployment, order }: Context): void {
   for (const part of order.parts) {
     const path = injectedEnvPath(deployment.layout, part)
     if (!part.environment.injectsEnv || writesSettings(order.steps, part) || pathExistsSync(path)) continue
     deployment.tools.log.warning(
-      `${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml), and there is no such file, so the host framework may not load it. Add a write_env step to the plan, or create the file.`,
+      `${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml). ${path} does not exist, so the host framework may not load the plugin. Add a write_env step to the plan, or create ${path}.`,
     )
   }
 }
 
-/** Returns an empty text if there is no file, undefined if it cannot be read. */
+/** Returns an empty text if the file does not exist, undefined if it cannot be read. */
 function readSettings(path: string): string | undefined {
   try {
     return readSmallFileSync(path, MAX_SMALL_FILE_BYTES)

@@ -14,11 +14,12 @@ import type { RetainedPart, ReturningPart } from '../parts/part.ts'
 import type { StepContext } from '../step-context.ts'
 
 /**
- * Moves a snapshot to the staging folder, from which it returns to its place, and compares it with its record once
- * more: from here on, only a process that has one of its files open can change it. Before that, moves away the
- * snapshot's own copies of kept paths that the installed version has, and all bytecode caches that were not recorded,
- * because the replaced service may have put code there. A rollback undoes all of this by moves. Throws DeploymentError
- * `snapshot_modified` or `unsafe_host`.
+ * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. Then compares the
+ * snapshot with its record once more: after the move, only a process that has a file of the snapshot open can change
+ * the snapshot. Before the move, moves away the snapshot's own copies of kept paths that the installed version has, and
+ * all bytecode caches that were not recorded, because the replaced service may have put code into these. A rollback
+ * undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host` or `inconsistent`,
+ * or file system errors.
  */
 export async function takeSnapshot(context: StepContext, part: RetainedPart): Promise<ReturningPart> {
   const { deployment, transaction, stagingFolder } = context
@@ -38,14 +39,14 @@ export async function takeSnapshot(context: StepContext, part: RetainedPart): Pr
   const isChanged = difference === undefined || isModified(difference)
   if (isChanged || (await listCaches(context, part, staged)).length > 0) throw justModified(snapshot)
   if (caches.length > 0)
-    tools.log.info(`${caches.length} bytecode caches that were not installed are not restored with it.`)
+    tools.log.info(`Bytecode caches in ${snapshot} that were not installed, and are not restored: ${caches.length}.`)
   tools.log.info(`${snapshot} was moved out of the snapshots, to be restored.`)
   return { ...facts, staged, recorded, replaced }
 }
 
 /**
- * Moves the host's own files that a restored snapshot had contained into the snapshot from which the restored version
- * got the host's present ones: that of the replaced version, or that of the removed part.
+ * Moves the copies of kept paths that a restored snapshot had contained to another snapshot: the one from which the
+ * restored version got the host's current copies, which is that of the replaced version or of the removed part.
  */
 export async function keepReplaced(context: StepContext, part: ReturningPart): Promise<void> {
   const { deployment, transaction, stagingFolder, results } = context
@@ -57,7 +58,7 @@ export async function keepReplaced(context: StepContext, part: ReturningPart): P
     const [from, to] = [join(replacedFolder(stagingFolder, part), path), join(keeper, path)]
     await transaction.apply([{ type: 'move', from: relative(layout.root, from), to: relative(layout.root, to) }])
     tools.log.notice(
-      `The snapshot also contained ${path}, which keep-paths names: the host keeps its current one, and the snapshot's one was moved to ${to}.`,
+      `The restored snapshot also contained ${path}, which keep-paths names: the host keeps its current copy, and the snapshot's copy was moved to ${to}.`,
     )
   }
 }
@@ -69,7 +70,7 @@ async function listCaches({ deployment }: StepContext, part: RetainedPart, root:
   if (caches === undefined)
     throw new DeploymentError(
       'snapshot_modified',
-      `${root} has too many bytecode caches that were not installed, so it is not used. Remove what is in its __pycache__ directories, or name another version in to-version.`,
+      `${root} has too many bytecode caches that were not installed, so this snapshot is not used. Remove the files that were not installed from its __pycache__ directories, or name another version in to-version.`,
     )
   return caches
 }
@@ -110,7 +111,7 @@ function replacedFolder(stagingFolder: string, part: ReturningPart): string {
   return join(stagingFolder, 'replaced', placeName(part))
 }
 
-/** Creates folders durably, from the staging folder on, because no other sync follows before a tree is moved there. */
+/** Creates folders below the staging folder durably, because no other sync follows before a tree is moved into them. */
 async function makeFolders(stagingFolder: string, path: string): Promise<void> {
   await syncDirectory(dirname(stagingFolder))
   const parts = relative(stagingFolder, path).split('/')
@@ -121,6 +122,6 @@ async function makeFolders(stagingFolder: string, path: string): Promise<void> {
 function justModified(snapshot: string): DeploymentError {
   return new DeploymentError(
     'snapshot_modified',
-    `${snapshot} was changed while it was being restored, so it is not used. Stop the process that writes there, or name another version in to-version.`,
+    `${snapshot} was changed while it was being restored, so it is not used. Stop the process that writes to it, or name another version in to-version.`,
   )
 }

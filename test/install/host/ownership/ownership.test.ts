@@ -23,7 +23,7 @@ import { temporaryDirectory, writeTree } from '../../temporary-directory.ts'
 const STRANGER = 54_321
 const skip = process.getuid?.() === 0 ? false : 'only root can give files to another user'
 
-/** A project root with everything that a deployment creates, in a new folder. */
+/** A project root, in a new folder, with files and folders as deployments create them. */
 async function deployedHost(t: TestContext): Promise<Layout> {
   const folder = temporaryDirectory(t)
   const layout = layoutOf(join(folder, 'app'))
@@ -48,7 +48,7 @@ function give(path: string): void {
   lchownSync(path, STRANGER, STRANGER)
 }
 
-/** Replaces a file or folder with a symlink to it. */
+/** Renames a file or folder, and replaces it with a symlink to its new name. */
 function turnIntoSymlink(path: string): void {
   renameSync(path, `${path}-real`)
   symlinkSync(`${path}-real`, path)
@@ -56,7 +56,7 @@ function turnIntoSymlink(path: string): void {
 
 interface Strange {
   change: (layout: Layout) => void
-  /** The text of the message, apart from the path. */
+  /** A pattern that the message must match. */
   says: RegExp
 }
 
@@ -123,7 +123,27 @@ describe('requireSafeHost', () => {
     'a root that everyone can write': { change: ({ root }) => chmodSync(root, 0o777), says: /every user.*chmod go-w/ },
     'a root where everyone can add something': {
       change: ({ root }) => chmodSync(root, 0o1777),
-      says: /every user.*app is meant for all users, so name a directory below it/,
+      says: /every user.*app is meant for all users, so use a directory below it/,
+    },
+    'a shelf where everyone can add something': {
+      change: ({ root }) => chmodSync(join(root, 'plugins'), 0o1777),
+      says: /every user.*: run chmod go-w .*app\/plugins, or set/,
+    },
+    'a shelf where everyone can add something, below a symlinked root': {
+      change({ root }) {
+        chmodSync(join(root, 'plugins'), 0o1777)
+        turnIntoSymlink(root)
+      },
+      says: /every user.*: run chmod go-w .*app-real\/plugins, or set/,
+    },
+    'a symlinked shelf whose target is meant for all users': {
+      change({ root }) {
+        mkdirSync(join(dirname(root), 'public'))
+        chmodSync(join(dirname(root), 'public'), 0o1777)
+        rmSync(join(root, 'plugins'), { recursive: true })
+        symlinkSync('../public', join(root, 'plugins'))
+      },
+      says: /every user.*public is meant for all users, so use a directory below it/,
     },
     'a shelf that its group can write': {
       change: ({ root }) => chmodSync(join(root, 'extensions'), 0o775),
@@ -195,6 +215,18 @@ describe('requireSafeHost', () => {
       })
     }
   }
+
+  it('names the option by which a program accepts such a host', async t => {
+    const layout = await deployedHost(t)
+    chmodSync(layout.root, 0o777)
+    const option = '--accept-others'
+    const [warning] = requireSafeHost({ layout, sharedRoot: { isAllowed: true, option } })
+    assert.match(warning ?? '', /\. --accept-others accepts that, so /)
+    assert.throws(
+      () => requireSafeHost({ layout, sharedRoot: { isAllowed: false, option } }),
+      /or set --accept-others /,
+    )
+  })
 
   const never: Record<string, Strange> = {
     'a folder of our own that others can read': { change: ({ own }) => chmodSync(own, 0o755), says: /0755.*chmod 700/ },

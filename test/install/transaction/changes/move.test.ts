@@ -60,7 +60,10 @@ async function apply(root: string, ...changes: PlannedChange[]): Promise<Change[
   return announced
 }
 
-/** The same move of something that was made before: a test may be as fast as the clock of a file system is coarse. */
+/**
+ * Returns the move as if the moved file or directory had been created earlier: the clock of a file system may be too
+ * coarse to distinguish two creations in a test.
+ */
 function madeEarlier(move: Move): Move {
   const [modified, made] = move.times?.split(' ') ?? []
   return { ...move, times: `${modified} ${BigInt(made ?? 0) - 1n}` }
@@ -155,7 +158,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
     const undone = withoutRoot(async () => void (await undoChange(root, data)))
     await assert.rejects(undone, {
       code: 'host_not_writable',
-      message: /searching \S+\/hidden for what the new version/,
+      message: /searching \S+\/hidden for a path that the new version/,
     })
     chmodSync(hidden, 0o700)
     assert.equal((await undoChange(root, data)).wasMade, true)
@@ -172,7 +175,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
     assert.equal(await findRenamed(root, data, 1), undefined)
     writeTree(root, { [`${tree}/log`]: '' })
     await assert.rejects(findRenamed(root, data, 1), {
-      message: `${SNAPSHOT}/data is missing, and ${tree} has more than 1 files, too many to look for it there. Stop the process that creates them, and run again.`,
+      message: `${SNAPSHOT}/data is missing, and ${tree} has more than 1 files, too many to search for it. Stop the process that creates these files, and run again.`,
     })
   })
 
@@ -356,7 +359,7 @@ describe('a move on a file system that renumbers inodes', () => {
 describe('a kept path in a folder of another user', { skip: whyNoSwapper() }, () => {
   it('moves only from and to that folder, while its user swaps it for symlinks', async t => {
     const root = makeRoot(t)
-    // The other user must be able to get there.
+    // The other user must be able to enter the root.
     chmodSync(root, 0o755)
     const outside = join(root, 'outside')
     writeTree(outside, { kept: 'of somebody else' })
@@ -373,7 +376,7 @@ describe('a kept path in a folder of another user', { skip: whyNoSwapper() }, ()
       for (let n = 0; n < MOVES_PER_ROUND; n += 2) {
         const [change] = await apply(root, { type: 'move', from: source, to: target }).catch(() => [])
         if (change === undefined) continue
-        if (textOf(root, target) !== 'ours') hits.push(`${round}: something else was moved`)
+        if (textOf(root, target) !== 'ours') hits.push(`${round}: another file was moved`)
         await undoChange(root, change).catch(() => {})
         if (!existsSync(join(root, target))) moves += 2
         else renameSync(join(root, target), join(root, 'spare'))
@@ -390,7 +393,7 @@ describe('a kept path in a folder of another user', { skip: whyNoSwapper() }, ()
   })
 })
 
-/** Restores the folder and the file, whatever the race has left. */
+/** Restores the folder and the file, whatever the race with the swapper has left. */
 function restore(root: string, source: string): void {
   const service = join(root, SNAPSHOT, 'service')
   rmSync(service, { recursive: true, force: true })

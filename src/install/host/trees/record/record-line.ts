@@ -1,21 +1,21 @@
 import type { RecordedItem } from './recorded-item.ts'
 import { TreeRecordDamage } from './tree-record-damage.ts'
 
-/** Digest, mode or `link`, size or target, stamp (three numbers), path; see `quote`. */
+/** Digest or `-`; mode, `link` or `other`; size or target; stamp (three numbers) or nothing; path. See `quote`. */
 const LINE = /^([0-9a-f]{64}|-)\t([0-7]{1,4}|link|other)\t([^\t]*)\t([0-9]+\t-?[0-9]+\t-?([0-9]+)|)\t([^\t]+)$/
-/** The line of a file in an earlier record: its digest, `file` and its size. */
+/** The line of a file from a record of an earlier version of the action: its digest, `file` and its size. */
 const WITHOUT_MODE = /^[^\t]*\tfile\t/
 const LEAVES_TREE = /(?:^|\/)\.{0,2}(?:\/|$)/
 
-/** The line of an item, with its line break. */
+/** Returns the line of an item, with its line break. */
 export function lineOf({ sha256 = '-', kind, content, stamp = '', path }: RecordedItem): string {
   return `${sha256}\t${kind}\t${quote(content)}\t${stamp}\t${quote(path)}\n`
 }
 
 /**
  * Parses a line of a record that was written at `recordedAt`, in nanoseconds. An item that was changed at that time or
- * later has no stamp: another change may have followed in the same tick of the file system's clock. A change in the
- * tick of an earlier stamp does not show; see `ExtractedFile`. Throws TreeRecordDamage.
+ * later gets no stamp, because another change may have followed in the same tick of the file system's clock. A change
+ * in the same tick as an earlier stamp goes unnoticed; see `ExtractedFile`. Throws TreeRecordDamage.
  */
 export function parseLine(line: string, recordedAt: string): RecordedItem {
   if (!LINE.test(line)) throw new TreeRecordDamage('it has a line that this action does not write')
@@ -52,7 +52,7 @@ export function asLine({ sha256 = '-', kind, content, path }: RecordedItem): Rec
   return { path, fields: `${sha256}\t${kind}\t${quote(content)}` }
 }
 
-/** True if two lines have the same content. A record of an earlier version of the action does not contain modes. */
+/** True if two lines have the same content. An item from a record of an earlier version of the action has no mode. */
 export function isAlike({ fields }: RecordedLine, other: RecordedLine): boolean {
   if (fields === other.fields) return true
   return (
@@ -60,7 +60,7 @@ export function isAlike({ fields }: RecordedLine, other: RecordedLine): boolean 
   )
 }
 
-/** Returns the unparsed lines of a record, in order. Throws TreeRecordDamage for a path that it cannot read. */
+/** Returns the unparsed lines of a record whose digest was verified, in order. */
 export function* linesIn(text: string): Generator<RecordedLine, undefined> {
   for (let start = 0, end = text.indexOf('\n'); end !== -1; start = end + 1, end = text.indexOf('\n', start)) {
     const path = text.lastIndexOf('\t', end) + 1
@@ -70,7 +70,8 @@ export function* linesIn(text: string): Generator<RecordedLine, undefined> {
 }
 
 /**
- * Quotes a text as JSON if it contains a separator of fields or lines, or looks quoted: host files may have any name.
+ * Quotes a text as JSON if it contains a control character, such as those that separate fields and lines, or looks
+ * quoted: host files may have any name.
  */
 export function quote(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
@@ -79,9 +80,17 @@ export function quote(text: string): string {
 
 function unquote(text: string): string {
   if (!text.startsWith('"')) return text
-  const value: unknown = JSON.parse(text)
-  if (typeof value !== 'string') throw new TreeRecordDamage('it quotes something other than text')
+  const value = parseQuoted(text)
+  if (typeof value !== 'string') throw new TreeRecordDamage('it has a quoted text that this action does not write')
   return value
+}
+
+function parseQuoted(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
 }
 
 function withoutMode(fields: string): string {

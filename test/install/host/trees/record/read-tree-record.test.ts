@@ -7,6 +7,7 @@ import { earlierRecordPath, treeRecordPath } from '../../../../../src/install/ho
 import { itemsOf, stagedItems } from '../../../../../src/install/host/trees/record/extracted-items.ts'
 import { openTreeRecord, readTreeRecord } from '../../../../../src/install/host/trees/record/read-tree-record.ts'
 import { digestOfItems, type RecordedItem } from '../../../../../src/install/host/trees/record/recorded-item.ts'
+import { TreeRecordDamage } from '../../../../../src/install/host/trees/record/tree-record-damage.ts'
 import { writeTreeRecord } from '../../../../../src/install/host/trees/record/write-tree-record.ts'
 import { prepareTemporaryHost } from '../../../prepared-host.ts'
 import { temporaryDirectory } from '../../../temporary-directory.ts'
@@ -110,7 +111,7 @@ describe('a tree record', () => {
     'has an absolute path': text => text.replace('\tlib/a', '\t/etc'),
     'has another mode': text => text.replace('\t644\t', '\t4755\t'),
     'has a malformed time': text => text.replace(/\t644\t(\d+)\t\d+/, '\t644\t$1\tx'),
-    'has a quoted number for a path': text => text.replace('\tlib2', '\t"5'),
+    'has a path without its closing quote': text => text.replace('\tlib2', '\t"5'),
   }
   for (const [name, damage] of Object.entries(damages)) {
     it(`is damaged when it ${name}`, async t => {
@@ -120,8 +121,8 @@ describe('a tree record', () => {
       const text = readFileSync(path, 'utf8')
       assert.notEqual(damage(text), text)
       writeFileSync(path, damage(text))
-      assert.throws(() => readItems(layout, identity))
-      assert.throws(() => openTreeRecord(layout, identity))
+      assert.throws(() => readItems(layout, identity), TreeRecordDamage)
+      assert.throws(() => openTreeRecord(layout, identity), TreeRecordDamage)
     })
   }
 
