@@ -23483,8 +23483,9 @@ async function withDeadline(limit, settings, operation) {
         stopTimer();
     }
 }
-function overdue({ origin, ms }) {
-    return new ArtifactError('timeout', `The exchange with ${origin} did not finish within ${ms / 1000} s in all: check the server and the network, or allow it more time.`);
+function overdue({ origin, ms, input }) {
+    const raise = input === undefined ? '' : `, or raise ${input}`;
+    return new ArtifactError('timeout', `The exchange with ${origin} did not finish within ${ms / 1000} s in all: check the server and the network${raise}.`);
 }
 
 ;// CONCATENATED MODULE: external "node:http"
@@ -24535,7 +24536,8 @@ async function* receiveBody(answer, watch) {
 
 /**
  * Parses a URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`); no
- * userinfo. Throws ConfigError `invalid_input` if the text is not a URL, `insecure_url` if the policy refuses it.
+ * userinfo. Throws ConfigError `invalid_input` if the text is not a URL, and `insecure_url` if the policy refuses the
+ * URL.
  */
 function parseRequestUrl(text, policy) {
     if (!URL.canParse(text)) {
@@ -24557,11 +24559,24 @@ function refuseInsecureUrl(url, policy) {
         throw insecure(`${url.origin} is plain http, which anyone on the network path can read and change: use https, or set allow-http if you accept that.`);
     }
 }
-/** Refuses a redirect from https to http, even with `allowHttp`: throws ConfigError `insecure_url`. */
+/**
+ * Refuses a redirect from https to http, even with `allowHttp`, and any redirect to a URL that no policy accepts:
+ * throws ConfigError `insecure_url`.
+ */
 function refuseInsecureHop(from, to) {
-    if (from.protocol === 'https:' && to.protocol !== 'https:') {
-        throw insecure(`${from.origin} redirects from https to ${to.origin}, which is not https: the redirect was not followed. Report it to the hub.`);
+    const fault = faultOf(to);
+    if (fault !== undefined) {
+        throw insecure(`Expected ${from.origin} to redirect to an https URL, found one with ${fault}: the redirect was not followed. Report this to the hub's operator.`);
     }
+    if (from.protocol === 'https:' && to.protocol !== 'https:') {
+        throw insecure(`${from.origin} redirects from https to ${to.origin}, which is not https: the redirect was not followed. Report this to the hub's operator.`);
+    }
+}
+/** Returns the part for which every policy refuses the URL, as a noun; undefined if there is none. */
+function faultOf({ protocol, username, password }) {
+    if (protocol !== 'https:' && protocol !== 'http:')
+        return `the scheme "${cleanForeignText(protocol.slice(0, -1), 60)}"`;
+    return username === '' && password === '' ? undefined : 'a user name or password';
 }
 /**
  * True if plain http to the host cannot leave the machine: 127.0.0.0/8, ::1 and `localhost`, but no name that merely
@@ -24609,13 +24624,13 @@ const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308]);
 /** Refuses a target as the URL policy does. The message does not name a target that another origin gave. */
 function verifyTarget({ url, foreign }, target, settings) {
     try {
-        refuseInsecureUrl(target, settings);
         refuseInsecureHop(url, target);
+        refuseInsecureUrl(target, settings);
     }
     catch (error) {
         if (!foreign)
             throw error;
-        const message = `${url.origin} redirects to a URL that must not be followed, such as plain http: the redirect was not followed. Report it to the hub.`;
+        const message = `${url.origin} redirects to a URL that must not be followed, such as plain http: the redirect was not followed. Report this to the hub's operator.`;
         throw new ConfigError('insecure_url', message);
     }
 }
@@ -24643,7 +24658,7 @@ function withoutIdentity(hop) {
     return Object.fromEntries(Object.entries(hop.headers).filter(([name]) => !dropped.has(name)));
 }
 function badRedirect(url, finding) {
-    return new ArtifactError('bad_response', `${url.origin}: ${finding}. Check the URL, or report it to the hub.`);
+    return new ArtifactError('bad_response', `${url.origin}: ${finding}. Check the URL, or report this to the hub's operator.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/retries.js
@@ -24733,7 +24748,7 @@ function describeOutcome(outcome) {
  */
 async function makeCall(call, settings) {
     const start = readStart(call, settings);
-    const limit = { origin: start.url.origin, ms: call.timeoutMs };
+    const limit = { origin: start.url.origin, ms: call.timeoutMs, input: call.timeoutInput };
     return await withDeadline(limit, settings, async (deadline) => {
         const attempt = () => attemptCall(call, start, { ...settings, signal: deadline.signal });
         return await withRetries(attempt, { ...settings, policy: call.retry, deadline });
@@ -24774,7 +24789,8 @@ async function attemptCall(call, start, settings) {
 /**
  * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`;
  * ArtifactError `network` (including a body that keeps breaking off), `timeout`, `bad_response` (redirects, an encoded
- * body, a 2xx other than 200); ArchiveError `archive_too_large`; DeploymentError `disk_full` or `host_not_writable`.
+ * body, a 2xx other than 200); ArchiveError `archive_too_large`; and DeploymentError `disk_full` or
+ * `host_not_writable`.
  */
 async function download(request, settings) {
     if (request.hmacSecret === '')
@@ -24789,6 +24805,7 @@ async function download(request, settings) {
         retry: 'transient',
         followRedirects: true,
         timeoutMs: request.timeoutMs,
+        timeoutInput: 'timeout-minutes',
         receive: (exchange) => receiveFile(exchange, request),
     };
     return await makeCall(call, settings);
@@ -27027,9 +27044,11 @@ const OWN_INPUTS = {
 
 
 
+
 /**
  * Builds the error for an answer other than 200, with the hub's reason: AuthenticationError `authentication_failed` for
- * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`.
+ * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`, which is a TransientError if another
+ * attempt may get another answer.
  */
 function refusal(answer, subject, wanted) {
     const { status } = answer;
@@ -27038,17 +27057,19 @@ function refusal(answer, subject, wanted) {
     const message = `Fetching ${asked}: ${saidBy(answer)}. ${remedyFor(answer, wanted, inputs)}`;
     if (status === 401 || status === 403)
         return new AuthenticationError('authentication_failed', message);
+    if (isTransientStatus(status))
+        return new TransientError('artifact_unavailable', message, { sent: true });
     return new ArtifactError(status === 404 ? 'not_found' : 'artifact_unavailable', message);
 }
 /**
- * `the hub answered 403 (its reason)`. Leaves out the reason of another server: the hub gets this message and must not
- * see it.
+ * Returns, for example, `the hub answered 403 (its reason)`. Leaves out a reason that another server gave: messages are
+ * sent to the hub, which must not learn what other servers answer.
  */
 function saidBy({ status, body, foreign }) {
     const reason = foreign ? undefined : parseErrorText(body);
     return `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`;
 }
-/** Origin and path. */
+/** Returns the origin and path of a base URL. */
 function shownBase({ url }) {
     const { origin, pathname } = new URL(url);
     return (origin + pathname).replace(/\/+$/, '');
@@ -27062,6 +27083,8 @@ function remedyFor({ status, foreign }, { isSigned, base, version }, inputs) {
         case 401:
             return `Check ${inputs.apiKey}: it may be wrong, revoked or expired.`;
         case 403:
+            if (inputs.apiKey === 'access-token')
+                return 'Check access-token: it may not allow this.';
             return `Check ${inputs.apiKey}: a key may be bound to one kind and slug, and then a matrix over slugs needs a key for each.`;
         case 404:
             return `Check ${inputs.subject} and ${base.input}.${hintAtBareVersion(version)}`;
@@ -28065,8 +28088,8 @@ function templateProblems(plan, installStep) {
 /**
  * Returns the operator's plan, or else the default plan, bound to the artifact and to what this host can do, before
  * anything is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or
- * HostConfigError `invalid_host_config` if only that file is wrong) with the position of every problem, and ConfigError
- * `invalid_plan` if the default plan does not fit.
+ * HostConfigError `invalid_host_config` if only the host config is wrong) with the positions of the problems, and
+ * ConfigError `invalid_plan` if the default plan does not fit.
  */
 function* readyArtifactPlan(request) {
     const { plan, hostConfig } = yield* parseSources(request);
@@ -28097,10 +28120,11 @@ function* readAsFarAsPossible({ value, error }) {
         return wholePlan(value);
     return error instanceof PlanError && error.source !== undefined ? yield* readablePlan(error.source) : undefined;
 }
-/** The problems that the plan has with the artifact or this host, as far as the host config can be read. */
+/** The problems that the plan has with the artifact and, if the host config is valid, with this host. */
 function misfits(plan, request, config) {
     const needs = config.problems.length === 0 ? needsProblems(plan, config.value) : [];
-    return [...bindingProblems(plan, request), ...needs].slice(0, MAX_REPORTED_PROBLEMS);
+    const found = [...bindingProblems(plan, request), ...needs];
+    return firstProblems(found.map(problem => ({ at: problem, sentence: () => problem.message })));
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/second-copy.js
@@ -28112,27 +28136,30 @@ function misfits(plan, request, config) {
 
 /**
  * Refuses a default plan if an earlier plan installed the same slug under a different id. The default plan would
- * install it again under the slug and leave the other copy as it is. Throws ConfigError `missing_input`.
+ * install a second copy, whose id is the slug, and leave the first one as it is. Throws ConfigError `missing_input`.
  */
 function refuseSecondCopy(deployment, { id, defaultPlan }) {
     const other = defaultPlan && findOnlyCopy(deployment, id);
     if (other === undefined)
         return;
-    throw new ConfigError('missing_input', `install-plan names no file, and the default plan would install ${deployment.request.slug} as ${id}, although an earlier plan has installed it here as ${other}: name a plan with that id in install-plan. Nothing was changed.`);
+    throw new ConfigError('missing_input', `install-plan names no file, and the default plan would install ${deployment.request.slug} as ${id}, although an earlier plan has installed ${deployment.request.slug} here as ${placePath(other)}: name a plan for the id ${other.id} in install-plan. Nothing was changed.`);
 }
-/** Warns if the operator's own plan does the same: its id may be a mistake. */
+/** Warns if the operator's own plan would install a second copy: the plan's id may be a mistake. */
 function warnOfSecondCopy(deployment, { id, defaultPlan }) {
     const other = defaultPlan === undefined ? findOnlyCopy(deployment, id) : undefined;
     if (other === undefined)
         return;
-    deployment.tools.log.warning(`This plan installs ${deployment.request.slug} as ${id}, although it is installed here as ${other}, which stays as it is: if the plan's id is a mistake, correct it.`);
+    deployment.tools.log.warning(`This plan installs ${deployment.request.slug} as ${id}, although it is installed here as ${placePath(other)}, which stays as it is: if the plan's id is a mistake, correct the id.`);
 }
-/** Returns the path of the slug's copy under a different id; undefined if there is none, or one under this id too. */
+/**
+ * Returns the place of a copy of the slug with a different id; undefined if there is none, or if another copy has this
+ * id.
+ */
 function findOnlyCopy({ layout, request, shelf }, id) {
     const origin = originOf({ request });
     const copies = readInstalled(layout).filter(row => isFrom(row, origin) && placeOf(row).shelf === shelf);
     const [other] = copies;
-    return other === undefined || copies.some(row => row.id === id) ? undefined : placePath(placeOf(other));
+    return other === undefined || copies.some(row => row.id === id) ? undefined : placeOf(other);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/check.js
@@ -33738,7 +33765,9 @@ function refuseWithoutSpace(folder, bytes) {
 
 
 
-/** Fetches the requested version for a deployment, and records the version that the hub's header names. */
+/**
+ * Fetches and records the requested version. For `latest`, records the version in the hub's header, if there is one.
+ */
 async function fetchArtifact(deployment, fd) {
     const { request, client, tools, record } = deployment;
     if (request.version !== 'latest')
@@ -33752,9 +33781,9 @@ async function fetchArtifact(deployment, fd) {
     return found;
 }
 /**
- * Fetches the requested version, for any purpose. With `latest`, the hub chooses: it may list a version that it holds
- * back or has yanked, and lists none for a private plugin, so the listed version is for information only. Throws what
- * the client throws, and DeploymentError `disk_full`.
+ * Fetches the requested version without recording it. With `latest`, the hub chooses. The version that it lists is for
+ * information only: a hub may list a version that it holds back or has yanked, and lists none for a private plugin.
+ * Throws what the client throws, and DeploymentError `disk_full`.
  */
 async function fetchRequested(fetching) {
     const { version } = fetching.request;
@@ -33771,15 +33800,15 @@ async function readListed({ client, tools: { log } }) {
         log.info(`Without a key, the hub lists no version (it answered ${answer.status}). This run asks for the artifact with the key.`);
     return 'version' in answer ? answer.version : undefined;
 }
-/** Logs a notice if the hub served a different version than it listed or was asked for, or did not say which it served. */
+/** Logs a notice if the hub served a version that was not requested or not listed, or did not say which it served. */
 function noticeOtherVersion(log, { asked, listed }, decided) {
     const { version, source } = decided;
     if (asked !== undefined && !isSameVersion(version, asked))
         log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${version}.`);
     if (listed !== undefined && !isSameVersion(version, listed))
-        log.notice(`The hub lists ${listed} as its latest version, but served ${version}: it may hold ${listed} back for review, or have yanked it.`);
+        log.notice(`The hub lists ${listed} as its latest version, but served ${version}: the hub may be holding ${listed} back for review, or may have yanked ${listed}.`);
     if (asked === undefined && source === 'requested')
-        log.notice(`The hub does not say which version it served: recorded as ${version}, which it lists as its latest.`);
+        log.notice(`The hub does not say which version it served: this run assumes ${version}, which the hub lists as its latest.`);
 }
 async function fetchVersion({ request, client, tools, fd }, version) {
     return await client.fetchArtifact({
@@ -36506,9 +36535,10 @@ async function unpackArtifact({ request, tools }, verified, folder) {
 
 /**
  * Decides which version an artifact is. A plugin's own `plugin.yaml` decides, and must match the requested version or,
- * if the hub chose, its header. For a service, or if `plugin.yaml` names none, the hub's header decides; it is for
- * information only and may differ. Without a header, the request decides; for `latest`, that is the version that the
- * hub lists. Throws ArtifactError `version_mismatch`, or `no_published_version` if there is no claim at all.
+ * if the hub chose, the hub's header. For a service, or if `plugin.yaml` names no version, the hub's header decides,
+ * even if it differs from the requested version. Without a header, the request decides; for `latest`, that is the
+ * version that the hub lists. Throws ArtifactError `version_mismatch`, or `no_published_version` if there is no claim
+ * at all.
  */
 function decideVersion(claims, pluginYaml) {
     const { version, versionAsWritten } = pluginYaml ?? {};
@@ -36517,7 +36547,7 @@ function decideVersion(claims, pluginYaml) {
         const claimed = claimedVersion(claims);
         const found = [versionAsWritten, version].find(name => claimed === undefined || isSameVersion(name, claimed));
         if (found === undefined || !versionSchema.safeParse(found).success)
-            throw mismatch(claims, version);
+            throw claimed === undefined ? unusable(version) : mismatch(claims, version);
         return { version: found, source: 'plugin.yaml' };
     }
     if (headerVersion !== undefined)
@@ -36531,11 +36561,14 @@ function decideVersion(claims, pluginYaml) {
 function claimedVersion({ asked, served }) {
     return asked ?? served.headerVersion;
 }
+function unusable(found) {
+    return new ArtifactError('version_mismatch', `The artifact's plugin.yaml says version "${cleanForeignText(found, 60)}", which no hub or host accepts as a version: the artifact was refused. Have the publisher correct plugin.yaml and publish again, or name another version.`);
+}
 function mismatch({ asked, served }, found) {
     const claim = asked === undefined && served.headerVersion !== undefined
         ? `The hub says that it served version ${served.headerVersion}`
         : `You asked for version ${asked ?? 'latest'}`;
-    return new ArtifactError('version_mismatch', `${claim}, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}", so it was refused. Have the publisher correct plugin.yaml and publish again, or name another version.`);
+    return new ArtifactError('version_mismatch', `${claim}, but the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": the artifact was refused. Have the publisher correct plugin.yaml and publish again, or name another version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare.js
@@ -40803,14 +40836,19 @@ const MAX_TEXT_CHARS = 8192;
 const bodies_textSchema = schemas_string()
     .check(_maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }));
 /**
- * The minimum length of a secret. A shorter one may be a word that the run itself uses, which the hub could then remove
- * from the log.
+ * The minimum length of a secret. A shorter one could be a word that the run itself uses. Then masking it would let the
+ * hub remove that word from the log.
  */
 const MIN_SECRET_CHARS = 16;
+const VISIBLE_ASCII = /^[\x21-\x7e]+$/;
+/** True for a text that may be masked wherever it appears: one word that is long enough to be a secret. */
+function isSecretWord(text) {
+    return text.length >= MIN_SECRET_CHARS && VISIBLE_ASCII.test(text);
+}
 /** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that it fits into a header. */
 const authAnswerSchema = schemas_lazy(() => object({
-    access_token: bodies_textSchema.check(_minLength(MIN_SECRET_CHARS, { error: `must have at least ${MIN_SECRET_CHARS} characters` }), _regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' })),
-    /** In seconds. The contract does not define this field, so a hub may write anything there. */
+    access_token: bodies_textSchema.check(_minLength(MIN_SECRET_CHARS, { error: `must have at least ${MIN_SECRET_CHARS} characters` }), _regex(VISIBLE_ASCII, { error: 'must be one word of visible ASCII' })),
+    /** In seconds. The contract does not define this field, so a hub may send any value. */
     expires_in: schemas_catch(optional(schemas_number()), undefined),
 }));
 /** The answer of `GET .../versions/latest`; null if there is no published version. */
@@ -40834,7 +40872,8 @@ function bodies_parseErrorText(body) {
 
 
 
-/** Contract 7: the errors for an answer other than 2xx, for 401 and 403 (`denied`) and for every other status. */
+
+/** Contract 7: the error classes for an answer other than 2xx; `denied` is for 401 and 403, `other` for the rest. */
 const ERROR_CLASSES = {
     auth: { denied: AuthenticationError, other: DeploymentError },
     latest: { denied: ArtifactError, other: ArtifactError },
@@ -40859,7 +40898,7 @@ function parseAnswer(call, answer, schema) {
 }
 /**
  * Builds the error for an answer other than 2xx to this call (contract 7). Its message contains the HTTP status and, if
- * there is one, the answer's `error`, cleaned. Codes: `authentication_failed`, `report_refused`, `not_found` for 404,
+ * the hub gives a reason, that reason, cleaned. Codes: `authentication_failed`, `report_refused`, `not_found` for 404,
  * else `artifact_unavailable`.
  */
 function refusalOf({ call, subject }, answer) {
@@ -40880,8 +40919,8 @@ function malformedAnswer({ call, subject }, expected) {
     return new ERROR_CLASSES[call].other('bad_response', message);
 }
 /**
- * Hides all but the origin of a `download_url`: anyone who knows the whole URL may download. A signed one has its
- * permission in the query, others in the path.
+ * Shows no query, and only the origin of a `download_url`, because anyone who knows the whole URL can download. A
+ * signed `download_url` has its permission in the query, others have it in the path.
  */
 function shownUrl(call, url) {
     const { origin, pathname } = new URL(url);
@@ -40906,37 +40945,42 @@ function answers_remedyOf(call, isDenied, status) {
     if (call === 'auth' && isDenied)
         return 'Check devkey and project-id: the key may be wrong, revoked or for another project.';
     if (call === 'authorize' && isDenied) {
-        return 'Check deployment-credential: it, or the version, may be revoked, or it may be wrong or for another project. Nothing was installed.';
+        return 'Check deployment-credential: it may be wrong, revoked or for another project, or the version may be revoked. Nothing was installed.';
     }
-    if (call === 'download' && isDenied)
-        return "Run again, for a fresh download_url; if that is refused too, ask the hub's operator.";
+    if (call === 'download' && (isDenied || status === 404))
+        return "Run again, for a fresh download_url; if that fails too, ask the hub's operator.";
+    if (status === 401)
+        return "The hub refused its own access token: devkey may have been revoked. Check devkey, or ask the hub's operator.";
     if (isDenied)
         return "The hub accepted the token but does not allow this: ask the hub's operator.";
     if (status === 404)
         return call === 'auth' ? 'Check hub-url.' : 'Check project-id, version and hub-url.';
-    return "Try again later, or ask the hub's operator.";
+    return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator.";
 }
 
 ;// CONCATENATED MODULE: ./build/project/api/download-url.js
 
 
 /**
- * Resolves the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain http on the
- * https hub's own host becomes https, because a hub behind a proxy may not know that it is reached by https: the hub's
- * own port stays, and a missing port stays missing. Another port is another service; the wire refuses it like any plain
- * http. Throws ArtifactError `bad_response` if it is no URL, and ConfigError `insecure_url` if a hub elsewhere names
- * this host itself.
+ * Resolves the descriptor's `download_url`, which may be relative to the URL of the hub's answer. Plain http on the own
+ * host of an https hub becomes https, because a hub behind a proxy may not know that it is reached by https. This
+ * applies only if the URL names the hub's own port or no port, and changes no port: another port is another service, to
+ * which the wire refuses plain http as to any other. Throws ArtifactError `bad_response` if `download_url` is not a
+ * URL, and ConfigError `insecure_url` for a scheme other than https and http, and for a user name or password. The wire
+ * judges the address.
  */
 function resolveDownloadUrl(downloadUrl, answerUrl, hub) {
     if (!URL.canParse(downloadUrl, answerUrl)) {
-        const message = `The download_url that ${hub.origin} gives is not a URL: report this to the hub's operator.`;
+        const message = `${hub.origin} answered with a download_url that is not a URL: report this to the hub's operator.`;
         throw new ArtifactError('bad_response', message);
     }
     const url = new URL(downloadUrl, answerUrl);
-    const secured = withHttps(url);
-    // Judged like a redirect, except for plain http, which the wire accepts or refuses.
-    refuseInsecureHop(hub, secured);
-    return isHubWithoutTls(url, hub) ? secured : url;
+    const fault = faultOf(url);
+    if (fault !== undefined) {
+        const message = `Expected an https URL as the download_url that ${hub.origin} gives, found one with ${fault}: report this to the hub's operator.`;
+        throw new ConfigError('insecure_url', message);
+    }
+    return isHubWithoutTls(url, hub) ? withHttps(url) : url;
 }
 function isHubWithoutTls(url, hub) {
     const isOnHub = url.hostname === hub.hostname && (url.port === '' || url.port === hub.port);
@@ -41066,7 +41110,7 @@ function verifyProjectId(projectId) {
 const DEK_BYTES = 32;
 /**
  * The client side of the project contract for one project. An answer other than 2xx becomes the error of contract 7,
- * and any other answer that does not match the contract becomes `bad_response`. Also throws whatever the wire throws. A
+ * and any other answer that does not match the contract becomes `bad_response`. Also throws what the wire throws. A
  * call without a token authenticates first, and a call whose token has expired authenticates once more
  * (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that must not become part of
  * a path.
@@ -41086,9 +41130,10 @@ function createProjectClient({ wire, reportWire }, access) {
                 deployment_credential: deploymentCredential,
                 artifact_signature: signature,
             });
-            const dek = decodeDek(text, session.projectId);
-            access.hide(text);
-            return dek;
+            // Masks the text before decoding it, because a key in a wrong form may still be the key.
+            if (isSecretWord(text.trim()))
+                access.hide(text.trim());
+            return decodeDek(text, session.projectId);
         },
         sendReport: async (report) => await sendReport(reporting, report),
     };
@@ -41151,7 +41196,7 @@ async function read(session, route) {
 function verifyVersion(version) {
     if (versionSchema.safeParse(version).success)
         return;
-    throw new ConfigError('invalid_input', `"${cleanForeignText(version, 60)}" is not a version: name another one.`);
+    throw new ConfigError('invalid_input', `"${cleanForeignText(version, 60)}" is not a version: name another version.`);
 }
 function artifactOf(session, version) {
     return `version ${version} of project ${session.projectId}`;
@@ -42031,9 +42076,10 @@ function foldersAbove(path) {
 
 
 /**
- * Fetches the parts that come from elsewhere into this deployment's own folder. Each is verified by its source's rules
- * and by its `sha256` in the signed manifest. Returns them by name, without those that are installed and intact and
- * whose source cannot have changed. Throws what the supplier throws, and ArtifactError `content_mismatch`.
+ * Fetches the parts that come from elsewhere into this deployment's own folder. Verifies each part by its source's
+ * rules and by its `sha256` in the signed manifest, if it has one. Returns the fetched parts by name. Leaves out each
+ * part that `findUnchanged` finds. Throws what the supplier throws, and ArtifactError `content_mismatch` or
+ * `not_a_plugin`.
  */
 async function fetchParts(deployment, project, parts) {
     const wanted = parts.filter(isSourced).filter(part => findUnchanged(project, part) === undefined);
@@ -42049,8 +42095,8 @@ async function fetchParts(deployment, project, parts) {
     return supplied;
 }
 /**
- * Returns the tree of a part from elsewhere that can stay: installed from these bytes, intact, and with a source that
- * cannot have changed.
+ * Returns the tree of a part from elsewhere that can stay: installed from this artifact of the project, intact, and
+ * with a source that cannot have changed. Returns undefined for any other part.
  */
 function findUnchanged({ intact }, part) {
     return isFixed(part.source) ? intact?.get(placeName(part)) : undefined;
@@ -42079,19 +42125,19 @@ function pastOf({ layout, request }, part) {
 function supplyOf({ version, source }) {
     return source === undefined ? [] : [{ version, source }];
 }
-/** Reports files that the packer should have left out: the source's own tree has what the part needs. */
+/** Logs a notice for files that the packer should have left out: the source's own tree has all that the part needs. */
 function noticeLeftOut(part, { tree }, log) {
     const names = [...tree.files.filter(file => !isStubFile(file)), ...tree.symlinks].map(({ path }) => path);
     if (names.length === 0)
         return;
-    log.notice(`The archive contains ${listNames(names)} of ${placeName(part)}, whose files come from its source: left out, because a stub has only plugin.yaml and templates.`);
+    log.notice(`${placeName(part)} comes from its source, so this deployment leaves out what the archive contains besides its stub: ${listNames(names)}. A stub may have only plugin.yaml, service.yaml, extension.yaml and templates.`);
 }
-/** Verifies and returns the digest of the fetched tree, before the stub is laid under it. */
+/** Verifies and returns the digest of the fetched tree, which does not contain the stub yet. */
 function verifyTree(part, { tree }) {
     const found = treeDigest(digestedFiles(tree));
     if (part.sha256 === null || part.sha256 === found)
         return found;
-    throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${part.sha256} for ${placeName(part)}, but its source supplied ${found}: nothing was installed. Its source has changed: the publisher must check it and seal the project again.`);
+    throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${part.sha256} for ${placeName(part)}, but the files from its source have the digest ${found}: nothing was installed. The source may have changed: the publisher must check the source and seal the project again.`);
 }
 /** A commit has no version except for the one in its plugin.yaml. */
 function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
@@ -43496,7 +43542,7 @@ async function deployProject(request, tools) {
     const ended = await runDeployment(deployment, new ProjectFlow(deployment));
     return { ...ended, error: ended.error ?? refusedReport(ended) };
 }
-/** Each state trusts only what the state before it has verified. The plaintext is not used before its tag matches. */
+/** Each state trusts only data that earlier states have verified. The plaintext is not used before its tag matches. */
 class ProjectFlow {
     #deployment;
     constructor(deployment) {
@@ -43550,7 +43596,7 @@ class ProjectFlow {
         tools.log.did(`${countInWords(order.steps.length, 'step')} for ${countInWords(order.parts.length, 'part')}`);
         await deployment.enter('resolving_sequence');
         for (const { shelf, id } of order.removals)
-            tools.log.info(`This version does not contain ${shelf}/${id}, so it will be removed.`);
+            tools.log.info(`This version does not contain ${shelf}/${id}, so ${shelf}/${id} will be removed.`);
         tools.log.did(describeSequence(order.steps));
         return order;
     }
@@ -43585,7 +43631,10 @@ class ProjectFlow {
 function isNoNotification({ action }) {
     return action !== 'notify';
 }
-/** The error for a report that the hub refused. If a hub did not answer, a later run sends the report again. */
+/**
+ * Returns the error if the hub refused the report of a successful deployment. A hub that did not answer is no error,
+ * because a later run sends the report again.
+ */
 function refusedReport({ report, delivery }) {
     if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
         return undefined;
@@ -43881,9 +43930,9 @@ async function fetchCommit(fetch, { ref }) {
         throw explainRefusal(fetch, fetched);
     const commit = await git.line({ args: ['rev-parse', '--verify', '--end-of-options', `${FETCHED}^{commit}`] });
     if (commit === undefined)
-        throw unusable(fetch.server, `its ${ref} is not a commit`);
+        throw fetch_commit_unusable(fetch.server, `its ${ref} is not a commit`);
     if (isCommitId(ref) && commit !== ref)
-        throw unusable(fetch.server, `it sent ${commit} instead of ${ref}`);
+        throw fetch_commit_unusable(fetch.server, `it sent ${commit} instead of ${ref}`);
     return commit;
 }
 /** Settings that only git's environment contains: no argument and no file has a token or a password. */
@@ -43926,11 +43975,11 @@ const REASONS = [
     ],
     [
         /^fatal: unable to (?:access .*returned error: 30\d$|update url base from redirection)/i,
-        server => unusable(server, 'it redirects, which is never followed'),
+        server => fetch_commit_unusable(server, 'it redirects, which is never followed'),
     ],
     [
         /^(?:error|fatal): .*(?:fsck error|bad object|invalid index-pack|index-pack failed|pack has|corrupt)/i,
-        server => unusable(server, 'it sent data that is damaged or that git refuses'),
+        server => fetch_commit_unusable(server, 'it sent data that is damaged or that git refuses'),
     ],
     [
         /^(?:fatal: unable to access '|error: RPC failed; curl |fatal: early EOF|fetch-pack: unexpected disconnect)/i,
@@ -43976,7 +44025,7 @@ function missing(server) {
 function broken(server) {
     return new ArtifactError('network', `The connection to ${server.url.origin} could not be made, or broke: nothing was installed. Check the network, any proxy and ca-file; the log has git's messages.`);
 }
-function unusable(server, found) {
+function fetch_commit_unusable(server, found) {
     return new ArtifactError('bad_response', `${server.url.origin} cannot be used: ${cleanForeignText(found)}. Nothing was installed; ask the publisher.`);
 }
 
@@ -45073,12 +45122,13 @@ const HEALTHCHECK_SECONDS = 60;
 /** The time that a check may need in addition to the seconds for which it must be stable. */
 const SPARE_SECONDS = 30;
 const RETRIES = 1;
-/** The position of these steps: they are in no file. */
+/** The properties that all these steps share. The steps have no real position, because they are in no file. */
 const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 };
 /**
- * Builds the steps of a rollback without a plan. They restore each part and then, if the host config knows its service,
- * restart it and check its health. If no row names a part's service and that service does not run, the project's unit,
- * if there is one, runs the part.
+ * Builds the steps of a rollback without a plan. They restore each part, restart its service if the host config knows
+ * the service, and check the part's health. If no row of the host config names a part's service, and the service with
+ * the usual name does not run, the project's unit, if there is one, counts as the part's service. Without such a unit,
+ * no service is restarted for a part that has no row, and a warning says so.
  */
 async function buildDefaultSteps(rollback, { parts }, hostConfig) {
     const restores = parts.map(restoreStep);
@@ -45105,10 +45155,10 @@ async function findKnown({ tools }, hostConfig, id) {
         return { ...known, service: 'project' };
     if (row !== undefined)
         return { ...known, service: 'own' };
-    tools.log.warning(`${describeService(service)} does not run, and the host config has no row for ${id}, so nothing is restarted. If something else runs it, restart that, or add plugins.${id} to the host config.`);
+    tools.log.warning(`${describeService(service)} does not run, and the host config has no row for ${id}, so nothing is restarted. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`);
     return { ...known, service: 'none' };
 }
-/** systemd reports a unit that does not exist like one that was stopped. */
+/** systemd reports a unit that does not exist in the same way as a stopped one. */
 function default_steps_isAbsent({ supervisor }, { missing, words }) {
     return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words));
 }
@@ -45257,51 +45307,56 @@ function hasTemplate({ layout }, parts, from) {
 /** DeploymentError `no_snapshot` for a subject that this action has not installed. */
 function refusals_notInstalled(subject) {
     const name = subject.contract === 'project' ? `The project ${subject.projectId}` : placeName(placeOf(subject));
-    return new DeploymentError('no_snapshot', `${name} is not installed by this action on this host, so there is no version to restore: nothing was changed. Check its name and project-root.`);
+    return new DeploymentError('no_snapshot', `${name} is not in the record of this host (installed.json), so there is no version to restore: nothing was changed. Check the name and project-root.`);
 }
 /** DeploymentError `no_snapshot`, which lists the versions that could be restored. */
 function noSnapshot(row, { toVersion, known }) {
-    const earlier = `that nobody has modified and that was installed before ${row.version ?? 'the present one'}`;
+    const earlier = `that is unmodified and was installed before ${row.version ?? 'the present version'}`;
     const asked = toVersion === undefined ? earlier : `of version ${toVersion}`;
     const none = `This host has no snapshot of ${placeName(placeOf(row))}`;
     return new DeploymentError('no_snapshot', known.length === 0
-        ? `${none}: nothing was changed. Deploy the version from the hub.`
-        : `${none} ${asked}: nothing was changed. It has ${listNames([...new Set(known.map(refusals_describe))])}. To restore one of these, even a later one, name its version in to-version, or deploy it from the hub.`);
+        ? `${none}: nothing was changed. Deploy a version from the hub.`
+        : `${none} ${asked}: nothing was changed. The host has ${listNames([...new Set(known.map(refusals_describe))])}. To restore one of these, even a later one, name its version in to-version, or deploy that version from the hub.`);
 }
 /** DeploymentError `no_snapshot` for a project, which lists the versions that could be restored. */
 function noProjectVersion(slug, { toVersion, known }) {
     const ofProject = `of the project ${slug}`;
     const asked = toVersion === undefined
-        ? `no version ${ofProject} from before the present one`
+        ? `no version ${ofProject} from before the present version`
         : `no version ${toVersion} ${ofProject}`;
-    const found = describeKnown(known, toVersion === undefined && known.length === 1);
+    const found = describeKnown(known);
     return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}`);
 }
-function describeKnown(known, isOnlyPresent) {
+function describeKnown(known) {
     if (known.length === 0)
-        return 'It has no record of which parts its versions had: deploy the version from the hub.';
-    if (isOnlyPresent)
-        return `It knows only ${listNames(known)}, which is installed: deploy the version from the hub.`;
-    return `It knows ${listNames(known)}. Name one of these in to-version, or deploy the version from the hub.`;
+        return 'This host does not know which parts the earlier versions had: deploy a version from the hub.';
+    if (known.length === 1)
+        return `This host knows only ${listNames(known)}, which is installed: deploy another version from the hub.`;
+    return `This host knows ${listNames(known)}. Name one of these in to-version, or deploy a version from the hub.`;
 }
 /** DeploymentError `no_snapshot` for versions of a project whose parts are not all on this host. */
 function missingParts(slug, lacking) {
-    return new DeploymentError('no_snapshot', `This host cannot restore the project ${slug}, because not all of its parts are here: ${lacking.join('; ')}. Nothing was changed. Name another version in to-version, or deploy it from the hub.`);
+    return new DeploymentError('no_snapshot', `This host cannot restore the project ${slug}, because not all of its parts are here: ${lacking.join('; ')}. Nothing was changed. Name another version in to-version, or deploy a version from the hub.`);
 }
 /** DeploymentError `snapshot_modified` for a snapshot without a record to compare it with. */
 function unrecorded(path) {
-    return new DeploymentError('snapshot_modified', `${path} has no record of its files, so nobody can say whether they have been changed: nothing was changed. Choose another version, or move it into place by hand when you know what it contains.`);
+    return new DeploymentError('snapshot_modified', `${path} has no record of its files, so it is unknown whether they were changed: the rollback changed nothing. Name another version in to-version, or move this directory into place by hand once you know what it contains.`);
+}
+/** DeploymentError `snapshot_modified` for a snapshot whose record is damaged. */
+function damagedRecord(path, damage) {
+    return new DeploymentError('snapshot_modified', `The record of the files of ${path} is damaged (${damage}), so it is unknown whether these files were changed: the rollback changed nothing. Name another version in to-version, or deploy this version from the hub.`);
 }
 /** DeploymentError `snapshot_modified` for a snapshot that differs from its record. */
 function modifiedSnapshot(path, finding) {
-    return new DeploymentError('snapshot_modified', `${path} has changed since it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`);
+    return new DeploymentError('snapshot_modified', `${path} was changed after it had become a snapshot (${finding}): the rollback changed nothing. Find out what changed the snapshot. Name another version in to-version, or deploy this version from the hub.`);
 }
 /** DeploymentError `inconsistent` for a row that names a different version than the files. */
 function otherVersion(record, { root, recorded, found }) {
-    return new DeploymentError('inconsistent', `${record} says that ${root} is version ${recorded}, but its plugin.yaml says "${cleanForeignText(found, 60)}": nothing was changed. Restore installed.json from a copy, or deploy the version from the hub.`);
+    return new DeploymentError('inconsistent', `${record} says that ${root} is version ${recorded}, but its plugin.yaml says "${cleanForeignText(found, 60)}": nothing was changed. Restore installed.json from a backup, or deploy the version from the hub.`);
 }
 /**
- * Refuses a part of a project, or one with another slug: DeploymentError `place_taken`, ConfigError `invalid_input`.
+ * Refuses a part of a project (DeploymentError `place_taken`), and a part whose slug is not the requested one
+ * (ConfigError `invalid_input`).
  */
 function requireOwnPart(row, { place, slug }) {
     if (row.contract === 'project')
@@ -45313,7 +45368,7 @@ function ofProject(place, slug) {
     return new DeploymentError('place_taken', `${placeName(place)} belongs to the project ${slug}, whose parts are only rolled back together: nothing was changed. Set project-id: ${slug} instead of id.`);
 }
 function otherSlug(place, names) {
-    return new ConfigError('invalid_input', `slug is ${names.slug}, but ${placeName(place)} was installed from ${names.installed}: nothing was changed. Correct the step's "with:".`);
+    return new ConfigError('invalid_input', `slug is ${names.slug}, but ${placeName(place)} was installed from the slug ${names.installed}: nothing was changed. Correct slug in the step's "with:".`);
 }
 function refusals_describe({ version, modified }) {
     return `${version ?? 'an unknown version'}${modified ? ' (modified)' : ''}`;
@@ -45625,8 +45680,8 @@ async function requireRestorable(rollback, part, origin) {
 
 const verify_PLUGIN_YAML = 'plugin.yaml';
 /**
- * Compares each snapshot to restore with its record, by content. Throws DeploymentError `snapshot_modified` if a file
- * differs or there is nothing to compare with, and `inconsistent` if a row names a different version than the files.
+ * Compares the content of each snapshot to restore with its record. Throws DeploymentError `snapshot_modified` if a
+ * file differs or there is no usable record, and `inconsistent` if a row names a different version than the files.
  */
 async function verifySnapshots(rollback, { parts }) {
     for (const part of parts)
@@ -45636,7 +45691,10 @@ async function verifySnapshots(rollback, { parts }) {
         if (part.retained !== undefined)
             verify_verifyVersion(rollback, part);
 }
-/** Compares the version of a plugin with its plugin.yaml. A part of a project may have another one by its manifest. */
+/**
+ * Compares the recorded version of a plugin with its plugin.yaml. Skips a part of a project, because the manifest may
+ * give it another version, and a snapshot or plugin.yaml that may have been changed on the host.
+ */
 function verify_verifyVersion({ layout, request }, part) {
     const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained);
     if (!isOwn || isBelow(part.keepPaths)(verify_PLUGIN_YAML))
@@ -45654,7 +45712,7 @@ async function verifySnapshot({ layout, tools }, part) {
     const tree = { root, keepPaths, identity: tree_identity_identityOf(retained) };
     const compared = compareRecorded(layout, tree, { byContent: true, signal: tools.signal });
     const difference = await compared.catch(error => {
-        throw error instanceof TreeRecordDamage ? modifiedSnapshot(root, `its record is damaged: ${error.message}`) : error;
+        throw error instanceof TreeRecordDamage ? damagedRecord(root, error.message) : error;
     });
     if (difference === undefined)
         throw unrecorded(root);

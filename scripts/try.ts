@@ -29,20 +29,21 @@ interface Trial {
 
 await runProgram({
   name: 'npm run try',
-  purpose: `Deploys your plugin, service or project as a runner would, from a hub to a host that are both in one temporary folder
-of this machine, or in that of --root. Nothing outside it changes.`,
+  purpose: `Deploys your plugin, service or project as a runner would, from a hub to a host. Both are in one temporary folder of
+this machine, or in that of --root. Outside that folder, nothing changes but the action's cache of compiled code,
+~/.cache/hub-deploy, and whatever the commands of your host config change.`,
   argument: '[FOLDER]',
   options: {
     from: { type: 'string', value: 'FOLDER', help: 'your plugin, service or project, for example examples/plugin' },
     kind: {
       type: 'string',
       value: 'KIND',
-      help: 'plugin, service or project (default: plugin if it has a plugin.yaml,\nproject if it has deployment/install.yaml, service if it has a program)',
+      help: 'plugin, service or project (default: plugin if the folder has a plugin.yaml,\nproject if it has deployment/install.yaml, service if it has a program)',
     },
     slug: {
       type: 'string',
       value: 'SLUG',
-      help: 'its name on the hub (default: the name in plugin.yaml, else of the folder);\na project has its id in its plan',
+      help: 'its name on the hub (default: the name in plugin.yaml, else that of the folder);\na project has its id in its plan',
     },
     version: {
       type: 'string',
@@ -76,9 +77,9 @@ of this machine, or in that of --root. Nothing outside it changes.`,
     keep: { type: 'boolean', default: false, help: 'keep the hub running until a signal, as in a terminal' },
     verbose: { type: 'boolean', default: false, help: 'open the groups of the log' },
   },
-  notes: `In a terminal, the hub with its page runs until Ctrl-C. Otherwise it stops at once, except with --keep.
-Then everything is removed, except with --root. The exit code is 0 if it was deployed, 1 if not, 2 for a wrong
-command line.`,
+  notes: `In a terminal, the hub with its page runs until Ctrl-C. Otherwise the hub stops at once, except with --keep.
+Then the folder of hub and host is removed, except with --root. The exit code is 0 if the deployment succeeded, 1 if it
+did not, and 2 for a wrong command line.`,
   async run(values, argument) {
     const sources = readSources(chooseFolder(values.from, argument), values)
     const files = readOperatorFiles(sources, values)
@@ -105,7 +106,7 @@ async function trySources(trial: Trial): Promise<void> {
   const result = await deploy(trial)
   process.exitCode = result.exitCode === 0 ? 0 : 1
   showResult(result, stage, sources)
-  if (interruption.hasCome) return print('', `A signal came, so this ends here: ${fate(trial)}.`)
+  if (interruption.hasCome) return print('', `A signal came, so the trial ends here: ${fate(trial)}.`)
   if (result.exitCode === 0) showWorkflow(sources, files, values.setting)
   await showNext(trial, result)
 }
@@ -123,7 +124,8 @@ async function deploy({ sources, stage, files, values, interruption }: Trial): P
   interruption.alsoStops(undefined)
   lines.end()
   const sign = result.exitCode === 0 ? symbol('good') : symbol('bad')
-  print(`${sign}The step ended with the exit code ${result.exitCode ?? result.signal}.`)
+  const end = result.exitCode === null ? `was ended by ${result.signal}` : `ended with the exit code ${result.exitCode}`
+  print(`${sign}The step ${end}.`)
   return result
 }
 
@@ -134,11 +136,11 @@ async function showNext(trial: Trial, result: ActionResult): Promise<void> {
   if (result.exitCode === 0) print(`  ${nextCommand(trial.sources, values)}`)
   if (!process.stdin.isTTY && !values.keep) return print(`Now ${fate(trial)}.`)
   print(`The fleet page is at ${styled('bold', `${stage.hubUrl}/`)}`)
-  print(`It stays until you press Ctrl-C. Then ${fate(trial)}.`)
+  print(`It stays until ${process.stdin.isTTY ? 'you press Ctrl-C' : 'a signal comes'}. Then ${fate(trial)}.`)
   await interruption.wait
 }
 
-/** The end of the hub and the folder, in words. */
+/** Returns what happens to the hub and the folder at the end, in words. */
 function fate({ stage, values }: Trial): string {
   return `the hub stops, and ${stage.folder} is ${values.root === undefined ? 'removed' : 'kept'}`
 }

@@ -18,21 +18,23 @@ export function newTally(): Tally {
 }
 
 /**
- * Adds the call to the tally: a download until its first byte, any other call until its end. Rejects for a wrong
- * answer.
+ * Makes the call and adds its time to the tally: a download's until its first byte, any other call's until its end.
+ * Rejects if there is no answer or a wrong one.
  */
 export async function makeCall(tally: Tally, { name, status, sha256, ...call }: ExpectedCall): Promise<Answer> {
   const answer = await timedRequest(call).catch(error => {
     throw new Error(`${name}: ${error.code ?? error.message}`)
   })
-  if (answer.status !== status) throw new Error(`${name}: ${answer.status} ${answer.body.slice(0, 200)}`)
-  if (sha256 !== undefined && answer.sha256 !== sha256) throw new Error(`${name}: wrong bytes`)
+  if (answer.status !== status)
+    throw new Error(`${name}: the hub answered ${answer.status}, not ${status}: ${answer.body.slice(0, 200)}`)
+  if (sha256 !== undefined && answer.sha256 !== sha256)
+    throw new Error(`${name}: the hub served bytes with the sha256 ${answer.sha256}, not ${sha256}`)
   tally.calls[name] ??= []
   tally.calls[name].push(sha256 === undefined ? answer.endMs : answer.firstByteMs)
   return answer
 }
 
-/** Adds the results of other hosts to the first tally. */
+/** Adds the results in the second tally to the first. */
 export function addTally(to: Tally, { calls, errors }: Tally): void {
   for (const [name, each] of Object.entries(calls)) to.calls[name] = [...(to.calls[name] ?? []), ...each]
   to.errors.push(...errors)

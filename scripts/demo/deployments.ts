@@ -5,7 +5,7 @@ import { expectEqual } from './expect.ts'
 import { CLOCK, GREETER, RELEASES } from './releases.ts'
 import type { DemoStage } from './stage.ts'
 
-/** One chapter of the demo. */
+/** One deployment of the demo. */
 export interface Deployment {
   readonly title: string
   /** The actions of the people in the story, before the operator deploys. */
@@ -17,7 +17,7 @@ export interface Deployment {
   readonly expected: Readonly<Record<string, string>>
   /** Checks more than the outputs. */
   verify?(on: DemoStage): void
-  /** The result of the checks, in addition to the version on the host. */
+  /** The finding of the checks, as a sentence that follows the version on the host. */
   readonly verified: string
 }
 
@@ -35,7 +35,8 @@ export const DEPLOYMENTS: readonly Deployment[] = [
     },
     run: deployGreeter,
     expected: { outcome: 'success', changed: 'true', version: '1.0.0', 'previous-version': '' },
-    verified: 'It is signed for this host, and the hub has the report.',
+    verify: on => expectEqual('plugin.sig', existsSync(join(on.root, 'plugins/greeter/plugin.sig')), true),
+    verified: 'The plugin is signed for this host, and the hub has the report.',
   },
   {
     title: 'Deploy a service',
@@ -45,7 +46,7 @@ export const DEPLOYMENTS: readonly Deployment[] = [
     },
     run: on => on.deploy(CLOCK, 'install-service.yaml'),
     expected: { outcome: 'success', changed: 'true', version: '1.0.0', 'previous-version': '' },
-    verified: 'The plugin is as it was.',
+    verified: 'The plugin is unchanged.',
   },
   {
     title: 'Update the plugin',
@@ -62,13 +63,13 @@ export const DEPLOYMENTS: readonly Deployment[] = [
   },
   {
     title: 'Refuse a tampered artifact',
-    story: 'One bit of greeter 1.2.0 flips on the hub’s disk after it was signed.',
+    story: 'greeter 1.2.0 is signed, then one of its bits flips on the hub’s disk.',
     async arrange(on) {
       on.tamper(await on.publish(RELEASES.greeter12))
     },
     run: deployGreeter,
     expected: { outcome: 'failed', changed: 'false', 'error-code': 'signature_mismatch' },
-    verified: 'Nothing was extracted, no file was changed.',
+    verified: 'Nothing was extracted, and no file was changed.',
   },
   {
     title: 'Roll back a failed step',
@@ -92,7 +93,7 @@ export const DEPLOYMENTS: readonly Deployment[] = [
       const missing = SHOP_PARTS.filter(path => !existsSync(join(on.root, path)))
       expectEqual('the missing parts of the project', missing.join(', '), '')
     },
-    verified: 'All are there.',
+    verified: 'All parts of the project are installed.',
   },
   {
     title: 'Stop at a revoked credential',
@@ -103,7 +104,7 @@ export const DEPLOYMENTS: readonly Deployment[] = [
     },
     run: on => on.project.deploy(),
     expected: { outcome: 'failed', changed: 'false', version: '1.1.0', 'error-code': 'authentication_failed' },
-    verified: 'No change.',
+    verified: 'No file was changed.',
   },
 ]
 

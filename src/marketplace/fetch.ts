@@ -8,12 +8,12 @@ import type { ArtifactDeployment } from './deployment.ts'
 import type { DeployRequest } from './request.ts'
 import type { DeployedVersion, VersionClaims } from './version.ts'
 
-/** An artifact as a hub served it, and the version that was requested. */
+/** An artifact as a hub served it, and the claims about its version. */
 export interface ServedVersion extends VersionClaims {
   readonly served: ServedArtifact
 }
 
-/** A fetch, and the open, empty file that it writes. */
+/** A request for an artifact, and the open, empty file to write the artifact to. */
 export interface Fetching {
   readonly request: Pick<DeployRequest, 'version' | 'maxArtifactBytes' | 'downloadTimeoutMs' | 'signingSecret'>
   readonly client: MarketplaceClient
@@ -21,7 +21,9 @@ export interface Fetching {
   readonly fd: number
 }
 
-/** Fetches the requested version for a deployment, and records the version that the hub's header names. */
+/**
+ * Fetches and records the requested version. For `latest`, records the version in the hub's header, if there is one.
+ */
 export async function fetchArtifact(deployment: ArtifactDeployment, fd: number): Promise<ServedVersion> {
   const { request, client, tools, record } = deployment
   if (request.version !== 'latest') await record.update({ version: request.version, version_source: 'requested' })
@@ -37,9 +39,9 @@ export async function fetchArtifact(deployment: ArtifactDeployment, fd: number):
 }
 
 /**
- * Fetches the requested version, for any purpose. With `latest`, the hub chooses: it may list a version that it holds
- * back or has yanked, and lists none for a private plugin, so the listed version is for information only. Throws what
- * the client throws, and DeploymentError `disk_full`.
+ * Fetches the requested version without recording it. With `latest`, the hub chooses. The version that it lists is for
+ * information only: a hub may list a version that it holds back or has yanked, and lists none for a private plugin.
+ * Throws what the client throws, and DeploymentError `disk_full`.
  */
 export async function fetchRequested(fetching: Fetching): Promise<ServedVersion> {
   const { version } = fetching.request
@@ -59,17 +61,19 @@ async function readListed({ client, tools: { log } }: Fetching): Promise<string 
   return 'version' in answer ? answer.version : undefined
 }
 
-/** Logs a notice if the hub served a different version than it listed or was asked for, or did not say which it served. */
+/** Logs a notice if the hub served a version that was not requested or not listed, or did not say which it served. */
 export function noticeOtherVersion(log: Log, { asked, listed }: ServedVersion, decided: DeployedVersion): void {
   const { version, source } = decided
   if (asked !== undefined && !isSameVersion(version, asked))
     log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${version}.`)
   if (listed !== undefined && !isSameVersion(version, listed))
     log.notice(
-      `The hub lists ${listed} as its latest version, but served ${version}: it may hold ${listed} back for review, or have yanked it.`,
+      `The hub lists ${listed} as its latest version, but served ${version}: the hub may be holding ${listed} back for review, or may have yanked ${listed}.`,
     )
   if (asked === undefined && source === 'requested')
-    log.notice(`The hub does not say which version it served: recorded as ${version}, which it lists as its latest.`)
+    log.notice(
+      `The hub does not say which version it served: this run assumes ${version}, which the hub lists as its latest.`,
+    )
 }
 
 async function fetchVersion({ request, client, tools, fd }: Fetching, version: string): Promise<ServedArtifact> {

@@ -1,4 +1,4 @@
-import { type Collected, collectProblemsSlowly, MAX_REPORTED_PROBLEMS } from '../core/document/source-problem.ts'
+import { type Collected, collectProblemsSlowly, firstProblems } from '../core/document/source-problem.ts'
 import { type HostConfig, HostConfigError, parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import { type Plan, PlanError, type PlanProblem, parsePlanSlowly } from '../core/plan/plan.ts'
 import { type ReadablePlan, readablePlan, wholePlan } from '../core/plan/readable-plan.ts'
@@ -9,20 +9,23 @@ import type { DeployRequest } from './request.ts'
 
 interface ReadySteps extends BoundPlan {
   readonly hostConfig: HostConfig | undefined
-  /** The ids of the steps that `supervisor: none` in the host config leaves out. */
+  /**
+   * The ids of the steps that are skipped because the host config has `supervisor: none`, or no command for their
+   * event.
+   */
   readonly skipped: ReadonlySet<string>
 }
 
 export type ReadyArtifactPlan = WithDefault<ReadySteps>
 
-/** The operator's files, and the subject that they are for. */
+/** The operator's files, and the plugin or service that they are for. */
 export type PlanSources = Pick<DeployRequest, 'slug' | 'kind' | 'plan' | 'hostConfig'>
 
 /**
  * Returns the operator's plan, or else the default plan, bound to the artifact and to what this host can do, before
  * anything is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or
- * HostConfigError `invalid_host_config` if only that file is wrong) with the position of every problem, and ConfigError
- * `invalid_plan` if the default plan does not fit.
+ * HostConfigError `invalid_host_config` if only the host config is wrong) with the positions of the problems, and
+ * ConfigError `invalid_plan` if the default plan does not fit.
  */
 export function* readyArtifactPlan(request: PlanSources): Generator<void, ReadyArtifactPlan> {
   const { plan, hostConfig } = yield* parseSources(request)
@@ -64,8 +67,9 @@ function* readAsFarAsPossible({ value, error }: Collected<Plan>): Generator<void
   return error instanceof PlanError && error.source !== undefined ? yield* readablePlan(error.source) : undefined
 }
 
-/** The problems that the plan has with the artifact or this host, as far as the host config can be read. */
+/** The problems that the plan has with the artifact and, if the host config is valid, with this host. */
 function misfits(plan: ReadablePlan, request: PlanSources, config: Collected<HostConfig>): PlanProblem[] {
   const needs = config.problems.length === 0 ? needsProblems(plan, config.value) : []
-  return [...bindingProblems(plan, request), ...needs].slice(0, MAX_REPORTED_PROBLEMS)
+  const found = [...bindingProblems(plan, request), ...needs]
+  return firstProblems(found.map(problem => ({ at: problem, sentence: () => problem.message })))
 }

@@ -6,7 +6,7 @@ import { isSameVersion } from '../core/trust/versions.ts'
 
 export interface DeployedVersion {
   version: string
-  /** The source of the version. The signature covers only `plugin.yaml`. */
+  /** The source of the version. The signature covers only `plugin.yaml`, not the other two. */
   source: 'plugin.yaml' | 'header' | 'requested'
 }
 
@@ -14,17 +14,18 @@ export interface DeployedVersion {
 export interface VersionClaims {
   /** The requested version; undefined if the hub chose. */
   readonly asked: string | undefined
-  /** The version that the hub lists as its latest, if it was asked; it may serve another one. */
+  /** The version that the hub lists as its latest, if this run asked for it. The hub may serve another version. */
   readonly listed: string | undefined
-  /** The hub's header is not signed. */
+  /** The version in the hub's header, which is not signed. */
   readonly served: { readonly headerVersion: string | undefined }
 }
 
 /**
  * Decides which version an artifact is. A plugin's own `plugin.yaml` decides, and must match the requested version or,
- * if the hub chose, its header. For a service, or if `plugin.yaml` names none, the hub's header decides; it is for
- * information only and may differ. Without a header, the request decides; for `latest`, that is the version that the
- * hub lists. Throws ArtifactError `version_mismatch`, or `no_published_version` if there is no claim at all.
+ * if the hub chose, the hub's header. For a service, or if `plugin.yaml` names no version, the hub's header decides,
+ * even if it differs from the requested version. Without a header, the request decides; for `latest`, that is the
+ * version that the hub lists. Throws ArtifactError `version_mismatch`, or `no_published_version` if there is no claim
+ * at all.
  */
 export function decideVersion(claims: VersionClaims, pluginYaml: PluginYaml | undefined): DeployedVersion {
   const { version, versionAsWritten } = pluginYaml ?? {}
@@ -32,7 +33,8 @@ export function decideVersion(claims: VersionClaims, pluginYaml: PluginYaml | un
   if (version !== undefined && versionAsWritten !== undefined) {
     const claimed = claimedVersion(claims)
     const found = [versionAsWritten, version].find(name => claimed === undefined || isSameVersion(name, claimed))
-    if (found === undefined || !versionSchema.safeParse(found).success) throw mismatch(claims, version)
+    if (found === undefined || !versionSchema.safeParse(found).success)
+      throw claimed === undefined ? unusable(version) : mismatch(claims, version)
     return { version: found, source: 'plugin.yaml' }
   }
   if (headerVersion !== undefined) return { version: headerVersion, source: 'header' }
@@ -50,6 +52,13 @@ export function claimedVersion({ asked, served }: VersionClaims): string | undef
   return asked ?? served.headerVersion
 }
 
+function unusable(found: string): ArtifactError {
+  return new ArtifactError(
+    'version_mismatch',
+    `The artifact's plugin.yaml says version "${cleanForeignText(found, 60)}", which no hub or host accepts as a version: the artifact was refused. Have the publisher correct plugin.yaml and publish again, or name another version.`,
+  )
+}
+
 function mismatch({ asked, served }: VersionClaims, found: string): ArtifactError {
   const claim =
     asked === undefined && served.headerVersion !== undefined
@@ -57,6 +66,6 @@ function mismatch({ asked, served }: VersionClaims, found: string): ArtifactErro
       : `You asked for version ${asked ?? 'latest'}`
   return new ArtifactError(
     'version_mismatch',
-    `${claim}, the artifact's plugin.yaml says "${cleanForeignText(found, 60)}", so it was refused. Have the publisher correct plugin.yaml and publish again, or name another version.`,
+    `${claim}, but the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": the artifact was refused. Have the publisher correct plugin.yaml and publish again, or name another version.`,
   )
 }

@@ -18,6 +18,8 @@ export interface Call<T> {
   followRedirects: boolean
   /** Overall, including retries and waits. */
   timeoutMs: number
+  /** The input that sets `timeoutMs`, if one does. */
+  timeoutInput?: string
   /** Reads the body of each attempt's final answer, so that an attempt fails if its body breaks off. */
   receive: (exchange: Exchange) => Promise<T>
 }
@@ -43,7 +45,7 @@ export async function makeCall<T extends AnswerHead>(
   settings: WireSettings,
 ): Promise<T & { attempts: number }> {
   const start = readStart(call, settings)
-  const limit = { origin: start.url.origin, ms: call.timeoutMs }
+  const limit = { origin: start.url.origin, ms: call.timeoutMs, input: call.timeoutInput }
   return await withDeadline(limit, settings, async deadline => {
     const attempt = () => attemptCall(call, start, { ...settings, signal: deadline.signal })
     return await withRetries(attempt, { ...settings, policy: call.retry, deadline })

@@ -6,6 +6,8 @@ import type { WireSettings } from './settings.ts'
 export interface TimeLimit {
   origin: string
   ms: number
+  /** The input that sets the limit, if one does. */
+  input?: string | undefined
 }
 
 export interface Deadline {
@@ -37,9 +39,10 @@ export async function withDeadline<T>(
   }
 }
 
-function overdue({ origin, ms }: TimeLimit): ArtifactError {
+function overdue({ origin, ms, input }: TimeLimit): ArtifactError {
+  const raise = input === undefined ? '' : `, or raise ${input}`
   return new ArtifactError(
     'timeout',
-    `The exchange with ${origin} did not finish within ${ms / 1000} s in all: check the server and the network, or allow it more time.`,
+    `The exchange with ${origin} did not finish within ${ms / 1000} s in all: check the server and the network${raise}.`,
   )
 }

@@ -42,7 +42,7 @@ export interface DownloadedFile extends AnswerHead {
 /** An answer other than 2xx, after retries; the caller decides what it means. */
 export interface RefusedDownload extends AnswerHead {
   ok: false
-  /** Parsed; undefined if the body is empty or not JSON. */
+  /** Parsed; undefined if that is not possible (see `AnswerText`). */
   body: unknown
   /** The body's first 2,048 characters, cleaned, for messages. */
   text: string
@@ -52,7 +52,8 @@ export interface RefusedDownload extends AnswerHead {
 /**
  * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`;
  * ArtifactError `network` (including a body that keeps breaking off), `timeout`, `bad_response` (redirects, an encoded
- * body, a 2xx other than 200); ArchiveError `archive_too_large`; DeploymentError `disk_full` or `host_not_writable`.
+ * body, a 2xx other than 200); ArchiveError `archive_too_large`; and DeploymentError `disk_full` or
+ * `host_not_writable`.
  */
 export async function download(request: DownloadRequest, settings: WireSettings): Promise<DownloadAnswer> {
   if (request.hmacSecret === '') throw new ConfigError('invalid_input', 'The signing secret is empty: set it.')
@@ -66,6 +67,7 @@ export async function download(request: DownloadRequest, settings: WireSettings)
     retry: 'transient' as const,
     followRedirects: true,
     timeoutMs: request.timeoutMs,
+    timeoutInput: 'timeout-minutes',
     receive: (exchange: Exchange) => receiveFile(exchange, request),
   }
   return await makeCall(call, settings)

@@ -45,11 +45,11 @@ const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308])
 /** Refuses a target as the URL policy does. The message does not name a target that another origin gave. */
 function verifyTarget({ url, foreign }: Exchange, target: URL, settings: UrlPolicy): void {
   try {
-    refuseInsecureUrl(target, settings)
     refuseInsecureHop(url, target)
+    refuseInsecureUrl(target, settings)
   } catch (error) {
     if (!foreign) throw error
-    const message = `${url.origin} redirects to a URL that must not be followed, such as plain http: the redirect was not followed. Report it to the hub.`
+    const message = `${url.origin} redirects to a URL that must not be followed, such as plain http: the redirect was not followed. Report this to the hub's operator.`
     throw new ConfigError('insecure_url', message)
   }
 }
@@ -81,5 +81,8 @@ function withoutIdentity(hop: Hop): Headers {
 }
 
 function badRedirect(url: URL, finding: string): ArtifactError {
-  return new ArtifactError('bad_response', `${url.origin}: ${finding}. Check the URL, or report it to the hub.`)
+  return new ArtifactError(
+    'bad_response',
+    `${url.origin}: ${finding}. Check the URL, or report this to the hub's operator.`,
+  )
 }

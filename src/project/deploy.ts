@@ -34,14 +34,14 @@ export async function deployProject(request: ProjectRequest, tools: ProjectTools
   return { ...ended, error: ended.error ?? refusedReport(ended) }
 }
 
-/** A verified artifact, in memory, and the operator's file for it. */
+/** A verified artifact in memory, the offer that it came with, and the operator's host config. */
 interface FetchedProject extends FetchedFiles {
   readonly hostConfig: HostConfig | undefined
   readonly offer: Offer
   readonly verified: VerifiedSealedArtifact
 }
 
-/** Each state trusts only what the state before it has verified. The plaintext is not used before its tag matches. */
+/** Each state trusts only data that earlier states have verified. The plaintext is not used before its tag matches. */
 class ProjectFlow implements Flow<HostConfig | undefined, FetchedProject> {
   readonly #deployment: ProjectDeployment
 
@@ -102,7 +102,7 @@ class ProjectFlow implements Flow<HostConfig | undefined, FetchedProject> {
     tools.log.did(`${countInWords(order.steps.length, 'step')} for ${countInWords(order.parts.length, 'part')}`)
     await deployment.enter('resolving_sequence')
     for (const { shelf, id } of order.removals)
-      tools.log.info(`This version does not contain ${shelf}/${id}, so it will be removed.`)
+      tools.log.info(`This version does not contain ${shelf}/${id}, so ${shelf}/${id} will be removed.`)
     tools.log.did(describeSequence(order.steps))
     return order
   }
@@ -139,7 +139,10 @@ function isNoNotification({ action }: { action: string }): boolean {
   return action !== 'notify'
 }
 
-/** The error for a report that the hub refused. If a hub did not answer, a later run sends the report again. */
+/**
+ * Returns the error if the hub refused the report of a successful deployment. A hub that did not answer is no error,
+ * because a later run sends the report again.
+ */
 function refusedReport({ report, delivery }: EndedDeployment): DeploymentError | undefined {
   if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
     return undefined

@@ -10,13 +10,14 @@ const HEALTHCHECK_SECONDS = 60
 /** The time that a check may need in addition to the seconds for which it must be stable. */
 const SPARE_SECONDS = 30
 const RETRIES = 1
-/** The position of these steps: they are in no file. */
+/** The properties that all these steps share. The steps have no real position, because they are in no file. */
 const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 } as const
 
 /**
- * Builds the steps of a rollback without a plan. They restore each part and then, if the host config knows its service,
- * restart it and check its health. If no row names a part's service and that service does not run, the project's unit,
- * if there is one, runs the part.
+ * Builds the steps of a rollback without a plan. They restore each part, restart its service if the host config knows
+ * the service, and check the part's health. If no row of the host config names a part's service, and the service with
+ * the usual name does not run, the project's unit, if there is one, counts as the part's service. Without such a unit,
+ * no service is restarted for a part that has no row, and a warning says so.
  */
 export async function buildDefaultSteps(
   rollback: RunningRollback,
@@ -32,11 +33,11 @@ export async function buildDefaultSteps(
   return [...restores, ...uniqueById(restarts), ...uniqueById(checks)]
 }
 
-/** The host config's entry for an id. */
+/** The service and the health check of an id, according to the host config. */
 interface Known {
   readonly id: string
   readonly service: 'own' | 'project' | 'none'
-  /** The seconds for which its check must be stable; undefined without a check. */
+  /** The seconds for which the health check must be stable; undefined without a health check. */
   readonly seconds: number | undefined
 }
 
@@ -51,12 +52,12 @@ async function findKnown({ tools }: RunningRollback, hostConfig: HostConfig, id:
     return { ...known, service: 'project' }
   if (row !== undefined) return { ...known, service: 'own' }
   tools.log.warning(
-    `${describeService(service)} does not run, and the host config has no row for ${id}, so nothing is restarted. If something else runs it, restart that, or add plugins.${id} to the host config.`,
+    `${describeService(service)} does not run, and the host config has no row for ${id}, so nothing is restarted. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`,
   )
   return { ...known, service: 'none' }
 }
 
-/** systemd reports a unit that does not exist like one that was stopped. */
+/** systemd reports a unit that does not exist in the same way as a stopped one. */
 function isAbsent({ supervisor }: Service, { missing, words }: ServiceState): boolean {
   return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words))
 }

@@ -10,7 +10,7 @@ export function notInstalled(subject: Subject): DeploymentError {
   const name = subject.contract === 'project' ? `The project ${subject.projectId}` : placeName(placeOf(subject))
   return new DeploymentError(
     'no_snapshot',
-    `${name} is not installed by this action on this host, so there is no version to restore: nothing was changed. Check its name and project-root.`,
+    `${name} is not in the record of this host (installed.json), so there is no version to restore: nothing was changed. Check the name and project-root.`,
   )
 }
 
@@ -19,14 +19,14 @@ export function noSnapshot(
   row: InstalledRow,
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly SnapshotRow[] },
 ): DeploymentError {
-  const earlier = `that nobody has modified and that was installed before ${row.version ?? 'the present one'}`
+  const earlier = `that is unmodified and was installed before ${row.version ?? 'the present version'}`
   const asked = toVersion === undefined ? earlier : `of version ${toVersion}`
   const none = `This host has no snapshot of ${placeName(placeOf(row))}`
   return new DeploymentError(
     'no_snapshot',
     known.length === 0
-      ? `${none}: nothing was changed. Deploy the version from the hub.`
-      : `${none} ${asked}: nothing was changed. It has ${listNames([...new Set(known.map(describe))])}. To restore one of these, even a later one, name its version in to-version, or deploy it from the hub.`,
+      ? `${none}: nothing was changed. Deploy a version from the hub.`
+      : `${none} ${asked}: nothing was changed. The host has ${listNames([...new Set(known.map(describe))])}. To restore one of these, even a later one, name its version in to-version, or deploy that version from the hub.`,
   )
 }
 
@@ -38,23 +38,25 @@ export function noProjectVersion(
   const ofProject = `of the project ${slug}`
   const asked =
     toVersion === undefined
-      ? `no version ${ofProject} from before the present one`
+      ? `no version ${ofProject} from before the present version`
       : `no version ${toVersion} ${ofProject}`
-  const found = describeKnown(known, toVersion === undefined && known.length === 1)
+  const found = describeKnown(known)
   return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}`)
 }
 
-function describeKnown(known: readonly string[], isOnlyPresent: boolean): string {
-  if (known.length === 0) return 'It has no record of which parts its versions had: deploy the version from the hub.'
-  if (isOnlyPresent) return `It knows only ${listNames(known)}, which is installed: deploy the version from the hub.`
-  return `It knows ${listNames(known)}. Name one of these in to-version, or deploy the version from the hub.`
+function describeKnown(known: readonly string[]): string {
+  if (known.length === 0)
+    return 'This host does not know which parts the earlier versions had: deploy a version from the hub.'
+  if (known.length === 1)
+    return `This host knows only ${listNames(known)}, which is installed: deploy another version from the hub.`
+  return `This host knows ${listNames(known)}. Name one of these in to-version, or deploy a version from the hub.`
 }
 
 /** DeploymentError `no_snapshot` for versions of a project whose parts are not all on this host. */
 export function missingParts(slug: string, lacking: readonly string[]): DeploymentError {
   return new DeploymentError(
     'no_snapshot',
-    `This host cannot restore the project ${slug}, because not all of its parts are here: ${lacking.join('; ')}. Nothing was changed. Name another version in to-version, or deploy it from the hub.`,
+    `This host cannot restore the project ${slug}, because not all of its parts are here: ${lacking.join('; ')}. Nothing was changed. Name another version in to-version, or deploy a version from the hub.`,
   )
 }
 
@@ -62,7 +64,15 @@ export function missingParts(slug: string, lacking: readonly string[]): Deployme
 export function unrecorded(path: string): DeploymentError {
   return new DeploymentError(
     'snapshot_modified',
-    `${path} has no record of its files, so nobody can say whether they have been changed: nothing was changed. Choose another version, or move it into place by hand when you know what it contains.`,
+    `${path} has no record of its files, so it is unknown whether they were changed: the rollback changed nothing. Name another version in to-version, or move this directory into place by hand once you know what it contains.`,
+  )
+}
+
+/** DeploymentError `snapshot_modified` for a snapshot whose record is damaged. */
+export function damagedRecord(path: string, damage: string): DeploymentError {
+  return new DeploymentError(
+    'snapshot_modified',
+    `The record of the files of ${path} is damaged (${damage}), so it is unknown whether these files were changed: the rollback changed nothing. Name another version in to-version, or deploy this version from the hub.`,
   )
 }
 
@@ -70,7 +80,7 @@ export function unrecorded(path: string): DeploymentError {
 export function modifiedSnapshot(path: string, finding: string): DeploymentError {
   return new DeploymentError(
     'snapshot_modified',
-    `${path} has changed since it was put there (${finding}): nothing was changed. Find out what changed it. Name another version in to-version, or deploy this one from the hub.`,
+    `${path} was changed after it had become a snapshot (${finding}): the rollback changed nothing. Find out what changed the snapshot. Name another version in to-version, or deploy this version from the hub.`,
   )
 }
 
@@ -81,12 +91,13 @@ export function otherVersion(
 ): DeploymentError {
   return new DeploymentError(
     'inconsistent',
-    `${record} says that ${root} is version ${recorded}, but its plugin.yaml says "${cleanForeignText(found, 60)}": nothing was changed. Restore installed.json from a copy, or deploy the version from the hub.`,
+    `${record} says that ${root} is version ${recorded}, but its plugin.yaml says "${cleanForeignText(found, 60)}": nothing was changed. Restore installed.json from a backup, or deploy the version from the hub.`,
   )
 }
 
 /**
- * Refuses a part of a project, or one with another slug: DeploymentError `place_taken`, ConfigError `invalid_input`.
+ * Refuses a part of a project (DeploymentError `place_taken`), and a part whose slug is not the requested one
+ * (ConfigError `invalid_input`).
  */
 export function requireOwnPart(row: InstalledRow, { place, slug }: { place: Place; slug: string | null }): void {
   if (row.contract === 'project') throw ofProject(place, row.slug)
@@ -103,7 +114,7 @@ function ofProject(place: Place, slug: string): DeployError {
 function otherSlug(place: Place, names: { slug: string; installed: string }): DeployError {
   return new ConfigError(
     'invalid_input',
-    `slug is ${names.slug}, but ${placeName(place)} was installed from ${names.installed}: nothing was changed. Correct the step's "with:".`,
+    `slug is ${names.slug}, but ${placeName(place)} was installed from the slug ${names.installed}: nothing was changed. Correct slug in the step's "with:".`,
   )
 }
 

@@ -12,14 +12,14 @@ import { TreeRecordDamage } from '../install/host/trees/record/tree-record-damag
 import type { TreeDifference } from '../install/host/trees/tree-comparison.ts'
 import type { RetainedPart } from '../install/steps/parts/part.ts'
 import type { RunningRollback } from './deployment.ts'
-import { modifiedSnapshot, otherVersion, unrecorded } from './refusals.ts'
+import { damagedRecord, modifiedSnapshot, otherVersion, unrecorded } from './refusals.ts'
 import type { Target } from './target/target.ts'
 
 const PLUGIN_YAML = 'plugin.yaml'
 
 /**
- * Compares each snapshot to restore with its record, by content. Throws DeploymentError `snapshot_modified` if a file
- * differs or there is nothing to compare with, and `inconsistent` if a row names a different version than the files.
+ * Compares the content of each snapshot to restore with its record. Throws DeploymentError `snapshot_modified` if a
+ * file differs or there is no usable record, and `inconsistent` if a row names a different version than the files.
  */
 export async function verifySnapshots(rollback: RunningRollback, { parts }: Target): Promise<void> {
   for (const part of parts) if (part.retained !== undefined) await verifySnapshot(rollback, part)
@@ -28,7 +28,10 @@ export async function verifySnapshots(rollback: RunningRollback, { parts }: Targ
 
 type Restored = Omit<RetainedPart, 'environment'>
 
-/** Compares the version of a plugin with its plugin.yaml. A part of a project may have another one by its manifest. */
+/**
+ * Compares the recorded version of a plugin with its plugin.yaml. Skips a part of a project, because the manifest may
+ * give it another version, and a snapshot or plugin.yaml that may have been changed on the host.
+ */
 function verifyVersion({ layout, request }: RunningRollback, part: Restored): void {
   const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained)
   if (!isOwn || isBelow(part.keepPaths)(PLUGIN_YAML)) return
@@ -45,7 +48,7 @@ async function verifySnapshot({ layout, tools }: RunningRollback, part: Restored
   const tree = { root, keepPaths, identity: identityOf(retained) }
   const compared = compareRecorded(layout, tree, { byContent: true, signal: tools.signal })
   const difference = await compared.catch(error => {
-    throw error instanceof TreeRecordDamage ? modifiedSnapshot(root, `its record is damaged: ${error.message}`) : error
+    throw error instanceof TreeRecordDamage ? damagedRecord(root, error.message) : error
   })
   if (difference === undefined) throw unrecorded(root)
   if (isModified(difference)) throw modifiedSnapshot(root, inWords(difference))

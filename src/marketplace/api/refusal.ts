@@ -2,6 +2,7 @@ import { ArtifactError, AuthenticationError, type DeployError } from '../../core
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { Kind } from '../../core/identifiers.ts'
 import { withoutLeadingV } from '../../core/trust/versions.ts'
+import { TransientError } from '../../net/exchange/failures.ts'
 import { isTransientStatus } from '../../net/retries.ts'
 import type { JsonAnswer } from '../../net/wire.ts'
 import { parseErrorText } from './bodies.ts'
@@ -11,11 +12,11 @@ import { type InputNames, OWN_INPUTS } from './input-names.ts'
 export interface MarketplaceSubject {
   kind: Kind
   slug: string
-  /** Set if they are not those of the deploy action. */
+  /** Set if the action's inputs have other names than those of the deploy action. */
   inputs?: InputNames
 }
 
-/** The object of a request, its base, and whether the hub signs it. */
+/** The object that a request fetches, the base URL of the request, and whether the hub signs the object. */
 export interface Wanted {
   readonly name: string
   readonly base: NamedBase
@@ -28,7 +29,8 @@ type Refused = Pick<JsonAnswer, 'status' | 'body' | 'foreign'>
 
 /**
  * Builds the error for an answer other than 200, with the hub's reason: AuthenticationError `authentication_failed` for
- * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`.
+ * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`, which is a TransientError if another
+ * attempt may get another answer.
  */
 export function refusal(answer: Refused, subject: MarketplaceSubject, wanted: Wanted): DeployError {
   const { status } = answer
@@ -36,19 +38,20 @@ export function refusal(answer: Refused, subject: MarketplaceSubject, wanted: Wa
   const asked = `${wanted.name} of ${kind} ${slug} from ${shownBase(wanted.base)}`
   const message = `Fetching ${asked}: ${saidBy(answer)}. ${remedyFor(answer, wanted, inputs)}`
   if (status === 401 || status === 403) return new AuthenticationError('authentication_failed', message)
+  if (isTransientStatus(status)) return new TransientError('artifact_unavailable', message, { sent: true })
   return new ArtifactError(status === 404 ? 'not_found' : 'artifact_unavailable', message)
 }
 
 /**
- * `the hub answered 403 (its reason)`. Leaves out the reason of another server: the hub gets this message and must not
- * see it.
+ * Returns, for example, `the hub answered 403 (its reason)`. Leaves out a reason that another server gave: messages are
+ * sent to the hub, which must not learn what other servers answer.
  */
 export function saidBy({ status, body, foreign }: Refused): string {
   const reason = foreign ? undefined : parseErrorText(body)
   return `the hub answered ${status}${reason === undefined ? '' : ` (${cleanForeignText(reason)})`}`
 }
 
-/** Origin and path. */
+/** Returns the origin and path of a base URL. */
 export function shownBase({ url }: Pick<NamedBase, 'url'>): string {
   const { origin, pathname } = new URL(url)
   return (origin + pathname).replace(/\/+$/, '')
@@ -63,6 +66,7 @@ function remedyFor({ status, foreign }: Refused, { isSigned, base, version }: Wa
     case 401:
       return `Check ${inputs.apiKey}: it may be wrong, revoked or expired.`
     case 403:
+      if (inputs.apiKey === 'access-token') return 'Check access-token: it may not allow this.'
       return `Check ${inputs.apiKey}: a key may be bound to one kind and slug, and then a matrix over slugs needs a key for each.`
     case 404:
       return `Check ${inputs.subject} and ${base.input}.${hintAtBareVersion(version)}`

@@ -8,7 +8,8 @@ export interface UrlPolicy {
 
 /**
  * Parses a URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`); no
- * userinfo. Throws ConfigError `invalid_input` if the text is not a URL, `insecure_url` if the policy refuses it.
+ * userinfo. Throws ConfigError `invalid_input` if the text is not a URL, and `insecure_url` if the policy refuses the
+ * URL.
  */
 export function parseRequestUrl(text: string, policy: UrlPolicy): URL {
   if (!URL.canParse(text)) {
@@ -37,13 +38,29 @@ export function refuseInsecureUrl(url: URL, policy: UrlPolicy): void {
   }
 }
 
-/** Refuses a redirect from https to http, even with `allowHttp`: throws ConfigError `insecure_url`. */
+/**
+ * Refuses a redirect from https to http, even with `allowHttp`, and any redirect to a URL that no policy accepts:
+ * throws ConfigError `insecure_url`.
+ */
 export function refuseInsecureHop(from: URL, to: URL): void {
-  if (from.protocol === 'https:' && to.protocol !== 'https:') {
+  const fault = faultOf(to)
+  if (fault !== undefined) {
     throw insecure(
-      `${from.origin} redirects from https to ${to.origin}, which is not https: the redirect was not followed. Report it to the hub.`,
+      `Expected ${from.origin} to redirect to an https URL, found one with ${fault}: the redirect was not followed. Report this to the hub's operator.`,
     )
   }
+  if (from.protocol === 'https:' && to.protocol !== 'https:') {
+    throw insecure(
+      `${from.origin} redirects from https to ${to.origin}, which is not https: the redirect was not followed. Report this to the hub's operator.`,
+    )
+  }
+}
+
+/** Returns the part for which every policy refuses the URL, as a noun; undefined if there is none. */
+export function faultOf({ protocol, username, password }: URL): string | undefined {
+  if (protocol !== 'https:' && protocol !== 'http:')
+    return `the scheme "${cleanForeignText(protocol.slice(0, -1), 60)}"`
+  return username === '' && password === '' ? undefined : 'a user name or password'
 }
 
 /**

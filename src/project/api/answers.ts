@@ -7,6 +7,7 @@ import {
   type ErrorCode,
 } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
+import { isTransientStatus } from '../../net/retries.ts'
 import type { JsonAnswer } from '../../net/wire.ts'
 import { parseErrorText } from './bodies.ts'
 
@@ -16,7 +17,7 @@ export type HubCall = 'auth' | 'latest' | 'artifact' | 'download' | 'authorize' 
 export interface RefusedAnswer {
   status: number
   body: unknown
-  /** The origin of the answer. No message shows its query. */
+  /** The URL that answered. No message shows its query. */
   url: string
   /** See `AnswerHead`. */
   foreign?: boolean
@@ -24,7 +25,7 @@ export interface RefusedAnswer {
 
 type ErrorClass = new (code: ErrorCode, message: string) => DeployError
 
-/** Contract 7: the errors for an answer other than 2xx, for 401 and 403 (`denied`) and for every other status. */
+/** Contract 7: the error classes for an answer other than 2xx; `denied` is for 401 and 403, `other` for the rest. */
 const ERROR_CLASSES: Readonly<Record<HubCall, { denied: ErrorClass; other: ErrorClass }>> = {
   auth: { denied: AuthenticationError, other: DeploymentError },
   latest: { denied: ArtifactError, other: ArtifactError },
@@ -59,7 +60,7 @@ export function parseAnswer<Schema extends z.ZodMiniType>(
 
 /**
  * Builds the error for an answer other than 2xx to this call (contract 7). Its message contains the HTTP status and, if
- * there is one, the answer's `error`, cleaned. Codes: `authentication_failed`, `report_refused`, `not_found` for 404,
+ * the hub gives a reason, that reason, cleaned. Codes: `authentication_failed`, `report_refused`, `not_found` for 404,
  * else `artifact_unavailable`.
  */
 export function refusalOf({ call, subject }: CallSubject, answer: RefusedAnswer): DeployError {
@@ -82,8 +83,8 @@ function malformedAnswer({ call, subject }: CallSubject, expected: string): Depl
 }
 
 /**
- * Hides all but the origin of a `download_url`: anyone who knows the whole URL may download. A signed one has its
- * permission in the query, others in the path.
+ * Shows no query, and only the origin of a `download_url`, because anyone who knows the whole URL can download. A
+ * signed `download_url` has its permission in the query, others have it in the path.
  */
 function shownUrl(call: HubCall, url: string): string {
   const { origin, pathname } = new URL(url)
@@ -109,11 +110,13 @@ function remedyOf(call: HubCall, isDenied: boolean, status: number): string {
   if (call === 'auth' && isDenied)
     return 'Check devkey and project-id: the key may be wrong, revoked or for another project.'
   if (call === 'authorize' && isDenied) {
-    return 'Check deployment-credential: it, or the version, may be revoked, or it may be wrong or for another project. Nothing was installed.'
+    return 'Check deployment-credential: it may be wrong, revoked or for another project, or the version may be revoked. Nothing was installed.'
   }
-  if (call === 'download' && isDenied)
-    return "Run again, for a fresh download_url; if that is refused too, ask the hub's operator."
+  if (call === 'download' && (isDenied || status === 404))
+    return "Run again, for a fresh download_url; if that fails too, ask the hub's operator."
+  if (status === 401)
+    return "The hub refused its own access token: devkey may have been revoked. Check devkey, or ask the hub's operator."
   if (isDenied) return "The hub accepted the token but does not allow this: ask the hub's operator."
   if (status === 404) return call === 'auth' ? 'Check hub-url.' : 'Check project-id, version and hub-url.'
-  return "Try again later, or ask the hub's operator."
+  return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator."
 }

@@ -8,19 +8,25 @@ const textSchema = z
   .check(z.maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }))
 
 /**
- * The minimum length of a secret. A shorter one may be a word that the run itself uses, which the hub could then remove
- * from the log.
+ * The minimum length of a secret. A shorter one could be a word that the run itself uses. Then masking it would let the
+ * hub remove that word from the log.
  */
 const MIN_SECRET_CHARS = 16
+const VISIBLE_ASCII = /^[\x21-\x7e]+$/
+
+/** True for a text that may be masked wherever it appears: one word that is long enough to be a secret. */
+export function isSecretWord(text: string): boolean {
+  return text.length >= MIN_SECRET_CHARS && VISIBLE_ASCII.test(text)
+}
 
 /** The answer of `POST /v1/auth` (contract 2.2). A token is visible ASCII, so that it fits into a header. */
 export const authAnswerSchema = z.lazy(() =>
   z.object({
     access_token: textSchema.check(
       z.minLength(MIN_SECRET_CHARS, { error: `must have at least ${MIN_SECRET_CHARS} characters` }),
-      z.regex(/^[\x21-\x7e]+$/, { error: 'must be one word of visible ASCII' }),
+      z.regex(VISIBLE_ASCII, { error: 'must be one word of visible ASCII' }),
     ),
-    /** In seconds. The contract does not define this field, so a hub may write anything there. */
+    /** In seconds. The contract does not define this field, so a hub may send any value. */
     expires_in: z.catch(z.optional(z.number()), undefined),
   }),
 )

@@ -8,13 +8,19 @@ import type { HubWires } from '../../install/deployment/deployment.ts'
 import type { ReportLimits } from '../../install/reports/report-sender.ts'
 import type { JsonAnswer } from '../../net/wire.ts'
 import { parseAnswer, refusalOf } from './answers.ts'
-import { authorizeAnswerSchema, descriptorAnswerSchema, latestAnswerSchema, type ReportBody } from './bodies.ts'
+import {
+  authorizeAnswerSchema,
+  descriptorAnswerSchema,
+  isSecretWord,
+  latestAnswerSchema,
+  type ReportBody,
+} from './bodies.ts'
 import { resolveDownloadUrl } from './download-url.ts'
 import { CALL_TIMEOUT_MS, HubSession, type ProjectAccess } from './session.ts'
 
 const DEK_BYTES = 32
 
-/** The location and the signer of an artifact, as the hub names them; nothing of it is verified. */
+/** The location, signature and signer of an artifact, as the hub gives them; none of them is verified. */
 export interface ArtifactDescriptor {
   version: string
   downloadUrl: URL
@@ -51,14 +57,14 @@ export interface ProjectClient {
   sendReport(report: OutgoingReport): Promise<JsonAnswer>
 }
 
-/** A report and its limits, which cover everything: authentication, sending and repeating. */
+/** A report and its limits, which cover authentication, sending and retries. */
 export interface OutgoingReport extends ReportLimits {
   readonly body: ReportBody
 }
 
 /**
  * The client side of the project contract for one project. An answer other than 2xx becomes the error of contract 7,
- * and any other answer that does not match the contract becomes `bad_response`. Also throws whatever the wire throws. A
+ * and any other answer that does not match the contract becomes `bad_response`. Also throws what the wire throws. A
  * call without a token authenticates first, and a call whose token has expired authenticates once more
  * (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that must not become part of
  * a path.
@@ -78,9 +84,9 @@ export function createProjectClient({ wire, reportWire }: HubWires, access: Proj
         deployment_credential: deploymentCredential,
         artifact_signature: signature,
       })
-      const dek = decodeDek(text, session.projectId)
-      access.hide(text)
-      return dek
+      // Masks the text before decoding it, because a key in a wrong form may still be the key.
+      if (isSecretWord(text.trim())) access.hide(text.trim())
+      return decodeDek(text, session.projectId)
     },
     sendReport: async report => await sendReport(reporting, report),
   }
@@ -164,7 +170,7 @@ async function read(session: HubSession, route: readonly string[]): Promise<Json
 
 function verifyVersion(version: string): void {
   if (versionSchema.safeParse(version).success) return
-  throw new ConfigError('invalid_input', `"${cleanForeignText(version, 60)}" is not a version: name another one.`)
+  throw new ConfigError('invalid_input', `"${cleanForeignText(version, 60)}" is not a version: name another version.`)
 }
 
 function artifactOf(session: HubSession, version: string): string {

@@ -1,23 +1,26 @@
-import { ArtifactError } from '../../core/errors.ts'
-import { refuseInsecureHop } from '../../net/policy/url-policy.ts'
+import { ArtifactError, ConfigError } from '../../core/errors.ts'
+import { faultOf } from '../../net/policy/url-policy.ts'
 
 /**
- * Resolves the descriptor's `download_url`, which a hub may also give relative to its own answer. Plain http on the
- * https hub's own host becomes https, because a hub behind a proxy may not know that it is reached by https: the hub's
- * own port stays, and a missing port stays missing. Another port is another service; the wire refuses it like any plain
- * http. Throws ArtifactError `bad_response` if it is no URL, and ConfigError `insecure_url` if a hub elsewhere names
- * this host itself.
+ * Resolves the descriptor's `download_url`, which may be relative to the URL of the hub's answer. Plain http on the own
+ * host of an https hub becomes https, because a hub behind a proxy may not know that it is reached by https. This
+ * applies only if the URL names the hub's own port or no port, and changes no port: another port is another service, to
+ * which the wire refuses plain http as to any other. Throws ArtifactError `bad_response` if `download_url` is not a
+ * URL, and ConfigError `insecure_url` for a scheme other than https and http, and for a user name or password. The wire
+ * judges the address.
  */
 export function resolveDownloadUrl(downloadUrl: string, answerUrl: string, hub: URL): URL {
   if (!URL.canParse(downloadUrl, answerUrl)) {
-    const message = `The download_url that ${hub.origin} gives is not a URL: report this to the hub's operator.`
+    const message = `${hub.origin} answered with a download_url that is not a URL: report this to the hub's operator.`
     throw new ArtifactError('bad_response', message)
   }
   const url = new URL(downloadUrl, answerUrl)
-  const secured = withHttps(url)
-  // Judged like a redirect, except for plain http, which the wire accepts or refuses.
-  refuseInsecureHop(hub, secured)
-  return isHubWithoutTls(url, hub) ? secured : url
+  const fault = faultOf(url)
+  if (fault !== undefined) {
+    const message = `Expected an https URL as the download_url that ${hub.origin} gives, found one with ${fault}: report this to the hub's operator.`
+    throw new ConfigError('insecure_url', message)
+  }
+  return isHubWithoutTls(url, hub) ? withHttps(url) : url
 }
 
 function isHubWithoutTls(url: URL, hub: URL): boolean {

@@ -22,16 +22,17 @@ import type { VerifiedProject } from '../verify.ts'
 import { isStubFile, layOverStub, type PlacedTree } from './overlay.ts'
 import type { FetchedPart, PartPast, SuppliedVersion } from './part-supplier.ts'
 
-/** A part from elsewhere, laid over its stub, with the version that it really is. */
+/** A part from elsewhere, laid over its stub, with its actual version. */
 export interface SuppliedPart extends PlacedTree {
   readonly version: string
   readonly source: SourceRecord
 }
 
 /**
- * Fetches the parts that come from elsewhere into this deployment's own folder. Each is verified by its source's rules
- * and by its `sha256` in the signed manifest. Returns them by name, without those that are installed and intact and
- * whose source cannot have changed. Throws what the supplier throws, and ArtifactError `content_mismatch`.
+ * Fetches the parts that come from elsewhere into this deployment's own folder. Verifies each part by its source's
+ * rules and by its `sha256` in the signed manifest, if it has one. Returns the fetched parts by name. Leaves out each
+ * part that `findUnchanged` finds. Throws what the supplier throws, and ArtifactError `content_mismatch` or
+ * `not_a_plugin`.
  */
 export async function fetchParts(
   deployment: ProjectDeployment,
@@ -51,8 +52,8 @@ export async function fetchParts(
 }
 
 /**
- * Returns the tree of a part from elsewhere that can stay: installed from these bytes, intact, and with a source that
- * cannot have changed.
+ * Returns the tree of a part from elsewhere that can stay: installed from this artifact of the project, intact, and
+ * with a source that cannot have changed. Returns undefined for any other part.
  */
 export function findUnchanged({ intact }: VerifiedProject, part: SourcedPart): IntactTree | undefined {
   return isFixed(part.source) ? intact?.get(placeName(part)) : undefined
@@ -89,22 +90,22 @@ function supplyOf({ version, source }: Pick<InstalledVersion, 'version' | 'sourc
   return source === undefined ? [] : [{ version, source }]
 }
 
-/** Reports files that the packer should have left out: the source's own tree has what the part needs. */
+/** Logs a notice for files that the packer should have left out: the source's own tree has all that the part needs. */
 function noticeLeftOut(part: SourcedPart, { tree }: PlacedTree, log: Log): void {
   const names = [...tree.files.filter(file => !isStubFile(file)), ...tree.symlinks].map(({ path }) => path)
   if (names.length === 0) return
   log.notice(
-    `The archive contains ${listNames(names)} of ${placeName(part)}, whose files come from its source: left out, because a stub has only plugin.yaml and templates.`,
+    `${placeName(part)} comes from its source, so this deployment leaves out what the archive contains besides its stub: ${listNames(names)}. A stub may have only plugin.yaml, service.yaml, extension.yaml and templates.`,
   )
 }
 
-/** Verifies and returns the digest of the fetched tree, before the stub is laid under it. */
+/** Verifies and returns the digest of the fetched tree, which does not contain the stub yet. */
 function verifyTree(part: SourcedPart, { tree }: FetchedPart): string {
   const found = treeDigest(digestedFiles(tree))
   if (part.sha256 === null || part.sha256 === found) return found
   throw new ArtifactError(
     'content_mismatch',
-    `The project's manifest.json gives the digest ${part.sha256} for ${placeName(part)}, but its source supplied ${found}: nothing was installed. Its source has changed: the publisher must check it and seal the project again.`,
+    `The project's manifest.json gives the digest ${part.sha256} for ${placeName(part)}, but the files from its source have the digest ${found}: nothing was installed. The source may have changed: the publisher must check the source and seal the project again.`,
   )
 }
 
