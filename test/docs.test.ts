@@ -71,7 +71,7 @@ describe('the comments of the sources', () => {
   })
 })
 
-/** Without the fields that only the summary and the log use. */
+/** The fields of a written report: not those that only the summary and the log use. */
 const WRITTEN_FIELDS = Object.keys(localReportSchema.def.getter().shape).filter(
   name => !['previous_sha256', 'unrecorded', 'signature_valid'].includes(name),
 )
@@ -148,7 +148,10 @@ const ACTION_PAGES = ['project', 'fleet', 'rollback', 'status', 'verify'].map(fo
 for (const readme of ACTION_PAGES) {
   describe(`the table of errors in ${readme}`, () => {
     it('names only codes that exist', () => {
-      const table = read(readme).split('| Look here first |')[1]?.split('\n\n')[0] ?? ''
+      const table =
+        read(readme)
+          .split(/\| `error-code` \| (?:Look here first|What to do) \|/)[1]
+          ?.split('\n\n')[0] ?? ''
       const named = [...table.matchAll(/^\|.*?\|/gm)].flatMap(([cell]) => [...cell.matchAll(/`(\w+)`/g)].map(m => m[1]))
       assert.notEqual(named.length, 0)
       assert.deepEqual(

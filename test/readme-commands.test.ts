@@ -21,7 +21,7 @@ const EXECUTED = [
   'docs/hub.md: Deploy from it',
   'docs/projects.md: Try it',
   'docs/operating.md: After a power cut',
-  'fleet/README.md: Deploying to those that are behind',
+  'fleet/README.md: Deploying to the hosts that are behind',
 ]
 
 /** Commands that no test executes, by their first line, with the reason. */
@@ -112,7 +112,7 @@ describe('docs/operating.md', () => {
 describe('fleet/README.md', () => {
   it('shows how to divide hosts into batches', t => {
     if (spawnSync('jq', ['--version']).error !== undefined) return t.skip('jq is not on PATH')
-    const [commands = ''] = commandsOf('fleet/README.md: Deploying to those that are behind')
+    const [commands = ''] = commandsOf('fleet/README.md: Deploying to the hosts that are behind')
     const hosts = Array.from({ length: 600 }, (_, index) => `app-${index}`)
     const batches = JSON.parse(run('bash', commands, { OUTDATED: JSON.stringify(hosts) }))
     assert.deepEqual(batches.flat(), hosts)
@@ -179,5 +179,5 @@ async function startHub(t: TestContext, command: string): Promise<void> {
     await closed
   })
   for await (const text of hub.stdout.setEncoding('utf8')) if (text.includes('listens on')) return
-  throw new Error('The hub of the README did not start.')
+  throw new Error(`The hub ended before it listened: ${command}`)
 }

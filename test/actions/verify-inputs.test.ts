@@ -77,7 +77,7 @@ describe('readVerifyInputs', () => {
     'a slug alone': [{ slug: 'greeter' }, /but hub-url, api-key, signing-secret have no value; a check of a plan/],
     'a hub without its secrets': [
       { ...HUB, 'api-key': '', 'signing-secret': '\n' },
-      /but api-key, signing-secret have no value \(a secret is empty where .* a fork\)$/,
+      /but api-key, signing-secret have no value \(a secret is empty if .* a fork\)$/,
     ],
     'a hub and a plan without a secret': [
       { ...HUB, ...PLAN, 'signing-secret': '' },
@@ -166,7 +166,10 @@ describe('readVerifyInputs', () => {
   })
 
   describe('a workspace with the files of a pull request', () => {
-    /** The problems with the plan at this path, where `secret` is a file outside that no message may quote. */
+    /**
+     * The problems with the plan at this path. `secret` is a folder outside the workspace, with a plan that no message
+     * may quote.
+     */
     function problemsWith(path: string, prepare: (workspace: string, secret: string) => void): string[] {
       const given = { ...DEFAULTS, ...PLAN, 'install-plan': path }
       return withInputs(given, workspace => {

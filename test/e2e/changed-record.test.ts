@@ -20,9 +20,11 @@ const UNHEALTHY_PLAN = `${PLUGIN_PLAN}
   - {id: ok, action: healthcheck, plugin: greeter, timeout: 1, depends_on: [files]}
 `
 
-/** The snapshot that the update makes. */
+/** The snapshot that the update makes of the old version. */
 const OLD = '.hub-deploy/snapshots/plugins/greeter/2-1.1.0'
-/** Shell: the damage of another process to the record `$0`; `$1` is an earlier version's record. */
+/**
+ * Shell: the damage that another process does to `installed.json`, which is `$0`; `$1` is an earlier copy of that file.
+ */
 const DAMAGES = {
   'is no longer a record': `echo '{' > "$0"`,
   'is an earlier one': `cp "$1" "$0"`,
@@ -83,7 +85,7 @@ describe('a rollback whose last check changes installed.json', () => {
     const aside = join(host.root, '.hub-deploy/snapshots/set-aside')
     const { log, outputs } = await host.updateUnhealthy(`echo '{' > "$0"; echo > ${aside}`)
     assert.equal(outputs['outcome'], 'rolled_back', log)
-    assert.match(log, /^::warning::.*installed\.json.* The next run writes it\.$/m)
+    assert.match(log, /^::warning::.*installed\.json.* The next run writes that file\.$/m)
     rmSync(aside)
     const { status, stdout, stderr } = runRecover(['--project-root', host.root])
     assert.equal(status, 0, stdout + stderr)
@@ -97,11 +99,14 @@ interface ChangedHost {
   /** The id, version and number of snapshots of each part. */
   installed(): string[]
   update(row: Row): Promise<ActionResult>
-  /** Installs a version that is not healthy. The check of the old one, which follows, runs this command. */
+  /**
+   * Installs a version that is not healthy. The run then checks the restored old version, and that check runs this
+   * command.
+   */
   updateUnhealthy(command: string): Promise<ActionResult>
 }
 
-/** A host with clock, and with greeter 1.1.0 after 1.0.0. */
+/** A host with the service clock, and with greeter 1.1.0, which has replaced 1.0.0. */
 async function openHost(t: TestContext): Promise<ChangedHost> {
   const stage = await openStage(await preparedOnce('two parts', deployAll))
   t.after(() => stage.close())

@@ -27,7 +27,7 @@ async function deployed(inputs: Record<string, string> = {}): Promise<ActionResu
   return result
 }
 
-/** The plan as an operator would copy it from the log, whose lines have lost their indentation. */
+/** The plan as an operator would copy it from the log, where its lines are not indented. */
 function planIn({ log }: ActionResult): string {
   const [plan] = /^format_version: .*\n(?:.*\n)*?steps:\n(?:- .*\n)+/m.exec(log) ?? []
   assert.ok(plan !== undefined, log)
@@ -141,7 +141,7 @@ describe('a deployment without a plan is refused', () => {
     const { log } = await assertRefuses(stage, { code: 'missing_input', during: 'pending' }, NO_PLAN)
     assert.match(
       log,
-      /would install greeter as greeter, although an earlier plan has installed it here as plugins\/hello/,
+      /would install greeter as greeter, although an earlier plan has installed greeter here as plugins\/hello: name a plan for the id hello /,
     )
     const { 'error-code': code } = (await stage.deploy({ ...NO_PLAN, 'dry-run': 'true' })).outputs
     assert.equal(code, 'missing_input')

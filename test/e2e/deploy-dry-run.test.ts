@@ -16,7 +16,7 @@ beforeEach(async () => {
 })
 afterEach(() => stage.close())
 
-/** Every path of the host with its inode, mode, size and times. */
+/** Every path below the project root, with its inode, mode, size and times. */
 function listUntouched(): string[] {
   const paths = ['.', ...readdirSync(stage.root, { recursive: true, encoding: 'utf8' })].sort()
   return paths.map(path => {
@@ -25,7 +25,7 @@ function listUntouched(): string[] {
   })
 }
 
-/** Runs a dry run, which must not touch the host or the hub's journal, or leave a file behind. */
+/** Runs a dry run, which must not touch the host, report to the hub, or leave a file behind. */
 async function dryRun(inputs: Record<string, string> = {}): Promise<ActionResult> {
   const [host, reports] = [listUntouched(), acceptedReports(stage)]
   const result = await stage.deploy({ 'dry-run': 'true', ...inputs })
@@ -78,7 +78,7 @@ describe('a dry run', () => {
     assert.match(summary, /would change 1 file\n/)
     assert.match(
       summary,
-      /<code>plugins\/greeter\/src\/old\.py<\/code> \(changed\)\. A real run keeps the files that it replaces/,
+      /<code>plugins\/greeter\/src\/old\.py<\/code> \(changed\)\. A real run would keep, in a snapshot, the files that it replaces/,
     )
     const repair = await stage.deploy()
     assert.match(repair.summary, /install&#95;plugin \| 1 edited file restored \|/)
@@ -131,7 +131,10 @@ describe('a dry run', () => {
     assert.match((await dryRun()).log, notice)
     const { log, summary } = await stage.deploy()
     assert.match(log, notice)
-    assert.match(summary, /^### ✅ First install of .* on host-1; it replaced one that this action had not installed\n/)
+    assert.match(
+      summary,
+      /^### ✅ First install of .* on host-1; it replaced files that this action had not installed\n/,
+    )
   })
 
   it('does not need an existing project root', async () => {

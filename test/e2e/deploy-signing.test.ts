@@ -52,7 +52,7 @@ describe('a plugin that its host wants signed', () => {
       assert.deepEqual([outputs['outcome'], outputs['changed']], ['success', changed], log)
       assert.match(
         commandsIn(log, 'warning').join(),
-        /is not signed for this host, because plugin-secret-key is not set/,
+        /The plugin greeter has execution_mode trusted but is not signed for this host, because plugin-secret-key is not set/,
       )
     }
   })

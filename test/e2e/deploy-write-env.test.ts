@@ -139,7 +139,7 @@ describe('write_env', () => {
     await stage.publish('1.0.0', pluginFiles('1.0.0', { 'etc/env.template': TEMPLATE }))
     const { exitCode, outputs, log, summary } = await stage.deploy({ settings: values })
     assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'failed', 'invalid_input'])
-    assert.match(log, /settings must give TOKEN .*line 2.*line 3/)
+    assert.match(log, /settings must contain, for TOKEN in line 2, .*line 3/)
     assert.doesNotMatch(JSON.stringify([log.replace(/^::add-mask::.*$/gm, ''), summary]), /hunter/)
     assert.deepEqual([existsSync(settings), existsSync(join(stage.root, 'plugins'))], [false, false])
   })

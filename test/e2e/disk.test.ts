@@ -50,7 +50,7 @@ describe('an update on a disk', () => {
     })
   }
 
-  // Files of one byte: their bytes fit, but their blocks and inodes do not.
+  // The version has many files of one byte: the bytes fit into this space, but the blocks or the inodes do not.
   const TOO_SMALL_FOR_MANY = { 'of room': 'size=6m', 'of inodes': 'nr_inodes=800' }
   for (const [what, options] of Object.entries(TOO_SMALL_FOR_MANY)) {
     it(`that runs out ${what} while it extracts keeps the old version and nothing of the new one`, {
@@ -186,7 +186,9 @@ describe('an update on a disk', () => {
   }
 })
 
-/** Uses up all but a few inodes of a small file system. Does nothing to one that has many. */
+/**
+ * Uses up all but eight inodes of a file system with fewer than 200 free inodes. With more, creates 192 empty files.
+ */
 function useUpInodes(folder: string): void {
   const names = Array.from({ length: 200 }, (_, index) => join(folder, `filler-${index}`))
   const made = names.filter(path => {
@@ -200,7 +202,7 @@ function useUpInodes(folder: string): void {
   for (const path of made.slice(-8)) rmSync(path)
 }
 
-/** A process inherits the umask that its parent has when it starts. */
+/** Deploys under this umask. A process inherits the umask that its parent has at the start of the process. */
 function deployUnder(umask: number, host: PreparedHost): Promise<ActionResult> {
   const usual = process.umask(umask)
   try {
@@ -275,7 +277,7 @@ describe('a disk with too little room for a project', () => {
         [outputs['outcome'], outputs['error-code'], outputs['changed']],
         ['failed', 'disk_full', 'false'],
       )
-      assert.match(log, /This deployment needs .* Nothing was changed/)
+      assert.match(log, /This run needs .* Nothing was changed/)
       assert.equal(existsSync(join(root, 'plugins')), false)
       assert.deepEqual(readdirSync(join(root, '.hub-deploy/staging')), [])
     })

@@ -11,7 +11,7 @@ import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.
 
 const CALLS = [...NAME_CALLS, 'write', 'pwrite64']
 
-/** The events on a host, in their order, with paths relative to the project root. */
+/** An event on a host, with paths relative to the project root. */
 type Event =
   | { kind: 'syncfs' | 'sync'; path: string }
   | { kind: 'rename' | 'link'; from: string; to: string }
@@ -59,8 +59,11 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
       assert.equal(moves.length, 5)
       for (const move of moves) {
         const [at, announced] = [events.indexOf(move), indexOf(events, event => isAnnouncement(event, move))]
-        assert.ok(announced < at, `${move.to} was announced`)
-        assert.ok(events.slice(announced, at).some(isJournalSync), `the announcement of ${move.to} was durable`)
+        assert.ok(announced < at, `the move to ${move.to} must be announced before it is made`)
+        assert.ok(
+          events.slice(announced, at).some(isJournalSync),
+          `the announcement of ${move.to} must be durable before the move`,
+        )
       }
     }
   })
@@ -72,7 +75,11 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
         const next = events.findIndex((event, index) => index > at && event.kind === 'record')
         const synced = events.slice(at, next).flatMap(event => (event.kind === 'sync' ? [event.path] : []))
         const folders = move.kind === 'link' ? [dirname(move.to)] : [dirname(move.to), dirname(move.from)]
-        for (const folder of folders) assert.ok(synced.includes(folder), `${folder} is synced after ${move.to}`)
+        for (const folder of folders)
+          assert.ok(
+            synced.includes(folder),
+            `${folder} must be synced after the move to ${move.to}, before the next record`,
+          )
       }
     }
   })
@@ -86,12 +93,15 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
         const before = events.slice(0, at)
         assert.ok(
           before.some(event => event.kind === 'sync' && event.path === rename.from),
-          `${rename.to} is whole`,
+          `${rename.from} must be synced before it becomes ${rename.to}`,
         )
-        // Other syncs may come in between, but nothing that relies on the new name.
+        // Other syncs may come before the sync of the directory, but no other event may.
         const next = events.findIndex((event, index) => index > at && !isSync(event))
         const synced = events.slice(at, next).flatMap(event => (event.kind === 'sync' ? [event.path] : []))
-        assert.ok(synced.includes(dirname(rename.to)), `${rename.to} is there for good`)
+        assert.ok(
+          synced.includes(dirname(rename.to)),
+          `${dirname(rename.to)} must be synced after the rename to ${rename.to}`,
+        )
       }
     }
   })
@@ -103,7 +113,7 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
       const succeeded = indexOf(events, event => event.kind === 'output' && event.text.includes('success'))
       const discarded = indexOf(events, event => event.kind === 'rename' && event.to.includes('/discarded-'))
       const recorded = indexOf(events, event => event.kind === 'rename' && event.to.endsWith('/installed.json'))
-      // A tree is removed by descriptor, so a removal names no folder.
+      // A tree is removed through descriptors, so the path of a removal does not name the tree.
       const removed = indexOf(events, event => event.kind === 'remove' && event.path.endsWith('/plugin.yaml'))
       for (const later of [succeeded, discarded, recorded, removed]) assert.ok(commit < durable && durable < later)
     }
@@ -126,7 +136,7 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
     for (const folder of [/\/tree$/, /\/tree\/deep$/])
       assert.ok(
         synced.some(path => folder.test(path)),
-        `${folder}`,
+        `a path that matches ${folder} must be synced before the kept path is moved`,
       )
   })
 
@@ -161,7 +171,7 @@ function standInForSync(parent: string, script: string): string {
   return [folder, process.env['PATH']].join(delimiter)
 }
 
-/** The staged paths: those of the new tree without the host's kept paths. The root is the empty path. */
+/** The paths of the staged tree: all paths of the new tree but the host's kept paths. The root is the empty path. */
 function stagedPaths({ root }: SweepHost): string[] {
   const paths = Object.keys(listTree(join(root, 'plugins/greeter')))
   return ['', ...paths.filter(path => !/^(data|\.env)(\/|$)/.test(path)).map(path => `/${path}`)]
@@ -189,15 +199,18 @@ function isMove(event: Event): boolean {
   return event.kind === 'rename' && !event.from.endsWith('.tmp') && !isJournal(event)
 }
 
-/** True for a change to the version that the host runs, but not for one to our own records or to trees out of use. */
+/**
+ * True for a move or a link of the switch. False for the moves of the action's own records and of trees that are no
+ * longer used.
+ */
 function isChange(event: Event): event is Extract<Event, { to: string }> {
   if (event.kind !== 'rename' && event.kind !== 'link') return false
   return !event.from.endsWith('.tmp') && !event.to.includes('/discarded-') && !isJournal(event)
 }
 
 /**
- * True for a file that gets its name when it is complete. Until the host is locked, a journal may be lost, and has a
- * different name.
+ * True for a rename by which a complete file of the action gets its name. Until the run has the lock of the host, its
+ * journal has a different name and may be lost.
  */
 function isOwnFile({ from, to }: { from: string; to: string }): boolean {
   return isJournal({ to }) || (from.endsWith('.tmp') && !to.includes('/begun-'))
@@ -221,6 +234,6 @@ function isJournalSync(event: Event): boolean {
 
 function indexOf(events: readonly Event[], isWanted: (event: Event) => boolean): number {
   const index = events.findIndex(isWanted)
-  assert.notEqual(index, -1, `seen: ${isWanted}`)
+  assert.notEqual(index, -1, `no event matches ${isWanted}`)
   return index
 }

@@ -35,7 +35,7 @@ describe('a host that another user can write to', { skip }, () => {
     assert.match(listTree(stage.root)['plugins/greeter/plugin.yaml'] ?? '', /1\.0\.0/)
   })
 
-  /** Intrusions of another user into our own folder, which `allow-shared-root` never accepts. */
+  /** Intrusions by another user at or in `.hub-deploy/`, which the action refuses even with `allow-shared-root`. */
   const intrusions: Record<string, () => void> = {
     'a folder of records'() {
       renameSync(own(), plant())
@@ -114,8 +114,8 @@ describe('a host that another user can write to', { skip }, () => {
 })
 
 /**
- * Asserts that the main step with good and with malformed inputs, a dry run and the post step refuse the host, and
- * leave everything as it is.
+ * Asserts that a dry run, the post step, and the main step with good and with malformed inputs fail, and leave the host
+ * and the intruder's folder as they are.
  */
 async function assertUntouched(): Promise<void> {
   const before = listing()
@@ -123,7 +123,7 @@ async function assertUntouched(): Promise<void> {
   const reported = acceptedReports(stage).slice(-2)
   for (const [index, { error_message, status }] of reported.entries()) {
     assert.equal(status, 'failed')
-    assert.match(error_message ?? '', /Nothing below project-root was touched\.$/, String(index))
+    assert.match(error_message ?? '', /No plugin or service below project-root was changed\.$/, String(index))
   }
   for (const { outputs } of refusals) assert.deepEqual([outputs['reported'], outputs['report-path']], ['true', ''])
   await refuse({ 'dry-run': 'true' })

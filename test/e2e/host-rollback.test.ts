@@ -29,7 +29,7 @@ afterEach(() => stage.close())
 
 const RECORD = '.hub-deploy/installed.json'
 
-/** Runs an update that must end with the old version restored. Returns its report. */
+/** Runs an update that must end with the old version restored. Returns its local report and its result. */
 async function rolledBack(code: string, step: string): Promise<[LocalReport, ActionResult]> {
   const before = listHost(stage.root)
   const result = await stage.deployHere()
@@ -65,13 +65,13 @@ describe('a new version that does not become healthy', () => {
     for (const text of [report.error?.message, log, acceptedReports(stage).at(-1)?.error_message])
       assert.match(text ?? '', /still broken/)
     assert.match(summary, /still broken/)
-    assert.match(summary, /^\*\*Now:\*\* 1\.0\.0, .*, healthy by the checks of this plan\.$/m)
+    assert.match(summary, /^\*\*Now:\*\* 1\.0\.0, .*, healthy according to the checks of this plan\.$/m)
   })
 
   it('gets as many attempts as the plan says', { skip: ONLY_IN_CI }, async () => {
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 1, retries: 2 })))
     const [, { log }] = await rolledBack('unhealthy', 's2')
-    assert.match(log, /Attempt 2 of 3: .*\n(?:.*\n)*.*\(attempts: 3\)/)
+    assert.match(log, /Attempt 2 of 3: .*\n(?:.*\n)*.* was not healthy in 3 attempts of 1 s each: /)
   })
 
   it('is reported along with an old version that is not healthy either', { skip: ONLY_IN_CI }, async () => {

@@ -9,16 +9,19 @@ import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep
 import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-/** The distance between the calls that are tried. */
+/** Of this many successive calls, one is tested. */
 const SAMPLED = byExtent({ sample: 31, ci: 6, full: 1 })
 
 interface Sweep {
   what: string
   /** The run that is killed. */
   act: Act
-  /** The call before which an earlier update was killed on the host; by default there was none. */
+  /**
+   * Matches a call. An earlier update of the host was killed right after that call; by default, there was no earlier
+   * update.
+   */
   interruptedAt?: (call: string) => boolean
-  /** The last call that belongs to the swept part of the run; default is all of it. */
+  /** Matches a call. The tested calls end with the call after the matched one; by default, with the run's last call. */
   until?: (call: string) => boolean
 }
 
@@ -87,12 +90,15 @@ describe('killed before any one of its calls,', { skip: whyNoStrace() }, () => {
 
   async function census({ act, until }: Sweep, host: SweepHost): Promise<readonly TracedCall[]> {
     const { calls } = await traces.run(host, act)
-    assert.ok(calls.length > 10, 'the census sees the calls')
+    assert.ok(calls.length > 10, `the census must see more than 10 calls, but saw ${calls.length}`)
     const last = until === undefined ? -1 : calls.findIndex(({ text }) => until(text))
     return last === -1 ? calls : calls.slice(0, last + 2)
   }
 
-  /** Returns the final outcome of the deployment that was cut off. */
+  /**
+   * Kills a run, and asserts that the next run recovers the host and updates it. Returns the final outcome of the
+   * deployment that was cut off.
+   */
   async function killAndTakeOver(
     sweep: Sweep,
     call: TracedCall,
@@ -115,15 +121,15 @@ interface Start {
 }
 
 /**
- * Asserts that the kill came at the intended call: it was the last one of its kind, and was not made. The runtime
- * repeats an interrupted call, so the kill may come at its second entry, which is not made either.
+ * Asserts that the kill came at the intended call: that call was the last of its name and role, and was not made. The
+ * runtime repeats an interrupted call, so the kill may come at the repetition, which is not made either.
  */
 function assertKilled(call: TracedCall, calls: readonly TracedCall[], { signal }: ActionResult): void {
   const last = calls.findLast(({ role, name }) => role === call.role && name === call.name)
   assert.equal(withoutCount(last?.text), withoutCount(call.text))
   assert.ok([0, 1].includes((last?.nth ?? 0) - call.nth), last?.text)
   assert.match(last?.result ?? '', /^\?|^unfinished|INJECTED/)
-  // A run treats a child that was killed only as a failure.
+  // If only a child was killed, the run continues: to the run, that child has failed.
   assert.equal(signal, call.role === 'child' ? null : 'SIGKILL')
 }
 

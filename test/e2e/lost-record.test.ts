@@ -23,7 +23,7 @@ describe('a host whose installed.json was damaged between two runs', () => {
     assert.equal(endOf(refused), 'inconsistent inconsistent false')
     assert.match(
       refused.log,
-      /installed\.json is not a record .* move it away, .* deploy each part again by its version/,
+      /installed\.json is not a record .* move it away .* deploy each plugin, service and project again: name its version/,
     )
     renameSync(record, `${record}.damaged`)
     assert.equal(endOf(await stage.deploy()), 'failed downgrade_refused false')

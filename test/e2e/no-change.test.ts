@@ -21,7 +21,10 @@ beforeEach(async () => {
 afterEach(() => stage.close())
 
 const UNIT = 'greeter.service'
-/** A plan that stops the service before it installs, as for files in use that cannot be replaced. */
+/**
+ * A plan that stops the service before the installation, as is necessary if the service's open files cannot be
+ * replaced.
+ */
 const PLAN = `format_version: "1"
 project_id: greeter
 version: "1"
@@ -39,14 +42,14 @@ function planWithCheck(timeout: string): string {
   return `${PLAN}  - {id: ok, action: healthcheck, plugin: greeter, timeout: ${timeout}, depends_on: [tell]}\n`
 }
 
-/** Installs 1.0.0 by a plan with every kind of step. */
+/** Installs 1.0.0 with `PLAN`. */
 async function install(): Promise<void> {
   await stage.publish('1.0.0', versionFiles('1.0.0'))
   configure()
   assert.equal((await succeeds()).outputs['changed'], 'true')
 }
 
-/** Continues on a host where that was done. */
+/** Continues on a host on which `install` has run and the service is active. */
 async function beginInstalled(): Promise<void> {
   await stage.close()
   const origin = await preparedOnce('installed by every kind of step', async () => {
@@ -76,7 +79,10 @@ async function succeeds(inputs: Record<string, string> = {}): Promise<ActionResu
   return result
 }
 
-/** The changes to services and the commands of a run. Repeated health checks count once. */
+/**
+ * The service changes and the commands of a run, in their order. Equal calls in succession, such as repeated health
+ * checks, count once.
+ */
 async function callsOf(run: () => Promise<unknown>): Promise<string[][]> {
   const before = stage.standIns.changes().length
   await run()
@@ -151,7 +157,7 @@ describe('a version that is already installed', () => {
     assert.ok(result)
     assert.equal(result.outputs['changed'], 'false')
     assert.match(statusesOf(result), /down skipped, .* up done/)
-    assert.match(result.summary, /^### ✅ greeter 1\.0\.0 is already on host-1; up started what did not run\n/)
+    assert.match(result.summary, /^### ✅ greeter 1\.0\.0 is already on host-1; up started services that did not run\n/)
     assert.match(result.log, /were skipped: down \(stop\), db \(provision\), tell \(notify\)\./)
   })
 

@@ -210,7 +210,7 @@ describe('a dry run', () => {
     await publishSteps(scene, ...steps)
     return scene
   }
-  /** Opens a run that was killed after the switch, with its journal. */
+  /** Opens a scene with a run that was killed after the switch. Also returns the path of that run's journal. */
   const openKilled = async (t: TestContext): Promise<[scene: CancelScene, journal: string]> => {
     const scene = await open(t, 'provision')
     scene.standIns.add('make-db', 'kill -KILL $PPID')
@@ -241,7 +241,10 @@ describe('a dry run', () => {
     })
     t.after(() => lock.release())
     const busy = commandsIn((await dryRun(scene)).log, 'notice').join()
-    assert.match(busy, /Another deployment is in progress here \(process \d+ .*\)\. A real run would wait for its end/)
+    assert.match(
+      busy,
+      /Another deployment is in progress here \(process \d+ .*\)\. A real run would wait for that deployment/,
+    )
     assert.doesNotMatch(busy, /recovery/)
   })
 

@@ -82,7 +82,7 @@ describe('the plugins directory', () => {
     assert.equal(statSync(join(stage.root, 'app/greeter.env')).ino, before)
     assert.deepEqual([text('app/greeter.env'), text('app/greeter/data/db')], ['COLOUR=red\n', 'mine'])
     assert.ok(!existsSync(join(stage.root, 'plugins/greeter')) && !existsSync(join(stage.root, 'plugins/greeter.env')))
-    assert.match(moved.log, /plugins\/greeter was installed before; it is now .*app\/greeter/)
+    assert.match(moved.log, /The part that was in .*plugins\/greeter is now in .*app\/greeter/)
     assertOutcome(await stage.deploy(), { outcome: 'success', changed: 'false' })
   })
 

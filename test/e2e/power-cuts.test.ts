@@ -33,9 +33,9 @@ const DEPLOYMENTS: readonly Deployment[] = [
 const SHARED: Disk = { name: 'a disk that a neighbour syncs all the time', blockBytes: 1024, hasNeighbour: true }
 const QUIET: Disk = { name: 'a quiet disk', blockBytes: 4096, hasNeighbour: false }
 const DISKS = IS_FULL ? [QUIET, SHARED] : [SHARED]
-/** The most cuts in a case that must find harm. */
+/** The most power cuts in a case in which at least one cut must do harm. */
 const CONTROLS = 40
-/** Further marks are reports, as they reach the hub. */
+/** The number of the first mark for a report: each report that reaches the hub gets a mark, with the next number. */
 const FIRST_REPORT = 3
 
 interface Disk {
@@ -45,8 +45,8 @@ interface Disk {
 }
 
 /**
- * A neighbor that syncs its own file all the time, which makes each change of a name durable at once, but not the bytes
- * of a file. It ends between two syncs.
+ * A process on the same disk that syncs its own file all the time. Each sync makes all earlier changes of names
+ * durable, but not the bytes of other files. The process ends between two syncs.
  */
 const NEIGHBOUR = 'trap "exit 0" TERM; while :; do echo x >>"$1"; sync "$1"; done'
 
@@ -69,7 +69,7 @@ for (const deployment of byExtent({ sample: ['update'] as const, ci: DEPLOYMENTS
   })
 }
 
-/** Shows that the tests above can fail: each of these calls does nothing but reports success. */
+/** Shows that the tests above can fail: here, one of the system calls does nothing, but reports success. */
 describe('a power cut during an update', {
   skip: whyNoLoggedDisk() || whyNoStrace() || whyLeftToCi(),
 }, () => {
@@ -87,7 +87,7 @@ describe('a power cut during an update', {
         const harm = await follow(recorded, seed).then(() => undefined, toError)
         if (harm !== undefined) return t.diagnostic(`power cut ${seed - SEED + 1}: ${reasonOf(harm)}`)
       }
-      assert.fail(`none of ${CONTROLS} power cuts did any harm`)
+      assert.fail(`none of ${CONTROLS} power cuts did any harm, although ${call} does nothing`)
     })
   }
 })
@@ -96,21 +96,21 @@ function toError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error))
 }
 
-/** The error that the action reports, or the difference on the host. */
+/** The error that the action reports, or the beginning of the error's message. */
 function reasonOf({ message }: Error): string {
   return /::error title=(.*)/.exec(message)?.[1] ?? message.slice(0, 500)
 }
 
-/** A deployment as a disk saw it, and the means to continue from any moment of it. */
+/** A deployment, with all writes to its disk, so that a test can continue from any moment of it. */
 interface Recorded {
   readonly hosts: PowerCutHosts
   readonly host: HostCopy
-  /** Reports wait for the hub that they were meant for. */
+  /** The hub of the recorded deployment. A waiting report is sent only to the hub for which it was meant. */
   readonly hubUrl: string
   readonly recording: Recording
 }
 
-/** Runs the deployment, or the recovery of one, once and undisturbed on a logged disk. */
+/** Runs the deployment, or the recovery of a killed deployment, once and to its end, on a logged disk. */
 async function record(
   t: TestContext,
   hosts: PowerCutHosts,
@@ -139,7 +139,10 @@ async function record(
   return { hosts, host, hubUrl: gate.url, recording: readRecording(folder) }
 }
 
-/** Opens a gate to the hub that marks on the watched disk when a report arrives. */
+/**
+ * Opens a gate to the hub that adds a mark to the log of the watched disk when a report arrives. For a project, there
+ * is no gate: returns the hub's own URL.
+ */
 async function openReportGate(
   t: TestContext,
   { stage, isMarketplace }: PowerCutHosts,
@@ -168,14 +171,17 @@ async function nextToNeighbour(mounted: string, act: () => Promise<void>): Promi
   }
 }
 
-/** Returns the outcome of the deployment. A failure prints the command that rebuilds the disk. */
+/**
+ * Cuts the power, and checks the runs that follow. Returns the outcome of the deployment that was cut off. If a check
+ * fails, the error contains the command that rebuilds the disk.
+ */
 async function cutAndFollow(recorded: Recorded, seed: number): Promise<string> {
   try {
     return await follow(recorded, seed)
   } catch (error) {
     const kept = mkdtempSync(join(tmpdir(), 'failed-power-cut-'))
     for (const name of ['base.img', 'disk.log']) cpSync(join(recorded.recording.folder, name), join(kept, name))
-    const advice = `Rebuild it: node test/e2e/harness/power-cut.ts ${kept} ${seed} disk.img`
+    const advice = `To rebuild the disk: node test/e2e/harness/power-cut.ts ${kept} ${seed} disk.img`
     throw new Error(`${error instanceof Error ? error.message : error}\n${advice}`, { cause: error })
   }
 }
@@ -207,7 +213,10 @@ function assertTruthful({ outputs, log }: ActionResult): void {
   assert.doesNotMatch(log, /inconsistent/)
 }
 
-/** Asserts that the deployment that was cut has one truthful local report, or left no trace. Returns its outcome. */
+/**
+ * Asserts that the deployment that was cut off has one true local report or none. Returns the outcome in that report,
+ * or `without a trace`.
+ */
 function assertReported(
   root: string,
   next: ActionResult,
@@ -217,7 +226,12 @@ function assertReported(
   const earlier = reports.filter(({ deployment_id }) => deployment_id !== next.outputs['deployment-id'])
   assert.ok(earlier.length <= 1)
   const outcome = earlier[0]?.outcome
-  if (undisturbed.wasHeard) assert.equal(outcome, undisturbed.outcome, 'what the hub heard is what happened')
+  if (undisturbed.wasHeard)
+    assert.equal(
+      outcome,
+      undisturbed.outcome,
+      'the outcome in the local report must be the one that the hub got before the power cut',
+    )
   assert.ok(outcome !== 'inconsistent' && outcome !== 'interrupted')
   const isNew = outcome === 'success'
   assert.equal(next.outputs['changed'], String(!isNew), next.log)

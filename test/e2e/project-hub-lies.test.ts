@@ -22,7 +22,7 @@ before(async () => {
 })
 after(() => stage.close())
 
-/** The default cases. The code behind the others is tested without a process. */
+/** The cases that run outside CI, too. The code that the other cases reach is also tested without a process. */
 const TRIED = new Set([
   'a signer that is not pinned',
   'a plain http address elsewhere',
@@ -66,7 +66,6 @@ describe('a project deployment refuses, before anything is downloaded,', () => {
   })
   refuses('an address that is a file', {
     ...lie,
-    during: 'downloading',
     code: 'insecure_url',
     answers: describes({ download_url: 'file:///etc/passwd' }),
   })

@@ -34,7 +34,7 @@ async function update(version: string, parts: Parts = {}) {
   return deployed(stage)
 }
 
-/** Another project of the same hub that is deployed to the same root. */
+/** A second project on the same hub, which is deployed to the same root. */
 async function secondProject() {
   const newKey = (purpose: 'devkey' | 'credential') =>
     createProjectKey(stage.store, { project_id: 'other', purpose, name: 'test' }).value
@@ -63,7 +63,7 @@ function readRecord(): HostFile {
   return JSON.parse(readFileSync(at('.hub-deploy/installed.json'), 'utf8'))
 }
 
-/** The retained snapshots of removed parts, with the host's own paths in each. */
+/** The retained snapshots of removed parts, each with the kept paths that it contains. */
 function retained(): unknown[] {
   return (readRecord().removed ?? []).map(({ kind, id, slug, snapshots }) => [
     `${kind} ${id} of ${slug}`,
@@ -139,7 +139,10 @@ describe('a part that a new version of a project no longer includes', () => {
     writeFiles(stage.root, { 'extensions/mailer/data/queue': 'of the first' })
     await update('2.0.0', { included: WITHOUT_MAILER })
     const { log } = await other.update('0.9.0', ['cart', 'mailer'])
-    assert.match(commandsIn(log, 'notice').join(), /1-1\.0\.0 of extensions\/mailer contains data of shop/)
+    assert.match(
+      commandsIn(log, 'notice').join(),
+      /1-1\.0\.0 of extensions\/mailer contains kept paths of shop \(data\)/,
+    )
     await other.update('1.0.0', ['cart', 'mailer'])
     writeFiles(stage.root, { 'extensions/mailer/data/queue': 'of the second' })
     await other.update('1.1.0', ['cart'])
@@ -160,7 +163,7 @@ describe('a part that a new version of a project no longer includes', () => {
     const { log } = await update('2.0.0', { included: WITHOUT_MAILER, snapshot: false })
     assert.deepEqual(retained(), [[`service mailer of ${PROJECT_ID}`, ['1-1.0.0 with .env, data']]])
     assert.match(commandsIn(log, 'notice').join(), /extensions\/mailer\.env is yours and stays/)
-    assert.match(commandsIn(log, 'notice').join(), /\.env, data of extensions\/mailer belong to this host/)
+    assert.match(commandsIn(log, 'notice').join(), /of extensions\/mailer contains files of this host \(\.env, data\)/)
     assert.match(log, /1-1\.0\.0 of extensions\/mailer stays: it contains this host's \.env, data/)
     await update('3.0.0', { snapshot: false })
     assert.deepEqual(runningParts(stage), ['3.0.0', '3.0.0', '3.0.0'])

@@ -17,7 +17,7 @@ const ONLY_IN_CI = whyLeftToCi()
 let stage: HostStage
 let journal: string
 
-/** The check's first call kills the deployment that makes it. */
+/** Runs a deployment that is killed by the first call of its health check. */
 async function killInHealthCheck(): Promise<ActionResult> {
   stage.standIns.add('check', 'if [ ! -e killed ]; then touch killed; kill -9 $PPID; exit 1; fi; echo fine')
   stage.writePlan(planWith(RESTART, healthcheck({ timeout: 60 })))
@@ -80,7 +80,7 @@ describe('recover.js', () => {
     assert.deepEqual([status, stdout], [0, ''])
     assert.equal(
       stderr,
-      `Warning: ${root} has no .hub-deploy, so nothing was ever deployed there: is the path right?\n`,
+      `Warning: ${root} has no .hub-deploy, so no deployment is recorded there: is the path right?\n`,
     )
     assert.deepEqual(listTree(root), before)
   })
@@ -130,8 +130,8 @@ describe('recover.js', () => {
     const { status, stderr } = recover()
     assert.equal(status, 0)
     assert.match(stderr, /Nothing to recover, but no deployment would trust this host\. /)
-    assert.match(stderr, /or set --allow-shared-root if you trust them/)
-    if (process.getuid?.() === 0) assert.match(stderr, /Only root \(0\), as whom this runner works, may/)
+    assert.match(stderr, /or set --allow-shared-root if you trust these users/)
+    if (process.getuid?.() === 0) assert.match(stderr, /Only root \(0\), the user of this runner, may/)
     assert.equal(recover('--allow-shared-root').status, 0)
   })
 
@@ -185,7 +185,10 @@ describe('recover.js', () => {
 describe('the arguments of recover.js', () => {
   const REFUSED: Record<string, [string[], RegExp]> = {
     'no arguments': [[], /--project-root is missing/],
-    'a relative root': [['--project-root', 'srv'], /--project-root must be an absolute path.*, found "srv"\./],
+    'a relative root': [
+      ['--project-root', 'srv'],
+      /--project-root must be an absolute path.*, found "srv" \(--help lists the options\)/,
+    ],
     'a root that does not exist': [['--project-root', '/no/such/root'], /is not a directory/],
     'an unknown option': [['--project-root', '/tmp', '--force'], /--force/],
     'a timeout that is not a number': [

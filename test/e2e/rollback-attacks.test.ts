@@ -55,7 +55,7 @@ const CHANGES: Record<string, (snapshot: string, stage: Stage) => void> = {
   },
 }
 
-/** The same changes between the comparison and the switch. */
+/** Shell: changes to the snapshot after it was compared with its record, and before it is moved. */
 const RACES: Record<string, string> = {
   'a file changes': `printf 'print("EVIL! from 1.0.0")\\n' > ${SNAPSHOT}/src/main.py`,
   'a file is added': `touch ${SNAPSHOT}/src/extra.py`,
@@ -92,8 +92,12 @@ describe('a snapshot that was changed', () => {
     it(`is refused before anything is moved: ${name}`, async t => {
       const stage = await openRetainingHost(t)
       change(join(stage.root, SNAPSHOT), stage)
-      await assertRefused(stage, 'snapshot_modified')
-      await assertRefused(stage, 'snapshot_modified', { 'to-version': '1.0.0' })
+      const logs = [
+        await assertRefused(stage, 'snapshot_modified'),
+        await assertRefused(stage, 'snapshot_modified', { 'to-version': '1.0.0' }),
+      ]
+      const isDamage = name === 'a damaged record'
+      for (const log of logs) assert.equal(/The record of the files of \S+ is damaged/.test(log), isDamage, log)
     })
   }
 
@@ -112,7 +116,7 @@ describe('a snapshot that was changed', () => {
   it('is refused if something is mounted in it', { skip: whyNoMounting() }, async t => {
     const stage = await openRetainingHost(t)
     const [inside, elsewhere] = [join(stage.root, SNAPSHOT, 'mounted'), join(stage.folder, 'volume')]
-    // Unmounted before the stage is closed.
+    // A subtest, so that its mount ends before the stage is closed.
     await t.test('by a bind mount', async mounting => {
       bindMount(mounting, elsewhere, inside)
       await assertRefused(stage, 'unsafe_host')
@@ -177,7 +181,7 @@ describe('a rollback that is not possible', () => {
 
   it('names the existing snapshots', { skip: ONLY_IN_CI }, async t => {
     const log = await assertRefused(await openRetainingHost(t), 'no_snapshot', { 'to-version': '0.5.0' })
-    assert.match(log, /It has 1\.0\.0\./)
+    assert.match(log, /The host has 1\.0\.0\./)
   })
 
   it('does not touch a plugin that this action has not installed', { skip: ONLY_IN_CI }, async t => {

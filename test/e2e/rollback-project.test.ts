@@ -12,7 +12,7 @@ import { writeFiles } from './harness/stage.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
-/** A host on which these versions of a project were deployed one after the other, with its own data. */
+/** A host on which these versions of a project were deployed one after the other, with the host's own data. */
 async function openHost(t: TestContext, versions: Record<string, Parts>): Promise<ProjectStage> {
   const stage = await openProjectStage()
   t.after(() => stage.close())
@@ -92,14 +92,14 @@ describe('a rollback of a project', () => {
     const one = listLive(stage.root)
     const again = await rollBack(stage)
     assert.deepEqual([again.outputs['outcome'], again.outputs['error-code']], ['failed', 'no_snapshot'], again.log)
-    assert.match(again.log, /from before the present one: nothing was changed\. It knows 2\.0\.0, 1\.0\.0\./)
+    assert.match(again.log, /from before the present version: nothing was changed\. This host knows 2\.0\.0, 1\.0\.0\./)
     assert.deepEqual(listLive(stage.root), one)
   })
 
   it('does not offer the version that is installed', { skip: ONLY_IN_CI }, async t => {
     const { outputs, log } = await rollBack(await openHost(t, { '1.0.0': {} }))
     assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'no_snapshot'], log)
-    assert.match(log, /It knows only 1\.0\.0, which is installed: deploy the version from the hub\./)
+    assert.match(log, /This host knows only 1\.0\.0, which is installed: deploy another version from the hub\./)
   })
 
   it('does not move a part whose files are the same in both versions', { skip: ONLY_IN_CI }, async t => {

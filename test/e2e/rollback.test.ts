@@ -79,7 +79,7 @@ describe('a rollback', () => {
     const { outputs, log } = await rollBack(stage, { id: '', slug: 'greeter' })
     assert.equal(outputs['error-code'], 'missing_input')
     const [error = '', ...more] = commandsIn(log, 'error')
-    assert.match(error, /::a rollback takes id, not slug: [^;]*$/)
+    assert.match(error, /::id is required, but slug was given: [^;]*$/)
     assert.deepEqual(more, [])
   })
 
@@ -96,7 +96,7 @@ describe('a rollback', () => {
     const before = listHost(stage.root)
     const again = await rollBack(stage)
     assert.equal(summaryOf(again), 'failed false  1.0.0 1.0.0 no_snapshot')
-    assert.match(again.log, /installed before 1\.0\.0: nothing was changed\. It has 2\.0\.0\. .*to-version/)
+    assert.match(again.log, /installed before 1\.0\.0: nothing was changed\. The host has 2\.0\.0\. .*to-version/)
     assert.deepEqual(listHost(stage.root), before)
     await stage.publish('3.0.0', pluginFiles('3.0.0'))
     await stage.deploy({ version: '3.0.0' })
@@ -138,7 +138,7 @@ describe('a rollback', () => {
     assert.equal(named.outputs['outcome'], 'success', named.log)
     assert.match(mainOf(stage), /patched/)
     assert.match(commandsIn(named.log, 'warning').join(), /contains changes that were made on this host/)
-    // The hub serves different bytes under this version.
+    // The restored files are not those of an artifact, so there is no artifact digest.
     assert.equal(named.outputs['artifact-sha256'], '')
     assert.match(named.summary, /the restored files had been changed on this host/)
     const { artifact_sha256: sha256, modified } = readLocalReport(named)
@@ -207,11 +207,14 @@ describe('a rollback', () => {
   })
 })
 
-/** The keep-paths of each deployment, which no input of the rollback names. */
+/** The `keep-paths` of each deployment. The rollbacks leave that input at its default. */
 const KEEP_PATHS = '.env\ndata\nuploads\nconf'
 
 describe('a rollback that does not repeat the keep-paths of the deployments', () => {
-  /** The artifact ships a default of one of them. */
+  /**
+   * Opens a host with two versions. The artifacts ship a default for one of the kept paths, and the host has its own
+   * file in another kept path.
+   */
   async function openKeepingHost(t: TestContext): Promise<Stage> {
     const stage = await openStage()
     t.after(() => stage.close())

@@ -43,7 +43,7 @@ function list(result: ActionResult, output: string): Record<string, unknown>[] {
   return JSON.parse(result.outputs[output] ?? '')
 }
 
-/** The one annotation of a step that failed with this code, without outputs. */
+/** Asserts that the step failed with this code, one annotation and no other outputs. Returns the annotation. */
 function refusalOf(result: ActionResult, code: string): string {
   assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, code], result.log)
   for (const name of OUTPUTS) assert.equal(result.outputs[name], '', name)
@@ -341,7 +341,7 @@ describe('the status of a host that cannot be examined', () => {
     writeFiles(at('.hub-deploy/rename-probe'), { 'data/db': 'rows' })
     assert.match(
       refusalOf(await status(), 'inconsistent'),
-      /rename-probe must contain nothing but full, but contains data:/,
+      /rename-probe must contain nothing but full, but contains data\./,
     )
     rmSync(at('.hub-deploy/rename-probe/data'), { recursive: true })
     assert.equal((await status()).exitCode, 0)

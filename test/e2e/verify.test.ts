@@ -94,7 +94,7 @@ describe('verify with a hub', () => {
     stage.writePlan(PLUGIN_PLAN)
     assert.deepEqual([outputs['version'], outputs['repo']], ['2.0.1', 'dev/clock@v2.0.1'])
     assert.match(commandsIn(log, 'notice').join('\n'), /lists 2\.0\.0 .* served 2\.0\.1/)
-    assert.equal(summary.match(/which is not signed/g)?.length, 2)
+    assert.equal(summary.match(/from an unsigned header/g)?.length, 2)
   })
 
   it('checks the files that the plan uses from the artifact, and annotates a missing one at its line', async () => {

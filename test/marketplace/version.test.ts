@@ -52,6 +52,15 @@ describe('decideVersion', () => {
     })
   }
 
+  it('says whether the version in plugin.yaml is another one or no version', () => {
+    const wrong = parsePluginYaml('version: "../../x"')
+    const invalid =
+      /^The artifact's plugin\.yaml says version "\.\.\/\.\.\/x", which no hub or host accepts as a version: /
+    assert.throws(() => decideVersion(claims(undefined, undefined), wrong), { message: invalid })
+    const other = /^You asked for version 1\.4\.0, but the artifact's plugin\.yaml says "\.\.\/\.\.\/x": /
+    assert.throws(() => decideVersion(claims('1.4.0', undefined), wrong), { message: other })
+  })
+
   it('uses the listed version for latest only if neither the header nor plugin.yaml names one', () => {
     const yaml = parsePluginYaml('version: 1.3.0')
     const listed = (header?: string) => claims(undefined, header, '1.4.0')

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { describe, it } from 'node:test'
+import { makeCertificate } from './certificates.ts'
 import { startConnectProxy, useProxyEnvironment } from './connect-proxy.ts'
-import { serve, serveSocket } from './loopback-server.ts'
+import { serve, serveSocket, serveTls } from './loopback-server.ts'
 import { createTestedWire, get } from './tested-wire.ts'
 
 const SECRETS = {
@@ -15,6 +16,7 @@ function redirect(response: ServerResponse, location: string, status = 302): voi
 }
 
 describe('followRedirects', () => {
+  const certificate = makeCertificate()
   for (const status of [301, 302, 303, 307, 308]) {
     it(`follows ${status} to a relative Location`, async t => {
       const server = await serve(t, (request, response) => {
@@ -133,6 +135,27 @@ describe('followRedirects', () => {
       })
     })
   }
+
+  for (const [target, reason] of [
+    ['foo:bar', /to redirect to an https URL, found one with the scheme "foo": the redirect was not followed/],
+    ['http://u:pw@127.0.0.1:9/', /found one with a user name or password: the redirect was not followed/],
+  ] as const) {
+    it(`says that it was a redirect that led to ${target}`, async t => {
+      const server = await serve(t, (_, response) => redirect(response, target))
+      await assert.rejects(createTestedWire().requestJson(get(server.url)), { message: reason })
+    })
+  }
+
+  it('does not advise allow-http for a redirect that it could not allow', {
+    skip: certificate === undefined && 'openssl is not installed',
+  }, async t => {
+    const server = await serveTls(t, certificate as object, (_, response) => redirect(response, 'http://hub.test/'))
+    const wire = createTestedWire({ ca: certificate?.cert as string })
+    await assert.rejects(wire.requestJson(get(server.url)), {
+      code: 'insecure_url',
+      message: /redirects from https to http:\/\/hub\.test/,
+    })
+  })
 
   it('refuses a redirect from another host to this one', async t => {
     const proxy = await startConnectProxy(t)

@@ -27,7 +27,7 @@ steps:
 const NEIGHBOUR_PLAN = UPDATE_PLAN.replaceAll('greeter', 'neighbour').replace(/ {2}- \{id: env.*\n/, '')
 const NEW_VERSION = '2.0.0'
 
-/** Files that belong to the host, or are the only copy of a version that it retains. Each text occurs nowhere else. */
+/** The host's own files. Each text occurs in no other file. */
 const PRECIOUS = {
   'plugins/greeter/data/visitors': 'the visitors of this host\n',
   'plugins/greeter/.env': 'LANGUAGE=the language of this host\n',
@@ -35,12 +35,13 @@ const PRECIOUS = {
 const RETAINED = ['0.8.0', '0.9.0', '1.0.0'].map(mainOf)
 const PRECIOUS_OF_DAMAGE = 'precious of the operator'
 
-/** Hosts with an update that was killed, for each of its calls. */
+/** Hosts on which an update was killed: one host for each call of the update that changes names. */
 export interface DamagedHosts {
   readonly images: readonly HostImage[]
   /**
-   * Damages a host as the seed decides, lets two runs work on it, and repairs it as they advise. Returns their
-   * outcomes. The runs are calls, or `processes` started like the runner's.
+   * Damages a host as the seed decides, and lets two runs work on it. If the second run does not succeed, repairs the
+   * host as that run advises, and requires that a third run succeeds. Returns the outcomes of the first two. The runs
+   * are function calls, or processes that start as the runner starts them.
    */
   check(seed: string, by?: 'calls' | 'processes'): Promise<string>
   close(): Promise<void>
@@ -69,15 +70,22 @@ export async function openDamagedHosts(): Promise<DamagedHosts> {
   }
 }
 
-/** Turns every second image into one of a host with neither version complete. */
+/**
+ * Follows each image with an image of a host on which neither version is complete, so that images of the second kind
+ * are chosen more often.
+ */
 function withSwitches(images: readonly HostImage[], whole: readonly Live[]): HostImage[] {
   const between = images.filter(({ path }) => !whole.some(live => isSame(listGreeter(path), live)))
-  assert.ok(between.length > 4, `${between.length} images are taken between two versions`)
+  assert.ok(
+    between.length > 4,
+    `expected more than 4 images of a host with neither version complete, found ${between.length}`,
+  )
   return images.flatMap((image, index) => [image, between[index % between.length] ?? image])
 }
 
 /**
- * Prepares a host with a plugin of four versions, its own files, and others that no deployment of greeter may touch.
+ * Prepares a host on which four versions of greeter were deployed, with its own files, and with files that no
+ * deployment of greeter may touch.
  */
 async function prepareHost(stage: Stage): Promise<Live> {
   const { root, workspace } = stage
@@ -120,7 +128,7 @@ async function takeAllImages(stage: Stage, folder: string) {
   return { all: [...inVain.images, ...update.images], new: listGreeter(root) }
 }
 
-/** The files of greeter that the host runs, by path below the project root. */
+/** The files of greeter that the host runs, by path below `plugins/`. */
 type Live = Readonly<Record<string, string>>
 
 interface Case {
@@ -172,7 +180,10 @@ interface FoundTarget {
   readonly path: string
 }
 
-/** All state files and folders of a host, by path below its root. */
+/**
+ * The state files and folders of a host, by path below its root: the contents of `staging` and `snapshots` are left
+ * out, except for the snapshots' own folders.
+ */
 function targetsIn(root: string): FoundTarget[] {
   const own = join(root, '.hub-deploy')
   const files = readdirSync(own, { recursive: true, encoding: 'utf8' })
@@ -193,7 +204,7 @@ function targetsIn(root: string): FoundTarget[] {
   ]
 }
 
-/** Favors the two files that matter most to a run. */
+/** Repeats the two files that matter most to a run, so that they are chosen more often. */
 function weighted(targets: readonly FoundTarget[]): FoundTarget[] {
   return targets.flatMap(target => {
     if (target.path.endsWith('/journal.jsonl')) return Array.from({ length: targets.length }, () => target)
@@ -254,7 +265,7 @@ function requestOf({ hub, apiKey, workspace }: Stage, root: string): DeployReque
 }
 
 interface Evidence {
-  /** All files that are not greeter's. */
+  /** The files that no deployment of greeter may touch. */
   readonly others: Readonly<Record<string, string>>
   /** Texts that some file must contain. */
   readonly precious: readonly string[]
@@ -275,34 +286,39 @@ function contentsOf(listing: Readonly<Record<string, string>>): Set<string> {
   return new Set(Object.values(listing).map(described => described.slice(described.indexOf(' ') + 1)))
 }
 
-/** Asserts that no precious file is lost, and that no other program's file is moved, changed or deleted. */
+/**
+ * Asserts that no precious text is lost, and that the files that no deployment of greeter may touch are as they were.
+ */
 function assertKept(host: Host, before: Evidence): void {
   const after = listTree(host.folder)
   const texts = contentsOf(after)
   assert.deepEqual(
     before.precious.filter(text => !texts.has(text)),
     [],
-    'lost',
+    'precious texts must not be lost',
   )
   assert.deepEqual(
     Object.fromEntries(Object.entries(after).filter(([path]) => OTHERS.test(path))),
     before.others,
-    'of others',
+    'files that do not belong to greeter must not change',
   )
 }
 
 /**
- * Asserts that a deployment that reports success has left the new version. If the host runs neither version, asserts that
- * the run reports neither success nor a rollback, and names the damage.
+ * Asserts that a deployment that reports success has left the new version. If the host runs neither version, asserts
+ * that the run reports neither success nor a rollback, and names the damage.
  */
 function assertTruth(host: Host, { act, outcome, message, log }: RunEnd, damaged: string): void {
   const live = versionOf(host)
   if (act === 'deploy' && outcome === 'success') assert.equal(live, 'new')
   else if (live === 'neither') {
-    assert.ok(outcome !== 'success' && outcome !== 'rolled_back', `the host runs neither version, but: ${outcome}`)
+    assert.ok(
+      outcome !== 'success' && outcome !== 'rolled_back',
+      `the host runs neither version, but the run reports ${outcome}`,
+    )
     assert.ok(
       [message, ...log].some(line => line.includes(damaged)),
-      'the damage is named',
+      `the message or the log must name ${damaged}`,
     )
   }
 }
@@ -329,18 +345,25 @@ interface Damaged extends FoundTarget, Target {
 }
 
 /**
- * Asserts that the last run either succeeded, or named the file in its way and the remedy, and that the next run succeeds
- * once the remedy is applied.
+ * Asserts that the last run either succeeded, or named the damaged file or folder and the remedy, and that the next run
+ * succeeds once the remedy is applied.
  */
 async function assertRepairable(host: Host, { kind, path, outside, before, end }: Damaged): Promise<void> {
   if (end.outcome === 'success') return
-  assert.ok(end.message.includes(relative(host.root, path)), `names ${path}`)
-  assert.match(end.message, /move|remove|restore|unmount/i, 'says what to do')
+  assert.ok(
+    end.message.includes(relative(host.root, path)),
+    `the message must name ${relative(host.root, path)}: ${end.message}`,
+  )
+  assert.match(end.message, /move|remove|restore|unmount/i, `the message must say what to do: ${end.message}`)
   if (kind === 'folder') repairFolder({ path, outside })
   else renameSync(path, join(host.folder, 'repaired'))
   const repaired = kind === 'folder' ? { ...before, others: evidenceOf(host).others } : before
   const next = await host.run(host, 'deploy')
-  assert.equal(next.outcome, 'success', `after the repair: ${next.message}\n${next.log.join('\n')}`)
+  assert.equal(
+    next.outcome,
+    'success',
+    `the run after the repair must succeed: ${next.message}\n${next.log.join('\n')}`,
+  )
   assertKept(host, repaired)
 }
 

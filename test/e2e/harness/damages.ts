@@ -1,9 +1,11 @@
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { parseJournalText } from '../../../src/install/transaction/journal/journal-line.ts'
 import { journalText } from '../../install/transaction/journal/journal-text.ts'
 import type { Random } from './random.ts'
+
+const OF_SOMEBODY = 'of-somebody'
 
 /** A state file or folder of a host, and a place outside the host. */
 export interface Target {
@@ -13,7 +15,7 @@ export interface Target {
 
 export type Damage = (target: Target, random: Random) => void
 
-/** The damage that a dying disk, a power cut, a careless operator or another program does to a file. */
+/** Damage that a dying disk, a power cut, a careless operator or another program can do to a state file. */
 export const FILE_DAMAGES: Readonly<Record<string, Damage>> = {
   cut: rewrite((bytes, random) => bytes.subarray(0, random.below(bytes.length))),
   'cut after a line': rewrite((bytes, random) => {
@@ -73,7 +75,10 @@ export const FILE_DAMAGES: Readonly<Record<string, Damage>> = {
   'without a value': values((leaves, random) => random.pick(leaves).remove()),
 }
 
-/** Objects that may be in the place of a folder of ours. The content of the folder is kept outside. */
+/**
+ * Damage to a folder of the action: another object takes the folder's place, and the folder itself is kept outside the
+ * host; or the folder contains a foreign folder.
+ */
 export const FOLDER_DAMAGES: Readonly<Record<string, Damage>> = {
   'now a file': target => {
     moveOut(target)
@@ -81,15 +86,17 @@ export const FOLDER_DAMAGES: Readonly<Record<string, Damage>> = {
   },
   'now a symlink to its copy': target => symlinkSync(moveOut(target), target.path),
   'with a folder of somebody in it': ({ path }) => {
-    mkdirSync(join(path, 'of-somebody'))
-    writeFileSync(join(path, 'of-somebody/precious'), 'precious of the operator')
+    mkdirSync(join(path, OF_SOMEBODY))
+    writeFileSync(join(path, OF_SOMEBODY, 'precious'), 'precious of the operator')
   },
 }
 
-/** Puts back a folder that the damage moved away. */
+/** Puts back a folder that the damage moved out, or moves out the folder of somebody else. */
 export function repairFolder({ path, outside }: Target): void {
+  const kept = movedOut({ path, outside })
+  if (!existsSync(kept)) return void renameSync(join(path, OF_SOMEBODY), join(outside, OF_SOMEBODY))
   renameSync(path, join(outside, 'repaired'))
-  renameSync(movedOut({ path, outside }), path)
+  renameSync(kept, path)
 }
 
 function moveOut(target: Target): string {
@@ -126,7 +133,7 @@ const OUTREACHING = [
 
 const ODD_VALUES = [null, true, -1, 0, 1e300, [], {}, 'text', '7', '2.0.0', 'success', 'failed', 'greeter', 'service']
 
-/** A value in a document that is neither an object nor an array. */
+/** A value in a document that contains no further values: a primitive, or an empty object or array. */
 interface Leaf {
   get(): unknown
   set(value: unknown): void
@@ -165,7 +172,7 @@ function tryParse(text: string): unknown {
     try {
       return JSON.parse(candidate)
     } catch {
-      // The line is not JSON.
+      // This candidate is not JSON.
     }
   }
   return undefined

@@ -9,7 +9,6 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
-  rmSync,
   symlinkSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -19,10 +18,10 @@ import { rewriteCopiedJournal } from './copied-journal.ts'
 
 const PRELOADED = join(import.meta.dirname, 'copy-at-calls.mjs')
 
-/** A host as a run left it that was killed at one call. */
+/** A copy of the host that a run leaves if the run is killed at one particular call. */
 export interface HostImage {
   readonly path: string
-  /** The call at which the run was killed. */
+  /** The call before which the copy was made. */
   readonly call: string
   /** The path of each inode at that moment. */
   readonly inodes: Readonly<Record<string, string>>
@@ -43,18 +42,15 @@ export async function takeImages(
   return { images, result }
 }
 
-/** Creates a host from an image. Its journal names the inodes and times of the copies. */
+/** Creates a host from an image. The host's journal contains the inodes and times of the copied files. */
 export function copyImage(image: HostImage, root: string): void {
   copyTree(image.path, root)
-  const own = join(root, '.hub-deploy')
-  for (const path of readdirSync(own, { recursive: true, encoding: 'utf8' }))
-    if (/^staging\/[^/]+\/times-[^/]+$/.test(path)) rmSync(join(own, path))
-  const journal = join(own, 'journal.jsonl')
+  const journal = join(root, '.hub-deploy/journal.jsonl')
   if (!existsSync(journal)) return
   rewriteCopiedJournal(journal, ino => join(root, image.inodes[ino] ?? 'gone'))
 }
 
-/** Copies like `cp -a`, but without a process: modes and hard links are kept. */
+/** Copies a tree without starting a process. Modes, symlinks and hard links are kept; times are not. */
 function copyTree(from: string, to: string, copied = new Map<number, string>()): void {
   const stat = lstatSync(from)
   const known = stat.isFile() && stat.nlink > 1 ? copied.get(stat.ino) : undefined
@@ -68,7 +64,7 @@ function copyTree(from: string, to: string, copied = new Map<number, string>()):
   copied.set(stat.ino, to)
 }
 
-/** Creates a folder on a file system in memory if there is one. Its path is a `TMPDIR`. */
+/** Creates a folder, on a file system in memory if this machine has one. The folder's path can serve as `TMPDIR`. */
 export function makeFastFolder(name: string): string {
   const memory = '/dev/shm'
   return mkdtempSync(join(existsSync(memory) ? memory : tmpdir(), `${name}-`))

@@ -29,8 +29,8 @@ import { deployRequest } from '../deploy-request.ts'
 
 type Case = { readonly answers?: Partial<Answers>; readonly request?: Partial<DeployRequest> }
 /**
- * The distance between the archives that are tried here: the extraction is the deployment's own, and has tests with
- * each of them.
+ * Only a part of the archives is tried here (see `oneIn`), because the gate uses the deployment's own extraction, whose
+ * tests try all archives.
  */
 const NTH = byExtent({ sample: 40, ci: 3, full: 1 })
 const LIMITS = { maxArtifactBytes: 2 ** 24, extraction: HOSTILE_LIMITS }
@@ -38,8 +38,8 @@ const LARGE_LIMITS = { ...LIMITS, extraction: { maxExtractedBytes: 2 ** 24, maxE
 const SERVICE = { kind: 'service', slug: 'clock', plan: planOf(SERVICE_PLAN) } as const
 
 /**
- * Picks one in `nth` items, and all items whose fault only their data shows: a gate that reads only listings would pass
- * those.
+ * Picks one in `nth` items, and all items whose fault only their data shows, because a gate that read only listings
+ * would accept them.
  */
 function oneIn<Item extends object>(nth: number, items: readonly Item[]): Item[] {
   return items.filter((item, index) => 'onlyWhileExtracting' in item || index % nth === 0)
@@ -49,7 +49,7 @@ function planOf(text: string): DeployRequest['plan'] {
   return { path: 'install.yaml', text }
 }
 
-/** A hub, an empty host, and the request and the tools of a run that deploys from one to the other. */
+/** A hub, an empty host, and the request and the tools of a run that deploys from the hub to the host. */
 async function scene(t: TestContext, { answers, request }: Case) {
   const folder = temporaryDirectory(t)
   const [projectRoot, temporaryFolder] = [join(folder, 'host'), join(folder, 'temp')]
@@ -70,7 +70,7 @@ async function scene(t: TestContext, { answers, request }: Case) {
 
 type Scene = Awaited<ReturnType<typeof scene>>
 
-/** The gate's question about the same release. */
+/** The request to the gate for the same release. */
 function gateRequest({ asked }: Scene): GateRequest {
   const { slug, bases, apiKey } = asked
   return { files: asked, artifact: { ...asked, source: { bases, slug, apiKey } } }
@@ -80,7 +80,7 @@ function gateRequest({ asked }: Scene): GateRequest {
 async function gateCode(scene: Scene): Promise<string> {
   const { error } = await checkRelease(gateRequest(scene), scene.tools)
   assert.deepEqual(readdirSync(scene.tools.runner.temporaryFolder), [])
-  // A gate never installs anything, so it must not say so.
+  // A gate never installs anything, so its message must not say that nothing was installed.
   assert.doesNotMatch(error?.message ?? '', /nothing was installed/i)
   return error?.code ?? ''
 }
@@ -205,7 +205,7 @@ describe('the gate of a file', () => {
 
   it('does not advise about a key or a hub, which a file has not', async t => {
     const { error } = await checkFile(t, { signingSecret: 'another secret' })
-    assert.match(error?.message ?? '', / not signed with this signing-secret, .* of this very file\. /)
+    assert.match(error?.message ?? '', / not signed with this signing-secret, .* for this very file\. /)
     assert.doesNotMatch(error?.message ?? '', /api-key|hub/)
   })
 })

@@ -51,6 +51,9 @@ describe('refuseInsecureHop', () => {
     ['https://hub.test', 'http://hub.test'],
     ['https://hub.test', 'http://127.0.0.1'],
     ['https://127.0.0.1', 'http://127.0.0.1'],
+    ['https://hub.test', 'foo:bar'],
+    ['http://hub.test', 'foo:bar'],
+    ['http://hub.test', 'https://user@blobs.test'],
   ]
   for (const [from, to] of refused) {
     it(`refuses ${from} to ${to}`, () => {

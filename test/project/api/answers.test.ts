@@ -35,6 +35,24 @@ function refuse(call: HubCall, status: number, body: unknown): DeployError {
 }
 
 describe('refusalOf', () => {
+  it('advises to try again only after a status that may pass', () => {
+    const statuses = [302, 400, 405, 408, 410, 422, 429, 500, 503]
+    const passing = statuses.filter(status => /Try again later/.test(refuse('latest', status, {}).message))
+    assert.deepEqual(passing, [408, 429, 500, 503])
+  })
+
+  it('advises by what the hub refused: the token, the call or the download_url', () => {
+    for (const [call, status, advice] of [
+      ['latest', 401, /The hub refused its own access token: devkey may have been revoked\./],
+      ['report', 401, /The hub refused its own access token: /],
+      ['latest', 403, /The hub accepted the token but does not allow this: /],
+      ['download', 403, /Run again, for a fresh download_url; if that fails too, /],
+      ['download', 404, /Run again, for a fresh download_url; if that fails too, /],
+      ['artifact', 404, /Check project-id, version and hub-url\./],
+    ] as const)
+      assert.match(refuse(call, status, {}).message, advice)
+  })
+
   for (const [call, statuses, type, code] of ROWS) {
     for (const status of statuses) {
       it(`turns ${status} of ${call} into ${type.name} ${code} (contract 7)`, () => {
@@ -122,5 +140,5 @@ function thrownBy(act: () => unknown): DeployError {
   } catch (error) {
     return error as DeployError
   }
-  return assert.fail('was not refused')
+  return assert.fail('nothing was refused')
 }

@@ -72,6 +72,19 @@ describe('ProjectClient', () => {
     assert.deepEqual(client.hidden, [TOKEN, DEK.toString('base64')])
   })
 
+  for (const [name, dek, hidden] of [
+    ['with too few bytes', Buffer.alloc(16, 9).toString('base64'), Buffer.alloc(16, 9).toString('base64')],
+    ['in another encoding', DEK.toString('hex'), DEK.toString('hex')],
+    ['with a line break', `${DEK.toString('base64')}\n`, DEK.toString('base64')],
+    ['that could be a word of the run', 'installed', undefined],
+    ['that could be a sentence of the run', 'The version was rolled back.', undefined],
+  ] as const)
+    it(`${hidden === undefined ? 'does not hide' : 'hides'} a refused key ${name}`, async t => {
+      const { client } = await withHub(t, { [AUTHORIZE]: [200, { dek }] })
+      assert.equal((await refusalOf(() => client.authorize('the credential', SIGNATURE))).code, 'decryption_failed')
+      assert.deepEqual(client.hidden, hidden === undefined ? [TOKEN] : [TOKEN, hidden])
+    })
+
   for (const projectId of ['', '.', '..', 'a/b', '%2e%2e', 'a?b', 'x'.repeat(129), 'a\nb']) {
     it(`refuses the project id ${JSON.stringify(projectId.slice(0, 10))}`, () => {
       assert.throws(
@@ -160,8 +173,8 @@ describe('download_url', () => {
   for (const url of ['http://blob.example/a', 'file:///etc/passwd', 'https://user:pass@blob.example/a']) {
     it(`such as ${url} is refused as insecure_url`, async t => {
       const { client } = await withHub(t, { [ARTIFACT]: [200, descriptorWith({ download_url: url })] })
-      const descriptor = await client.readDescriptor('1.0.0')
-      assert.equal((await refusalOf(() => download(t, client, descriptor))).code, 'insecure_url')
+      const act = async () => await download(t, client, await client.readDescriptor('1.0.0'))
+      assert.equal((await refusalOf(act)).code, 'insecure_url')
     })
   }
 })

@@ -67,10 +67,21 @@ describe('resolveDownloadUrl', () => {
     })
   }
 
-  it('refuses a file as insecure_url', () => {
-    assert.throws(
-      () => resolve('file:///etc/passwd'),
-      (error: ConfigError) => error instanceof ConfigError && error.code === 'insecure_url',
-    )
-  })
+  for (const [given, found] of [
+    ['file:///etc/passwd', /found one with the scheme "file":/],
+    ['foo:bar', /found one with the scheme "foo":/],
+    ['https://user:pass@blob.example/a', /found one with a user name or password:/],
+  ] as const)
+    for (const hub of ['https://hub.example', 'http://127.0.0.1:8080'])
+      it(`refuses ${given} of ${hub} as insecure_url, and says that it was a download_url`, () => {
+        assert.throws(
+          () => resolve(given, hub),
+          (error: ConfigError) => {
+            assert.ok(error instanceof ConfigError && error.code === 'insecure_url')
+            assert.match(error.message, found)
+            assert.match(error.message, /^Expected an https URL as the download_url that https?:/)
+            return !/redirect|pass@|null/.test(error.message)
+          },
+        )
+      })
 })

@@ -129,7 +129,7 @@ describe('the source in a folder', () => {
       [
         folder,
         '../modules',
-        /^The option --plugins-dirname must be folder names of .*, not "\.\.\/modules": correct it\.$/,
+        /^The option --plugins-dirname must be at most 255 characters: folder names of .*, not "\.\.\/modules": correct it\.$/,
       ],
       [
         join(folder, 'src/modules/a'),
@@ -159,7 +159,12 @@ describe('the source in a folder', () => {
         [undefined, { kind: 'project' }, UsageError, /has no file deployment\/install\.yaml: add this plan if/],
         ['steps: [\n', {}, HubError, /^deployment\/install\.yaml, line 2, column 1: invalid YAML/],
         ['steps: []\n', {}, HubError, /^deployment\/install\.yaml: project_id: is missing/],
-        ['project_id: a/b\nsteps: []\n', {}, HubError, /^deployment\/install\.yaml: project_id: must be 1 to 128 of/],
+        [
+          'project_id: a/b\nsteps: []\n',
+          {},
+          HubError,
+          /^deployment\/install\.yaml: project_id: must be 1 to 128 characters /,
+        ],
         ['project_id: shop\nsteps: []\n', { slug: 'shop' }, UsageError, /--slug does not apply to a project/],
         [
           'project_id: shop\nsteps: []\n',
@@ -192,7 +197,10 @@ describe('the source in a folder', () => {
       expectSentence(UsageError, /says version 1\.0\.0/),
     )
     assert.throws(() => readSources(join(folder, 'none'), {}), expectSentence(UsageError, /There is no folder/))
-    assert.throws(() => readSources(join(folder, 'run'), {}), expectSentence(UsageError, /run is no folder: name that/))
+    assert.throws(
+      () => readSources(join(folder, 'run'), {}),
+      expectSentence(UsageError, /run is not a folder: name the/),
+    )
   })
 })
 

@@ -90,7 +90,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.equal(await refused.ended, 1)
     assert.match(
       refused.errors(),
-      /^This hub has clock 1\.0\.0 with different files, [^\n]+: raise it \(--version 1\.0\.1\)\.\n$/,
+      /^This hub has clock 1\.0\.0 with different files, [^\n]+: raise the version \(--version 1\.0\.1\)\.\n$/,
     )
 
     const broken = start([source, '--root', root, '--version', '1.1.0', '--break'], temporary)
@@ -98,7 +98,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(broken.output(), /^\| outcome +rolled_back$/m)
     assert.match(broken.output(), /^\| running-version +1\.0\.0$/m)
     assert.match(broken.output(), /^--break adds the provision step `broken`, which runs `false`/m)
-    assert.match(broken.output(), /^Run the command without --break, to install it\.$/m)
+    assert.match(broken.output(), /^Run the command without --break, to install your version\.$/m)
     assert.equal(installed(), original)
     assert.deepEqual(readdirSync(temporary).toSorted(), ['clock', 'stage'])
 
@@ -141,7 +141,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(broken.output(), /^\| failed-step +broken$/m)
     assert.match(
       broken.output(),
-      /^The broken step is sealed into 1\.1\.0\. Run [^\n]+ --version 1\.1\.1, to install it\.$/m,
+      /^The broken step is sealed into 1\.1\.0\. Run [^\n]+ --version 1\.1\.1, to install your project\.$/m,
     )
     const installed = readFileSync(join(root, 'host/extensions/mailer/run.sh'), 'utf8')
     assert.equal(installed, readFileSync(join(PROJECT, 'extensions/mailer/run.sh'), 'utf8'))
@@ -242,7 +242,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     const temporary = mkdtempSync(join(folder, 'tmp-'))
     const source = join(folder, 'large')
     cpSync(SERVICE, source, { recursive: true })
-    // This takes half a second to pack.
+    // A file of this size takes half a second to pack.
     writeFileSync(join(source, 'data'), randomBytes(20_000_000))
     const child = start([source], temporary)
     while (readdirSync(temporary).length === 0) await setTimeout(5)
@@ -262,7 +262,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     const rows = [
       [[source], 1, /^The symlink \S+users leads to \/etc\/passwd: it must [^\n]+\.\n$/],
       [[PLUGIN, '--plan', 'none.yaml'], 1, /^The file \S+none\.yaml of --plan does not exist: correct the path\.\n$/],
-      [[PLUGIN, '--plan', source], 1, /^The file \S+hostile of --plan is a folder: correct the path\.\n$/],
+      [[PLUGIN, '--plan', source], 1, /^The file \S+hostile of --plan is a folder: name a file\.\n$/],
       [
         [PLUGIN, '--root', join(source, 'plugin.yaml')],
         2,
@@ -275,7 +275,7 @@ describe('npm run try', { concurrency: 2 }, () => {
       [
         [PROJECT, '--plan', 'install.yaml'],
         2,
-        /^The option --plan does not apply to a project, [^\n]+: remove it\.\n$/,
+        /^The option --plan does not apply to a project, [^\n]+: remove the option\.\n$/,
       ],
       [
         [join(PROJECT, 'extensions')],
@@ -345,7 +345,7 @@ function expectSections(output: string, first: string): void {
   )
 }
 
-/** Expects nothing that a runner takes for a command, and no colors or symbols, because this is no terminal. */
+/** Expects nothing that a runner would obey as a command, and no colors or symbols: the output is not a terminal. */
 function expectPlainText(output: string): void {
   assert.equal(stripVTControlCharacters(output), output)
   assert.deepEqual(
