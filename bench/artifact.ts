@@ -1,4 +1,4 @@
-/** An artifact that the bench's hub serves, with the answers about it. */
+/** An artifact that the bench's hub serves, with the values that the hub's answers about it contain. */
 export type Artifact = ZipArtifact | SealedArtifact
 
 export interface ZipArtifact {

@@ -56,7 +56,7 @@ export function listContenders(format: Format, repository: string): Contender[] 
   return peers[format]
 }
 
-/** Deploys with our action. `more` adds to the run, for example variables. */
+/** Deploys with our action. `more` adds properties to the run, for example variables. */
 export function deployWithOurs(job: Job, more: Partial<ActionRun> = {}): ReturnType<typeof runAction> {
   const { format, version } = job.artifact
   writeFileSync(join(job.workspace.path, PLAN), installPlan(version))

@@ -16,9 +16,9 @@ const LOOP_IMAGE_BYTES = 8e9
 const PROBE_FILES = 3_000
 
 /**
- * Opens the file system to measure on: `tmpfs`, `loop` (ext4 with a journal in a file, which is in memory if there is
- * enough; needs root), or any folder. Default: `loop` if possible, else `tmpfs` if memory suffices, else the temporary
- * folder. A slow disk would hide the differences.
+ * Opens the file system to measure on: `tmpfs`, `loop` (ext4 with a journal, in an image file that is in memory if
+ * memory suffices; needs root), or any folder. Default: `loop` if possible, else `tmpfs` if memory suffices, else the
+ * temporary folder. A slow disk would hide the differences between the contenders.
  */
 export function openFileSystem(wanted: string | undefined): FileSystem {
   const choice = wanted ?? defaultChoice()
@@ -32,7 +32,7 @@ export function openFileSystem(wanted: string | undefined): FileSystem {
   }
 }
 
-/** The milliseconds to create and to delete 3,000 small files. No contender can be faster. */
+/** The milliseconds to create and to delete 3,000 small files: no contender writes as many files in less time. */
 export function probe({ folder }: FileSystem): { createMs: number; deleteMs: number } {
   const files = mkdtempSync(join(folder, 'probe-'))
   const startedAt = performance.now()

@@ -1,7 +1,7 @@
 import { availableParallelism, cpus, release, totalmem, type } from 'node:os'
 import { findPython, firstLine } from './programs.ts'
 
-/** The facts about this machine that explain the figures, one a line. */
+/** The facts about this machine that explain the figures, one per line. */
 export function machineFacts(): string[] {
   const programs = [
     firstLine('bash', ['--version']),

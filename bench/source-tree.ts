@@ -19,9 +19,9 @@ export interface SourceRecipe {
 }
 
 /**
- * Writes one version of a plugin's sources below `folder`, or of the one with this number, if the workload has several.
- * The file's number decides its passages, so the same sample gives the same tree. File sizes follow an exponential
- * distribution.
+ * Writes one version of a plugin's sources below `folder`. If the workload has several plugins, `part` is the number of
+ * the plugin. A file's number decides its passages, so the same sample gives the same tree. File sizes follow an
+ * exponential distribution.
  */
 export function writeSourceTree({ workload, version, sample }: SourceRecipe, folder: string, part = 0): void {
   const ofPart = workload.files / (workload.parts ?? 1)
@@ -44,7 +44,7 @@ function sizeOfFile(index: number, { files, bytes }: Workload): number {
   return Math.max(1, Math.round((bytes / files) * spread))
 }
 
-/** Returns a passage of at most this many bytes, another one each time. */
+/** Returns a passage of at most this many bytes, a different one each time. */
 type PassageReader = (longest: number) => Buffer
 
 function writeSourceFile(path: string, size: number, nextPassage: PassageReader): void {

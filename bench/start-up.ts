@@ -9,7 +9,7 @@ const READ_ROOTS = "require('node:https'); require('node:tls').createSecureConte
 /** Median start-up times in milliseconds, from Node.js alone to our action without inputs, in interleaved runs. */
 export function measureStarts(repository: string): { what: string; ms: number }[] {
   const dist = join(repository, 'dist')
-  // Loads the bundle without an action: it has none of this name.
+  // Loads the bundle but runs no action, because the bundle has none with this name.
   const load = `try { require('${dist}/start.js').start('${dist}', 'none') } catch (error) {
     if (!error.message.includes('no action none')) throw error
   }`

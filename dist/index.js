@@ -4,7 +4,7 @@
 /***/ 4609:
 /***/ ((__unused_webpack_module, exports, __nccwpck_require__) => {
 
-// The original loads `assert` of Node.js. Only a run with a proxy needs it.
+// The original loads `assert` of Node.js. Only a run with a proxy needs the original, so only such a run loads it.
 
 for (const name of ['httpOverHttp', 'httpsOverHttp', 'httpOverHttps', 'httpsOverHttps']) {
   exports[name] = options => __nccwpck_require__(603)[name](options)
@@ -16941,7 +16941,7 @@ const ERROR_CODES = [
 ];
 /**
  * An error for the operator: a stable `code` and a message that says what happened, why, where, and what to do.
- * The classes below say on whose side the cause is.
+ * The subclasses below say on whose side the cause is.
  */
 class DeployError extends Error {
     name = 'DeployError';
@@ -16953,11 +16953,11 @@ class DeployError extends Error {
         this.next = options.next;
     }
 }
-/** The operator's own input, plan or host config is wrong; nothing was fetched. */
+/** An input, a plan or a host config is wrong, or a URL is not secure; nothing was installed. */
 class ConfigError extends DeployError {
     name = 'ConfigError';
 }
-/** The hub did not accept our credentials. */
+/** The hub, or the server of a git source, did not accept our credentials. */
 class AuthenticationError extends DeployError {
     name = 'AuthenticationError';
 }
@@ -16965,32 +16965,38 @@ class AuthenticationError extends DeployError {
 class ArtifactError extends DeployError {
     name = 'ArtifactError';
 }
-/** The artifact does not match its signature, pin or digest. */
+/** The artifact's signature is missing, malformed, wrong or by another signer, or its digest is not the pinned one. */
 class SignatureError extends ArtifactError {
     name = 'SignatureError';
 }
-/** The archive is damaged, or contains an entry that must not be extracted. */
+/** The archive is damaged, too large or empty, or contains an entry that must not be extracted. */
 class ArchiveError extends ArtifactError {
     name = 'ArchiveError';
 }
-/** A part of the work on this host failed: disk, lock, step or health. */
+/**
+ * The run was cancelled; the state of this host or of the fleet stopped it (the disk, the lock, an installed version, a
+ * step or the health); or the hub failed to authenticate the run or to accept its report.
+ */
 class DeploymentError extends DeployError {
     name = 'DeploymentError';
 }
-/** The rollback failed; neither version may be complete on the host. */
+/** The rollback failed: perhaps neither version is complete on the host. */
 class RollbackError extends DeploymentError {
     name = 'RollbackError';
 }
 /**
- * Returns the same error, whose message now begins with its subject. A cancel is about the whole run, so it stays as it
- * is.
+ * Puts the subject before the message of a DeployError, and returns the same error. Any other error stays as it is, and
+ * so does `cancelled`, which concerns the whole run.
  */
 function withSubject(subject, error) {
     if (error instanceof DeployError && error.code !== 'cancelled')
         error.message = `${subject}: ${error.message}`;
     return error;
 }
-/** Returns a DeployError unchanged; wraps any other error as `internal_error`, with its message and as its cause. */
+/**
+ * Returns a DeployError unchanged. Wraps any other error in an `internal_error` that quotes its message and has the
+ * error as `cause`.
+ */
 function toDeployError(error) {
     if (error instanceof DeployError)
         return error;
@@ -17006,23 +17012,23 @@ function errnoOf(error) {
 
 /** The names that may reach a path, a URL or a log line (docs/contracts.md, "Names"). */
 const slugSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
-    error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
+    error: 'must be 1 to 128 characters (a-z, 0-9, "_", "." and "-"), starting with a letter or digit',
 }));
 /** The name of a part's directory below `plugins/` or `extensions/`; same alphabet as a slug. */
 const idSchema = slugSchema;
 const stepIdSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, {
-    error: 'must be 1 to 64 of a-z, 0-9, "_" and "-", starting with a letter or digit',
+    error: 'must be 1 to 64 characters (a-z, 0-9, "_" and "-"), starting with a letter or digit',
 }));
 const versionSchema = schemas_string().check(_regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
-    error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
+    error: 'must be 1 to 128 characters (0-9, A-Z, a-z, ".", "+", "_" and "-"), starting with a letter or digit',
 }));
 /** Without `.` and `..`, which have another meaning in a path. */
 const projectIdSchema = schemas_string().check(_regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
-    error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
+    error: 'must be 1 to 128 characters (A-Z, a-z, 0-9, "_", "." and "-"), and neither "." nor ".."',
 }));
 /** A host's name in reports. */
 const hostIdSchema = schemas_string().check(_regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
-    error: 'must be 1 to 255 characters without control characters',
+    error: 'must be 1 to 255 characters, without control and format characters (such as a soft hyphen) or line separators',
 }));
 /** SHA-256 as 64 hex digits; upper case is accepted and converted to lower case. */
 const sha256Schema = pipe(schemas_string().check(_regex(/^[0-9a-fA-F]{64}$/, { error: 'must be 64 hex digits' })), transform(hex => hex.toLowerCase()));
@@ -17038,7 +17044,7 @@ const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024;
 const DEFAULT_MAX_ENTRIES = 100_000;
 const MAX_NAME_BYTES = 255;
 const MAX_PATH_BYTES = 4096;
-/** Leaves room for the names that this action makes, below the system's limit for a path. */
+/** Leaves room for the names that this action appends: the system limits the length of a whole path. */
 const MAX_PROJECT_ROOT_BYTES = 3500;
 const MAX_PATH_LEVELS = 64;
 const MAX_JSON_BODY_BYTES = 1024 * 1024;
@@ -17063,11 +17069,11 @@ const NOT_RESERVED = '(?!(?:extensions|\\.hub-deploy)(?:/|$))';
 /** Patterns without anchors: a directory of plugins, relative to the project root, and any directory of parts. */
 const PLUGINS_DIRECTORY_PATTERN = `${NOT_RESERVED}${PART}(?:/${PART})*`;
 const PARTS_DIRECTORY_PATTERN = `(?:${EXTENSIONS_DIRECTORY}|${PLUGINS_DIRECTORY_PATTERN})`;
-/** A directory of plugins: a path inside the project root that is neither in `extensions` nor in `.hub-deploy`. */
+/** A directory of plugins: a path inside the project root, but not `extensions`, `.hub-deploy` or a path below them. */
 const pluginsDirectorySchema = schemas_string().check(refine(isPluginsDirectory, {
-    error: 'must be a relative path inside project-root, of letters, digits, "_", "." and "-", and neither extensions nor .hub-deploy nor below them',
+    error: 'must be a relative path of at most 255 characters inside project-root, made of letters, digits, "_", ".", "-" and "/", that is neither extensions nor .hub-deploy nor a path below them',
 }));
-/** The same directory as people write it, with a leading `./` or a final `/`. */
+/** A directory of plugins as people may write it: drops a leading `./` and a final `/`. */
 const writtenPluginsDirectorySchema = pipe(pipe(schemas_string(), transform(text => text.replace(/^(?:\.\/+)+/, '').replace(/(?<=.)\/+$/, ''))), pluginsDirectorySchema);
 /** Ignores case, because some file systems do. */
 function isPluginsDirectory(text) {
@@ -17098,11 +17104,11 @@ function layoutOf(projectRoot) {
 function placeName({ shelf, id }) {
     return `${shelf}/${id}`;
 }
-/** The path of a place below the project root. */
+/** Returns the path of a place, relative to the project root. */
 function placePath({ directory, id }) {
     return `${directory}/${id}`;
 }
-/** Returns the place with this path below the project root. */
+/** Returns the place with this path, relative to the project root. */
 function placeAt(path) {
     const end = path.lastIndexOf('/');
     const [directory, id] = [path.slice(0, end), path.slice(end + 1)];
@@ -17118,7 +17124,9 @@ function isSamePlace(a, b) {
 function installPath(layout, place) {
     return (0,external_node_path_namespaceObject.join)(layout.root, placePath(place));
 }
-/** The host's own settings for a place, next to its directory so that no deployment replaces them. */
+/**
+ * The path of the host's own settings for a place, next to the installed directory so that no deployment replaces them.
+ */
 function settingsPath(layout, place) {
     return `${installPath(layout, place)}.env`;
 }
@@ -17129,7 +17137,7 @@ function snapshotsPath(layout, { shelf, id }) {
 function begunPath({ own }, deploymentId) {
     return (0,external_node_path_namespaceObject.join)(own, `begun-${deploymentId}.jsonl`);
 }
-/** Returns the deployment whose journal has this name; undefined for any other name. */
+/** Returns the id of the deployment whose `begunPath` ends in this name; undefined for any other name. */
 function begunDeployment(name) {
     return /^begun-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl$/.exec(name)?.[1];
 }
@@ -17165,7 +17173,7 @@ function placeOf(row) {
     const part = partOf(row);
     return { ...part, directory: row.directory ?? usualDirectory(part.shelf) };
 }
-/** Returns the fields by which a row records its place. */
+/** Returns the field by which a row records a directory of plugins; none for the usual directory. */
 function directoryIn({ shelf, directory }) {
     return directory === usualDirectory(shelf) ? {} : { directory };
 }
@@ -17194,9 +17202,9 @@ const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
 const CANDIDATE = '2';
 const FINAL = '3';
 /**
- * Compares two versions by the rules of PEP 440: negative if `a` is older; undefined if one of them has another form.
- * Local versions (`+...`) and `1.0-1`, which means 1.0.post1 there and has a different meaning elsewhere, have no order
- * here.
+ * Compares two versions by the rules of PEP 440: negative if `a` is older; undefined if either of them has another
+ * form. Local versions (`+...`) are not accepted, and neither is `1.0-1`: it means 1.0.post1 in PEP 440, but not
+ * elsewhere.
  */
 function comparePythonVersions(a, b) {
     const [first, second] = [python_version_parse(a), python_version_parse(b)];
@@ -17217,7 +17225,7 @@ function python_version_parse(version) {
         return undefined;
     const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found;
     const isOnlyDev = dev !== undefined && phase === undefined && post === undefined;
-    // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own posts.
+    // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own post-releases.
     const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0'];
     const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0'];
     const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0'];
@@ -17284,7 +17292,7 @@ const SLASH = 0x2f;
 function treeDigest(files) {
     return orderedTreeDigest(inTreeOrder(files));
 }
-/** Returns the same for files that are already in that order: comparing all paths takes longer than digesting them. */
+/** Like `treeDigest`, for files already in tree order: comparing all paths takes longer than digesting them. */
 function orderedTreeDigest(files) {
     const lines = files.map(({ path, sha256 }) => `${path}:${sha256}`);
     return (0,external_node_crypto_namespaceObject.createHash)('sha256').update(lines.join('\n'), 'utf8').digest('hex');
@@ -17302,7 +17310,7 @@ function comparePaths(a, b) {
         at++;
     return rankAt(a, at) - rankAt(b, at);
 }
-/** Ranks the rest of a path: its end comes before the end of a component, and that before any character. */
+/** Ranks the rest of a path: the end of the path comes first, then the end of a component, then any character. */
 function rankAt(path, at) {
     // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
     const codePoint = path.codePointAt(at);
@@ -17317,8 +17325,8 @@ function rankAt(path, at) {
 
 /**
  * Returns every file, symlink and special file below `root` (directories are implied), with paths relative to `root`,
- * ordered by path components. Leaves out the paths in `skip`. Follows no symlink. Returns an empty list if nothing is
- * at `root`.
+ * ordered by path components. Leaves out the paths in `skip`. Follows no symlink below `root`. Returns an empty list if
+ * `root` is not a directory.
  */
 async function walkTree(root, skip = new Set()) {
     const found = [];
@@ -17385,8 +17393,8 @@ async function tree_walk_describe(root, path) {
 const promises_namespaceObject = require("node:timers/promises");
 ;// CONCATENATED MODULE: ./build/core/monotonic.js
 /**
- * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. Equivalent to
- * `performance.now`, for which Node.js loads ten of its modules.
+ * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. Measures
+ * durations as `performance.now` does, for which Node.js would load ten of its modules.
  */
 function monotonicMs() {
     const [seconds, nanoseconds] = process.hrtime();
@@ -17412,7 +17420,7 @@ const systemClock = {
 ;// CONCATENATED MODULE: ./build/core/quantities.js
 const UNITS = ['kB', 'MB', 'GB'];
 const [SECOND_MS, MINUTE_MS] = [1000, 60_000];
-/** From this size on, a number has no decimal: with one, `9.96 s` would read `10.0 s`. */
+/** From this size on, a number rounds to 10 or more, and is shown without a decimal. */
 const PLAIN_FROM = 9.95;
 /** Formats a number of bytes for people: `919 bytes`, `8.9 MB`. */
 function bytesInWords(bytes) {
@@ -17462,7 +17470,7 @@ const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
 /**
  * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log: no ANSI sequences,
  * no control, direction or zero-width characters (CR and LF become a space), nothing that the runner would run as a
- * command (`::`, `##[`), and at most `maxChars` characters, with a mark where the text was cut.
+ * command (`::`, `##[`), and at most `maxChars` characters, plus a mark if the text was cut.
  */
 function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
     const flat = text
@@ -17477,7 +17485,7 @@ function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
 }
 const MAX_LISTED_NAMES = 20;
 /**
- * Lists up to 20 names, each cleaned, with commas between them, and the number of the others: a publisher may write
+ * Lists up to 20 names, each cleaned, with commas between them, and the number of the others: a publisher may list
  * thousands.
  */
 function listNames(names) {
@@ -17494,8 +17502,8 @@ function isSystemError(error) {
     return error instanceof Error && 'syscall' in error && 'errno' in error;
 }
 /**
- * Turns a system error into one for an operator: `disk_full`, `host_not_writable`, otherwise `step_failed`. The message
- * names what was being done. A DeployError passes unchanged.
+ * Turns a system error into an error for an operator: `disk_full` or `host_not_writable`, otherwise `step_failed`. The
+ * message says what was being done. A DeployError passes unchanged.
  */
 function toHostError(error, doing) {
     if (error instanceof DeployError)
@@ -17509,16 +17517,16 @@ function toHostError(error, doing) {
             });
         case 'EACCES':
         case 'EPERM':
-            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it${errno === 'EPERM' ? ', and check with lsattr that nothing was made immutable' : ''}.`, { cause: error });
+            return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user access there (in the project root, write access to everything)${errno === 'EPERM' ? ', and check with lsattr that nothing was made immutable' : ''}.`, { cause: error });
         case 'EROFS':
-            return new DeploymentError('host_not_writable', `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or correct project-root.`, { cause: error });
+            return new DeploymentError('host_not_writable', `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or, if the path is in the project root, correct project-root.`, { cause: error });
         default: {
             const found = error instanceof Error ? error.message : String(error);
             return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
         }
     }
 }
-/** Names the user who was refused, and the owner of the path, or of the directory in which it was to be created. */
+/** Names the user who was refused, and the owner of the path, or, if the path cannot be examined, of its directory. */
 function usersOf(error) {
     const uid = process.getuid?.();
     if (uid === undefined)
@@ -17534,7 +17542,7 @@ function ownerOf(path) {
     }
     return '';
 }
-/** Also returns undefined if this user has no access. */
+/** Returns undefined if nothing is at the path, or if this user has no access. */
 function tryLstatSync(path) {
     try {
         return (0,external_node_fs_namespaceObject.lstatSync)(path);
@@ -17549,8 +17557,9 @@ function tryLstatSync(path) {
 
 const NOTE = 'Runs in containers use this host, so every run locks its journal while it fetches.\n';
 /**
- * Notes in the file of the kernel lock, which stays, that processes in containers use the host: they cannot see which
- * processes of the machine have ended, so these lock their journals from now on. Never throws.
+ * Notes in the file of the kernel lock, which is never removed, that processes in containers use this host. Such
+ * processes cannot see which processes of the machine have ended, so every run on this host locks its journal from now
+ * on. If the note cannot be written, the next run in a container writes it.
  */
 function noteContainers(kernelLock) {
     if (areContainersNoted(kernelLock))
@@ -17559,7 +17568,7 @@ function noteContainers(kernelLock) {
         (0,external_node_fs_namespaceObject.writeFileSync)(kernelLock, NOTE, { flag: 'r+' });
     }
     catch {
-        // The next run in a container notes it.
+        // The next run in a container writes the note.
     }
 }
 function areContainersNoted(kernelLock) {
@@ -17583,11 +17592,11 @@ const MAX_OUTPUT_BYTES = 2048;
  */
 const DRAIN_MS = 200;
 /**
- * Runs a program in its own process group with stdin closed, and resolves when it has exited, with success or not.
- * After `timeoutMs`, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program has exited. When `signal`
- * aborts, the same happens, but with SIGKILL after `abortGraceMs`, and the promise rejects with the signal's reason.
- * Keeps the first 2 KiB of stdout and stderr together, and of stdout alone for callers that parse it, and marks the
- * cut. Never blocks the event loop.
+ * Runs a program in its own process group with /dev/null as stdin, and resolves when the program has exited,
+ * successfully or not, or could not be started. After `timeoutMs`, the group gets SIGTERM, and SIGKILL 5 s later or as
+ * soon as the program has exited. When `signal` aborts, the same happens, but with SIGKILL after `abortGraceMs`, and
+ * the promise rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and the first 2
+ * KiB of stdout alone for callers that parse it; longer output ends with a mark. Never blocks the event loop.
  */
 async function runChild(request) {
     request.signal?.throwIfAborted();
@@ -17610,7 +17619,7 @@ async function runChild(request) {
     const [code, signal] = await exited;
     stop.clear();
     endTether(child);
-    // Not referenced: once the output is closed the timer has no reason to keep the process alive.
+    // Not referenced: once the output is closed, the timer has no reason to keep the process alive.
     await Promise.race([closed, (0,promises_namespaceObject.setTimeout)(DRAIN_MS, undefined, { ref: false })]);
     for (const stream of streams)
         stream.destroy();
@@ -17622,9 +17631,9 @@ async function runChild(request) {
         : { kind: 'exited', code, output: output(), stdout: stdout() };
 }
 /**
- * Runs a program as `runChild` does, and passes its stdout to `consume`, which slows the program down by reading
- * slowly. If `consume` throws, kills the whole group at once and throws the same error, unless a cancel or the timeout
- * came first.
+ * Runs a program as `runChild` does, but passes its stdout to `consume` and keeps only the output of stderr. If
+ * `consume` reads slowly, the program has to wait. If `consume` throws, kills the whole group at once and throws the
+ * same error, unless a cancel or the timeout came first.
  */
 async function readChild(request, consume) {
     request.signal?.throwIfAborted();
@@ -17678,7 +17687,10 @@ function endOf([code, signal], { timedOut, output }) {
         ? { kind: 'signalled', signal: String(signal), output }
         : { kind: 'exited', code, output, stdout: '' };
 }
-/** Returns the environment for a child process: never the runner's inputs, tokens or tracking id. */
+/**
+ * Returns the environment for a child process: this process's `PATH`, `HOME`, `LANG` and `TZ`, and `extra`. Leaves out
+ * everything else, such as the runner's inputs, tokens and tracking id.
+ */
 function allowedEnvironment(extra = {}) {
     const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
         const value = process.env[name];
@@ -17754,12 +17766,16 @@ function signalGroup(pid, signal) {
 
 ;// CONCATENATED MODULE: ./build/install/host/locks/lock-refusals.js
 
-/** Refuses a path of the lock that is not a regular file: only this action writes there, so somebody interfered. */
+/**
+ * Returns the error for a path of the lock that is not a regular file: only this action writes there, so another
+ * program or user interfered.
+ */
 function notAFile(path) {
     return new DeploymentError('unsafe_host', `${path} is not a regular file, but this action keeps its lock there. Find out what put it there, and remove it while no deployment runs.`);
 }
 /**
- * Converts the error of an `open` that follows no symlinks: to `notAFile` if it means that there is no regular file.
+ * Returns `notAFile` if the error of an `open` that follows no symlinks means that the path is not a regular file;
+ * otherwise returns the error unchanged.
  */
 function toOpenError(path, error) {
     return NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error;
@@ -17778,8 +17794,9 @@ const EXIT_BUSY = 1;
 const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
 /**
  * Tries once to lock a file, which is created if it is missing and must never be removed. `flock` (util-linux) locks a
- * descriptor that this process keeps open, and exits. So the lock ends with this process, however that ends; no other
- * process inherits the descriptor. Throws DeploymentError `unsafe_host` if the path is not a regular file.
+ * descriptor that this process keeps open, and exits. No process but `flock` inherits the descriptor, so the lock ends
+ * with this process, however that process ends. Throws DeploymentError `unsafe_host` if the path is not a regular file,
+ * the system's error, or the signal's reason.
  */
 async function tryKernelLock(request) {
     const { path } = request;
@@ -17799,9 +17816,9 @@ async function tryKernelLock(request) {
     }
 }
 /**
- * Returns the inode of a lock file that no process has locked; finds out by a shared lock for an instant. Undefined if
- * a process has locked it, if the file was replaced meanwhile, or if that cannot be known. Writes nothing, even if
- * there is no file. Throws nothing but the signal's reason.
+ * Returns the inode of a lock file that no process has locked; a shared lock, held for an instant, shows this. Returns
+ * undefined if a process has locked the file, if the file was replaced meanwhile, or if its state cannot be determined.
+ * Writes nothing, and does not create a missing file. Throws only the signal's reason.
  */
 async function readFreeKernelLock(request) {
     let fd;
@@ -17819,7 +17836,7 @@ async function readFreeKernelLock(request) {
             (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-/** Locks an open file for as long as this process has it open; false if it cannot. Never throws. */
+/** Locks an open file for as long as this process has it open; returns false if that is not possible. Never throws. */
 async function lockOpenFile(fd) {
     return (await flock(fd, { timeoutMs: ANSWER_TIMEOUT_MS.most }).catch(() => 'unavailable')) === 'held';
 }
@@ -17895,13 +17912,14 @@ const external_node_os_namespaceObject = require("node:os");
 ;// CONCATENATED MODULE: ./build/install/files/read-small-file.js
 
 /**
- * Returns the text of a regular file of at most `maxBytes`, undefined for anything else. Never waits for the other end
- * of a pipe. Adds `flags` to those of the open. Throws the system's error if the file cannot be opened or read.
+ * Returns the text of a regular file of at most `maxBytes`, or undefined for anything else at the path. Never waits for
+ * the other end of a pipe. Opens the path with these additional `flags`. Throws the system's error if the path cannot
+ * be opened or read.
  */
 function readSmallFileSync(path, maxBytes, flags = 0) {
     return readSmallBytesSync(path, maxBytes, flags)?.toString('utf8');
 }
-/** Reads the same as bytes. */
+/** Does the same as `readSmallFileSync`, but returns the bytes. */
 function readSmallBytesSync(path, maxBytes, flags) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_NONBLOCK | flags);
     try {
@@ -17912,7 +17930,9 @@ function readSmallBytesSync(path, maxBytes, flags) {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-/** Reads the same, but also returns undefined for a file that cannot be opened or read. Never throws. */
+/**
+ * Does the same as `readSmallFileSync`, but also returns undefined if the path cannot be opened or read. Never throws.
+ */
 function tryReadSmallFileSync(path, maxBytes) {
     try {
         return readSmallFileSync(path, maxBytes);
@@ -17925,8 +17945,8 @@ function tryReadSmallFileSync(path, maxBytes) {
 ;// CONCATENATED MODULE: ./build/install/files/temporary-name.js
 
 /**
- * Returns a name next to `path` with the id of this process, so that the files of a killed process can be found and
- * removed.
+ * Returns a path next to `path` that contains the id of this process, so that the files of a killed process can be
+ * found and removed.
  */
 function temporaryName(path) {
     return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
@@ -17944,8 +17964,9 @@ function ownerOfTemporary(name) {
 /** Enough for the system's description of a descriptor. */
 const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024;
 /**
- * Opens a directory, never through a symlink in its last component: the system's error is then ENOTDIR or ELOOP. Throws
- * DeploymentError `unsafe_host` if a directory of other users can be reached only by its name.
+ * Opens a directory. If the last component of the path is a symlink, does not follow it, and throws the system's error
+ * ENOTDIR or ELOOP. Throws DeploymentError `unsafe_host` if a directory that other users own or can write can be
+ * reached only by its name.
  */
 function openDirectorySync(path) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_DIRECTORY | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
@@ -17968,7 +17989,7 @@ function openDirectorySync(path) {
         throw error;
     }
 }
-/** Calls `act` with an open directory, and closes it. */
+/** Calls `act` with the open directory, and closes the directory when `act` has returned or thrown. */
 function withDirectorySync(path, act) {
     const directory = openDirectorySync(path);
     try {
@@ -17992,7 +18013,7 @@ function requireUnshared(path, { uid, mode }) {
     const isOurs = own === undefined || ((uid === own || uid === 0) && (mode & 0o022) === 0);
     if (isOurs)
         return Buffer.from(path);
-    throw new DeploymentError('unsafe_host', `${path} belongs to uid ${uid}, or others can write in it, and this system has no /proc through which it could be reached safely. Mount /proc, or remove that directory by hand.`);
+    throw new DeploymentError('unsafe_host', `The directory ${path} of uid ${uid} can be changed by other users, and cannot be reached safely without /proc. Mount /proc; if the directory was to be removed, you can also remove it by hand.`);
 }
 function mountOf(fd) {
     return /^mnt_id:\s*(\d+)$/m.exec(tryReadSmallFileSync(`/proc/self/fdinfo/${fd}`, MAX_DESCRIPTOR_FACTS_BYTES) ?? '')?.[1];
@@ -18005,7 +18026,8 @@ function mountOf(fd) {
 const SLICE_MS = 25;
 /** Waits for one whole turn of the event loop, so that every signal that has arrived by now is handled. */
 async function hearSignals() {
-    // If the callback of a file or a socket called this, the first wait ends before the loop has polled for signals.
+    // If the callback of a file or a socket calls this function, the first wait ends before the loop has polled for
+    // signals.
     await (0,promises_namespaceObject.setImmediate)();
     await (0,promises_namespaceObject.setImmediate)();
 }
@@ -18021,13 +18043,13 @@ class TimeSlice {
     isOver() {
         return monotonicMs() >= this.#endsAt;
     }
-    /** Lets the event loop turn once and starts the next slice. Throws the signal's reason once it is aborted. */
+    /** Lets the event loop turn once and starts the next slice. Throws the signal's reason once the signal is aborted. */
     async giveBack() {
         await (0,promises_namespaceObject.setImmediate)();
         this.#signal?.throwIfAborted();
         this.#endsAt = monotonicMs() + SLICE_MS;
     }
-    /** Calls `act` with each item; gives back the event loop whenever the slice is over. Throws as `giveBack` does. */
+    /** Calls `act` with each item. Lets the event loop turn whenever the slice is over. Throws as `giveBack` does. */
     async forEach(items, act) {
         for (const item of items) {
             act(item);
@@ -18035,7 +18057,10 @@ class TimeSlice {
                 await this.giveBack();
         }
     }
-    /** Does work that pauses at each `yield`, where the slice may end, and returns its result. Throws as `giveBack` does. */
+    /**
+     * Does work that pauses at each `yield`, where the slice may end. Returns the result of the work. Throws as
+     * `giveBack` does.
+     */
     async run(work) {
         for (;;) {
             const step = work.next();
@@ -18045,9 +18070,7 @@ class TimeSlice {
                 await this.giveBack();
         }
     }
-    /**
-     * Passes on the pieces; gives back the event loop before one whenever the slice is over. Throws as `giveBack` does.
-     */
+    /** Passes on the pieces. Lets the event loop turn before a piece if the slice is over. Throws as `giveBack` does. */
     async *pace(pieces) {
         for await (const piece of pieces) {
             if (this.isOver())
@@ -18065,18 +18088,21 @@ class TimeSlice {
 
 
 
-/** The number of attempts to empty directories that another process still fills. A later run removes the rest. */
+/** The number of attempts to empty directories that another process still fills. A later run removes what is left. */
 const MAX_REFILLS = 100;
-/** The limit for open directories. Deeper ones are first moved up. An archive has at most 64 levels. */
+/**
+ * The limit for open directories. Directories at deeper levels are moved up first. An archive has at most 64 levels.
+ */
 const MAX_OPEN = 70;
 /** Enough for a tree of 700,000 levels. */
 const MAX_MOVED_UP = 10_000;
 /**
- * Removes the file, symlink or directory at the path, with everything in it; does nothing if there is none. Only this
- * user may be able to change the directory that contains it. Removes everything below by descriptor: whatever a process
- * inside renames, replaces or links meanwhile, nothing outside the tree is touched. Enters no mount point, not even
- * a bind mount. Works in slices, between which signals are handled. Removes everything that it can, then throws the
- * system's error about the first item that stays, or DeploymentError `unsafe_host` for a mount point.
+ * Removes the file, symlink or directory at the path, with everything in it; does nothing if nothing is there. The
+ * caller must make sure that only this user can change the directory that contains the path. Removes everything below
+ * the path by descriptor: whatever another process renames, replaces or links in the tree meanwhile, nothing outside
+ * the tree is touched. Enters no mount point, not even a bind mount. Works in slices, between which signals are
+ * handled. Removes everything that it can, then throws the system's error about the first item that stays, or
+ * DeploymentError `unsafe_host` for a mount point or as `openDirectorySync` does.
  */
 async function removeTree(path) {
     const stat = lstatIfPresentSync(path);
@@ -18134,7 +18160,7 @@ class TreeRemoval {
             directory.close();
         }
     }
-    /** Returns undefined if the directory no longer is one, or must not be entered. */
+    /** Returns undefined if the item is no longer a directory, or must not be entered. */
     #open(inner) {
         const { parent, name } = inner;
         try {
@@ -18226,9 +18252,9 @@ function isNoDirectory(error) {
     return isAbsent(error) || errnoOf(error) === 'ELOOP';
 }
 function mountedAt(path) {
-    return new DeploymentError('unsafe_host', `${path} is a mount point, which is never emptied: unmount it, and mount it elsewhere.`);
+    return new DeploymentError('unsafe_host', `${path} is a mount point, so it was not emptied: unmount it, and mount it elsewhere.`);
 }
-/** Names the path, which the operator knows, in place of the descriptor by which it was reached. */
+/** Puts the path, which the operator knows, into the message in place of the path by descriptor. */
 function namedAfter(path, error) {
     if (!(error instanceof Error && 'path' in error))
         return error;
@@ -18251,15 +18277,18 @@ function unlinkIfPresentSync(path) {
 
 /** The number that the kernel always gives to the first pid namespace (PROC_PID_INIT_INO). */
 const INITIAL_PID_NAMESPACE = 'pid:[4026531836]';
-/** Distinguishes a process from every other one that ever had its pid. Complete on Linux; elsewhere nulls remain. */
+/**
+ * Distinguishes a process from every other process that ever had the same pid. A field is null if the system does not
+ * provide the value.
+ */
 const processIdentitySchema = schemas_lazy(() => object({
     pid: schemas_int().check(_positive()),
     /** Clock ticks after boot. */
     start_time: nullable(schemas_string()),
     boot_id: nullable(schemas_string()),
-    /** The id of the installed system, which stays over a reboot; null in most containers. */
+    /** The id of the installed system, which survives a reboot; null in most containers. */
     machine_id: nullable(schemas_string()),
-    /** Two containers of one host may each have a pid 17. */
+    /** Distinguishes processes with the same pid in two containers of one host. */
     pid_namespace: nullable(schemas_string()),
     hostname: schemas_string(),
 }));
@@ -18274,9 +18303,9 @@ function readOwnIdentity() {
     };
 }
 /**
- * True if a process has provably ended: another boot of this machine, no such pid, or a pid given to a later process. A
- * process that ran on another machine or under another host name, or runs in another pid namespace, is never provably
- * dead.
+ * True if a process has provably ended: it ran before this machine was last booted, its pid no longer exists, or its
+ * pid now belongs to a later process. A process on another machine or under another host name is never provably dead.
+ * Nor is a process that was started since the last boot in another pid namespace.
  */
 function isProvablyDead(holder, own) {
     if (holder.hostname !== own.hostname)
@@ -18296,16 +18325,16 @@ function isProvablyDead(holder, own) {
 function isSameMachine(holder, own, isSameBoot) {
     return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id;
 }
-/** True if a process runs now, as far as this process can see: on the same host, in the same pid namespace. */
+/** True if this process can see that the other process runs now: on the same host, in the same pid namespace. */
 function isSeenRunning(other, own) {
     const isNear = ['boot_id', 'pid_namespace', 'hostname'].every(key => other[key] === own[key]);
     return isNear && pidExists(other.pid) && (readStartTime(other.pid) ?? null) === other.start_time;
 }
-/** True if processes of the machine, and of its other containers, cannot tell whether this one has ended. */
+/** True if processes of the machine, and of its other containers, cannot tell whether this process has ended. */
 function isInContainer({ pid_namespace }) {
     return pid_namespace !== null && pid_namespace !== INITIAL_PID_NAMESPACE;
 }
-/** True if any process has this pid now, ours to signal or not. */
+/** True if a process with this pid exists now, whether or not this user may signal it. */
 function pidExists(pid) {
     try {
         process.kill(pid, 0);
@@ -18323,7 +18352,7 @@ function orNull(read) {
         return null;
     }
 }
-/** Throws if the file is missing or says that there is no id yet (`uninitialized`). */
+/** Throws if the file is missing, or contains no id yet (`uninitialized`). */
 function readMachineId() {
     const id = /^[0-9a-f]{32}$/.exec((0,external_node_fs_namespaceObject.readFileSync)('/etc/machine-id', 'utf8').trim())?.[0];
     if (id === undefined)
@@ -18331,8 +18360,8 @@ function readMachineId() {
     return id;
 }
 /**
- * Reads field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A
- * zombie counts as ended.
+ * Reads the start time, field 22 of /proc/<pid>/stat. Counts from the end of field 2, which may contain spaces and
+ * parentheses. A zombie counts as ended.
  */
 function readStartTime(pid) {
     try {
@@ -18366,17 +18395,21 @@ const ownSchema = object({
     pid: schemas_int().check(_positive()),
     start_time: nullable(schemas_string()),
     boot_id: nullable(schemas_string()),
-    // Older versions of this action write neither of the next two.
+    // Older versions of this action write neither of the next two fields.
     machine_id: optional(nullable(schemas_string())),
     kernel_lock: optional(nullable(schemas_string())),
     pid_namespace: nullable(schemas_string()),
     hostname: schemas_string(),
     run_url: nullable(schemas_string()),
-    // Nor this one: the part that it deploys, for people.
+    // Older versions of this action do not write this field either. It names the part that the holder deploys, for
+    // people.
     deployment: optional(nullable(schemas_string())),
     since: schemas_string(),
 });
-/** A holder on another host, perhaps written by another version of this action: only the host must be known. */
+/**
+ * A holder on another host. Its lock file may be from another version of this action, so only the host's name is
+ * required.
+ */
 const foreignSchema = schemas_lazy(() => object({
     id: schemas_catch(nullable(ownSchema.shape.id), null),
     pid: schemas_catch(nullable(ownSchema.shape.pid), null),
@@ -18386,18 +18419,22 @@ const foreignSchema = schemas_lazy(() => object({
     since: schemas_catch(nullable(schemas_string()), null),
 }));
 /**
- * Tries once to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
- * is provably dead. The loser of a race never harms the winner: only the process that created the one take-over mark of
- * a dead holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
+ * Tries once to become the holder that the file at `path` names: creates the file, or takes it over if its holder is
+ * provably dead or its content is garbage. The loser of a race never harms the winner: only the process that created
+ * the one take-over mark of a dead holder may replace that holder's lock. Needs no hard links, and works between
+ * processes with and without a kernel lock.
  */
 function tryTake(path, own) {
     if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own))
         return false;
-    // The order matters: a process that has not made its mark yet will read a complete file, and one that has removed its
-    // mark has replaced the file already.
+    // The order matters: a process that has not made its mark yet will read a complete file, and a process that has
+    // removed its mark has already replaced the file.
     return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id;
 }
-/** Returns undefined if there is no file. Throws DeploymentError `unsafe_host` if the path is not a regular file. */
+/**
+ * Returns undefined if there is no file. Throws DeploymentError `unsafe_host` if the path is not a regular file of at
+ * most 64 KiB, or the system's error.
+ */
 function readLock(path) {
     const text = readIfPresentSync(path);
     if (text === undefined)
@@ -18411,9 +18448,10 @@ function release(path, id) {
         (0,external_node_fs_namespaceObject.unlinkSync)(path);
 }
 /**
- * Removes files that killed processes left next to a lock: take-over marks, and files that were to replace it. The
- * caller has the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace,
- * and anything that is not a file. A file that cannot be removed is harmless; the next holder tries again.
+ * Removes files that killed processes left next to a lock: take-over marks, and files that were to replace the lock.
+ * The caller has the lock. Leaves the files of processes that may be alive, for example on another host or in another
+ * pid namespace, and anything that is not a file. A file that cannot be removed is harmless; the next holder tries
+ * again.
  */
 function removeDeadMarks(path, own) {
     for (const name of namesNextTo(path, '.')) {
@@ -18426,7 +18464,7 @@ function describeHolder(holder) {
     const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
     const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
     const deployment = holder.deployment == null ? '' : ` to deploy ${cleanForeignText(holder.deployment, 200)}`;
-    return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`;
+    return `${where} has held the lock since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`;
 }
 /** Not synced: after a power failure, the file is from another boot, or garbage, and is taken over either way. */
 function tryCreate(path, own) {
@@ -18453,8 +18491,9 @@ function isOwnOrTakenOver(path, own) {
     return found.id === own.id || (isAbandoned(found, own) && takeOver(found, own));
 }
 /**
- * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet. The
- * mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
+ * The mark is itself a lock, named after the dead holder, so that contenders for the locks of different dead holders
+ * never meet. The mark of a contender that died is taken over in turn. Only the process with the mark may touch the
+ * lock of that dead holder.
  */
 function takeOver(dead, own) {
     const mark = `${dead.path}${MARK}${dead.id}`;
@@ -18479,8 +18518,8 @@ function replace(path, own) {
     }
 }
 /**
- * True if a live process may still replace the file, because it read a half-written file, which looks like garbage.
- * Called once the file is written, because from then on no process reads garbage.
+ * True if a live process may still replace the file, because that process read the file when it was half written and
+ * looked like garbage. Must be called after the file is complete: from then on, no process reads garbage.
  */
 function isBeingTakenOver(path, own) {
     const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice((0,external_node_path_namespaceObject.basename)(path + MARK).length)));
@@ -18489,16 +18528,19 @@ function isBeingTakenOver(path, own) {
         return found !== undefined && !isAbandoned(found, own);
     });
 }
-/** True if the holder of a lock has provably ended, judging by this process's identity and the kernel lock. */
+/**
+ * True if the holder of a lock has provably ended, judging by this process's identity and the kernel lock, or if the
+ * content of the lock is garbage.
+ */
 function isAbandoned({ path, holder }, own) {
     if (holder === undefined)
         return true;
-    // If only a holder's host is known, it cannot be proved dead.
+    // A holder of which only the host is known cannot be proved dead.
     if (!('boot_id' in holder))
         return false;
     return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own);
 }
-/** True if the kernel has given this process the lock that the holder had, so that the holder has ended. */
+/** True if the kernel has given this process the lock that the holder had, which proves that the holder has ended. */
 function isWithoutItsKernelLock(holder, own, path) {
     if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock)
         return false;
@@ -18557,15 +18599,18 @@ function parseHolder(text) {
 
 const POLL_MS = 250;
 const REPORT_EVERY_MS = 10_000;
-/** Never removed, and not named after the lock: older versions of this action remove unknown files with that prefix. */
+/**
+ * The name of a file that is never removed. It does not begin with the lock's name, because older versions of this
+ * action remove unknown files with that prefix.
+ */
 const KERNEL_LOCK = 'kernel-lock';
 /**
- * Takes the lock of a project root, waiting up to `timeoutMs` for its holder: a kernel lock, which ends with its
- * holder, and a file that names the holder. A file whose holder is provably dead, or whose content is garbage, is taken
- * over at once. If no kernel lock is available, the file alone decides.
+ * Takes the lock of a project root, and waits for its holder for up to `timeoutMs`. The lock consists of a kernel lock,
+ * which ends with its holder, and a file that names the holder. A file whose holder is provably dead, or whose content
+ * is garbage, is taken over at once. If no kernel lock is available, the file alone decides.
  *
- * Throws DeploymentError `locked` with the holder and its link, `unsafe_host` if the lock is not a regular file, or
- * `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
+ * Throws DeploymentError `locked` with the holder and the link to its run, `unsafe_host` if the lock is not a regular
+ * file, or a system error as `toHostError` returns it; the signal's reason once it is aborted.
  */
 async function acquireLock(request, clock = systemClock) {
     const contender = { id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel: 'busy' };
@@ -18583,8 +18628,9 @@ async function acquireLock(request, clock = systemClock) {
     }
 }
 /**
- * Describes the process that has the lock of a project root; undefined if none has, or only one that has provably
- * ended. Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
+ * Describes the process that has the lock of a project root. Returns undefined if the lock file names no holder, or a
+ * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws as `readLock` does, and the
+ * signal's reason.
  */
 async function describeLiveHolder(path, signal) {
     const found = readLock(path);
@@ -18597,12 +18643,12 @@ async function describeLiveHolder(path, signal) {
     const free = await readFreeKernelLock(probe);
     return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder);
 }
-/** Describes the holder of a project root's lock, as its file names it. Throws as `readLock` does. */
+/** Describes the holder that the lock file of a project root names. Throws as `readLock` does. */
 function describeOther(path) {
     const found = readLock(path);
     if (found?.holder !== undefined)
         return describeHolder(found.holder);
-    return `a process that has not identified itself has it ("fuser ${kernelLockOf(path)}" finds it)`;
+    return `a process that has not identified itself has the lock ("fuser ${kernelLockOf(path)}" finds the process)`;
 }
 /** True if a process in a container has had the lock of a project root. */
 function isUsedInContainers(path) {
@@ -18624,7 +18670,7 @@ async function waitForTurn(request, contender, clock) {
         await pause();
     }
 }
-/** Returns a function that waits until the next attempt. It throws `locked` when there is no time for another one. */
+/** Returns a function that waits until the next attempt. The returned function throws `locked` once no time is left. */
 function startWaiting({ path, timeoutMs, log, signal }, contender, clock) {
     const deadline = clock.now() + timeoutMs;
     let reportedAt = Number.NEGATIVE_INFINITY;
@@ -18652,9 +18698,9 @@ function giveBack({ path, log }, { id, kernel }) {
     }
 }
 function lockedError(path, timeoutMs, { kernel }) {
-    const gone = kernel === 'busy' ? '' : ` If that host is gone for good, remove ${path}.`;
-    return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
-        `${describeOther(path)}. Wait for it or cancel it.${gone}`);
+    const gone = kernel === 'busy' ? '' : ` If that process is gone for good, remove ${path}.`;
+    return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds; in a post step, at most 5 s): ` +
+        `${describeOther(path)}. Wait for that deployment, or cancel it.${gone}`);
 }
 function answerTimeoutMs({ timeoutMs }) {
     return Math.min(Math.max(timeoutMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most);
@@ -18670,8 +18716,9 @@ function kernelLockOf(path) {
 
 
 /**
- * Returns the mount points at or below a path, including bind mounts, in the order in which they were mounted. Resolves
- * symlinks in the path's parents, but not the path itself. Returns none if the system does not list its mounts.
+ * Returns the mount points at or below a path, including bind mounts, in the order in which the system lists them.
+ * Resolves symlinks in the path's parents, but not in its last component. Returns none if the system does not list its
+ * mounts.
  */
 function mountPointsIn(path) {
     const mountPoints = readMountPoints();
@@ -18680,7 +18727,10 @@ function mountPointsIn(path) {
     const real = (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), (0,external_node_path_namespaceObject.basename)(path));
     return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
 }
-/** Parses the mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
+/**
+ * Parses the mount points in the text of `/proc/self/mountinfo`, which has some bytes in octal. Omits deleted mount
+ * points.
+ */
 function parseMountPoints(text) {
     const lines = text.toString('latin1').split('\n');
     const points = lines.flatMap(line => line.split(' ').slice(4, 5));
@@ -18948,7 +18998,7 @@ function nearestDirectory(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/sentence.js
-/** Returns the text as a sentence that another one can follow: with a full stop, unless it already ends with a mark. */
+/** Returns the text so that another sentence can follow it: adds a full stop unless it ends with `.`, `!` or `?`. */
 function asSentence(text) {
     return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
 }
@@ -18965,11 +19015,11 @@ const external_node_util_namespaceObject = require("node:util");
 
 const SYNC_TIMEOUT_MS = 10 * 60_000;
 const PARALLEL_SYNCS = 4;
-/** Makes an open file's bytes durable. This may take a long time, but never blocks the event loop. */
+/** Makes an open file's bytes durable. The sync may take a long time, but never blocks the event loop. */
 const syncFile = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fsync);
 /**
- * Replaces a file's text, with mode 0600: after a crash it is either the old text or the new one. The directory must
- * exist.
+ * Replaces a file by one with this text and mode 0600. After a crash, the path has either the old file or the new one.
+ * The directory must exist.
  */
 async function replaceFile(path, text) {
     const temporary = temporaryName(path);
@@ -18983,7 +19033,10 @@ async function replaceFile(path, text) {
     }
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
-/** Creates a file with mode 0600, complete and durable, or not at all. Resolves to false if the name is taken. */
+/**
+ * Creates a file with mode 0600, complete and durable, or not at all; on a file system without hard links, a crash may
+ * leave an empty file. Resolves to false if the name is taken.
+ */
 async function createFile(path, text) {
     const temporary = temporaryName(path);
     try {
@@ -19002,9 +19055,9 @@ async function createFile(path, text) {
     return true;
 }
 /**
- * Gives a complete file a new name, which must be free. Without hard links, claims the name with an empty file, which a
- * crash may leave behind, and renames the file to it, so that the file loses its first name. Returns whether the file
- * still has its first name.
+ * Gives a complete file a new name, which must be free. If the file system has hard links, the file also keeps its
+ * first name, and this function returns true. Otherwise claims the new name with an empty file, renames the file to it,
+ * and returns false; a crash in between leaves the empty file behind.
  */
 function linkOrClaimSync(file, path) {
     try {
@@ -19019,13 +19072,13 @@ function linkOrClaimSync(file, path) {
         return false;
     }
 }
-/** True if a hard link failed because the file system has none. */
+/** True if a hard link failed because the file system supports none. */
 function isWithoutLinks(error) {
     return ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(errnoOf(error) ?? '');
 }
 /**
- * Creates a file that must not exist yet, and makes it durable. Its mode is 0600 until all its bytes are written, then
- * `mode`.
+ * Creates a file that must not exist yet, and makes its bytes durable, but does not sync the directory. The mode is
+ * 0600 until all bytes are written, then `mode`.
  */
 async function writeNewFile(path, text, mode = 0o600) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, 'wx', 0o600);
@@ -19045,8 +19098,9 @@ async function syncDirectory(path) {
 }
 /**
  * Makes whole trees of one file system durable, with one syncfs by `sync -f` (coreutils): an fsync of each file takes
- * ten times as long as the whole deployment. If `sync -f` is missing or fails, uses an fsync of every file and
- * directory. Throws if the bytes could not be made durable.
+ * ten times as long as the whole deployment. If `sync -f` is missing or fails, calls fsync for every file and directory
+ * instead. Returns which of the two was used. Throws if the bytes could not be made durable, and the signal's reason if
+ * the signal is aborted before `sync` has ended.
  */
 async function syncTrees([root, ...others], signal) {
     const end = await runChild({
@@ -19119,14 +19173,15 @@ async function openAndSync(path, flags) {
 
 /** The fields of our own state files, parsed as strictly as a hub's answer: some of them become paths. */
 const ID_PATTERN = '[a-z0-9][a-z0-9_.-]{0,127}';
-/** A part's name, `<shelf>/<id>`, without anchors. */
+/** Pattern of a part's name, `<shelf>/<id>`, without anchors. */
 const PART_NAME_PATTERN = `(?:plugins|extensions)/${ID_PATTERN}`;
-/** Patterns of paths relative to the project root, without anchors: of an installed part, and of its snapshots. */
+/** Pattern of the path of an installed part, relative to the project root, without anchors. */
 const PLACE_PATTERN = `${PARTS_DIRECTORY_PATTERN}/${ID_PATTERN}`;
 const SNAPSHOT_NAME_PATTERN = '[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}';
 const NAME_PATTERN = '(?!\\.{1,2}(?:/|$))[^/\\p{Cc}]{1,255}';
-/** The rest of a path after a directory: no empty part, no `.` or `..`, no control character. */
+/** Pattern of the rest of a path after a directory: no empty part, no `.` or `..`, no control character. */
 const BELOW_PATTERN = `(?:/${NAME_PATTERN})+`;
+/** Pattern of the path of a snapshot, relative to the project root, without anchors. */
 const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PART_NAME_PATTERN}/${SNAPSHOT_NAME_PATTERN}`;
 /** ISO 8601 in UTC, as this action writes it. */
 const timeSchema = schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/, {
@@ -19139,15 +19194,16 @@ const digestSchema = schemas_string()
 const originSlugSchema = union([slugSchema, projectIdSchema], {
     error: 'must be a slug of the marketplace or the id of a project',
 });
-/** One line, which is displayed and never followed. */
-const lineSchema = schemas_string().check(_regex(/^\P{Cc}{0,2000}$/u, { error: 'must be one short line' }));
-/** The directory of a snapshot, `<n>-<version>`, alone. */
+/** One line of at most 2,000 characters, which is displayed or compared but never opened. */
+const lineSchema = schemas_string()
+    .check(_regex(/^\P{Cc}{0,2000}$/u, { error: 'must be one line of at most 2000 characters' }));
+/** The name of a snapshot's directory, `<n>-<version>`, without its path. */
 const snapshotNameSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT_NAME_PATTERN}$`), {
     error: 'must be <number>-<version>, the name of a directory',
 }));
 /** A path below a directory, with `/` between its parts. */
 const innerPathSchema = schemas_string().check(_regex(new RegExp(`^${NAME_PATTERN}(?:/${NAME_PATTERN})*$`, 'u'), {
-    error: 'must be a relative path without empty parts, ".", ".." and control characters',
+    error: 'must be a relative path without empty parts, ".", ".." or control characters',
 }));
 /** The directory of a snapshot, relative to the project root. */
 const snapshotPathSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT_PATTERN}$`), {
@@ -19160,8 +19216,8 @@ const snapshotPathSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT
 
 
 /**
- * The paths at which each kind of change may happen, relative to the project root. Nothing else is ever moved or
- * deleted, whatever a journal says.
+ * The paths at which each kind of change may happen, relative to the project root. No change moves or deletes anything
+ * else, whatever a journal says.
  */
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW_PATTERN}`;
@@ -19177,13 +19233,16 @@ const IS_SNAPSHOT = exactly(SNAPSHOT_PATTERN);
 const IS_STAGED = exactly(STAGED);
 const KEPT_PATH = new RegExp(`^${SNAPSHOT_PATTERN}(${BELOW_PATTERN})$`, 'u');
 const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PART_NAME_PATTERN})/[^/]+(${BELOW_PATTERN})?$`, 'u');
-/** In a staging folder: a tree that waits to be restored into its place, and a path of it that a kept path replaces. */
+/**
+ * In a staging folder: a tree that waits to be restored to its place, and a copy of a kept path, taken from such a
+ * tree.
+ */
 const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PART_NAME_PATTERN})$`);
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PART_NAME_PATTERN})(${BELOW_PATTERN})$`, 'u');
 /**
- * True if a deployment makes moves of this kind: a tree out of a place or into it, a plugin's settings, or a kept path
- * from the old tree to the new one. A rollback also moves a snapshot into the staging folder, and a kept path that it
- * contained into another snapshot.
+ * True if a deployment makes moves of this kind: a tree out of a place or into a place, a plugin's settings to another
+ * directory, or a kept path from the old tree to the new one. A rollback also moves a snapshot into the staging folder,
+ * and a kept path that this snapshot contained into another snapshot.
  */
 function isMove({ from, to }) {
     if (isSettingsMove({ from, to }))
@@ -19208,7 +19267,7 @@ function isRestoring({ from, to }) {
     const [, place, inner] = OF_SNAPSHOT.exec(from) ?? [];
     return place !== undefined && inner === undefined && RESTORED.exec(to)?.[1] === place;
 }
-/** True if the move takes a kept path from an old tree, among the snapshots, into the new one, which is staged. */
+/** True if the move takes a kept path from an old tree, which is a snapshot, into the new tree, which is staged. */
 function isKeptMove({ from, to }) {
     return KEPT_PATH.test(from) && IS_STAGED.test(to);
 }
@@ -19222,11 +19281,11 @@ function isPutInSnapshot({ from, to }) {
 function stagedBy(path) {
     return IS_STAGED.test(path) ? path.split('/')[2] : undefined;
 }
-/** True if the path is one at which versions are installed. */
+/** True if versions may be installed at this path. */
 function isPlacePath(path) {
     return IS_PLACE.test(path);
 }
-/** True if only this action can have put the files at the path there. */
+/** True if the path is a snapshot or in a staging folder, where only this action puts files. */
 function isOwnPath(path) {
     return IS_STAGED.test(path) || IS_SNAPSHOT.test(path);
 }
@@ -19247,7 +19306,7 @@ function exactly(pattern) {
 
 /**
  * A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. If the
- * file system has no hard links, an empty file claims the name, and the staged file then replaces it.
+ * file system has no hard links, an empty file claims the name, and the staged file then replaces the empty one.
  */
 const createdFileSchema = object({
     type: literal('create_file'),
@@ -19256,18 +19315,18 @@ const createdFileSchema = object({
     /** Inode of the staged file. */
     ino: exactOptional(schemas_string().check(_regex(/^[0-9]{1,20}$/))),
 });
-/** Returns the file as it is announced, with the inode of the staged one. */
+/** Returns the file as it is announced, with the inode of the staged file. */
 function identifyFileSync(root, file) {
     return { ...file, ino: String((0,external_node_fs_namespaceObject.lstatSync)((0,external_node_path_namespaceObject.join)(root, file.staged), { bigint: true }).ino) };
 }
-/** Creates the file, durably. Never replaces another. */
+/** Creates the file, durably. Never replaces another file. */
 async function createFromStaged(root, { staged, path }) {
     const [from, to] = [(0,external_node_path_namespaceObject.join)(root, staged), (0,external_node_path_namespaceObject.join)(root, path)];
     if (!linkOrClaimSync(from, to))
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(from));
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(to));
 }
-/** Removes the file if it is the one that was created, and returns whether it did. */
+/** Removes the file at the path if it is the created file. Returns whether it was removed. */
 async function removeCreated(root, file) {
     const [staged, path] = [(0,external_node_path_namespaceObject.join)(root, file.staged), (0,external_node_path_namespaceObject.join)(root, file.path)];
     const wasMade = withShelf(path, shelf => {
@@ -19276,7 +19335,7 @@ async function removeCreated(root, file) {
         const at = shelf.entry((0,external_node_path_namespaceObject.basename)(path));
         if (pathExistsSync(staged))
             (0,external_node_fs_namespaceObject.unlinkSync)(at);
-        // Return it to staging, where it proves that a file created here later is not ours.
+        // Return the file to staging, where it proves that a file created at the path later is not ours.
         else
             (0,external_node_fs_namespaceObject.renameSync)(at, staged);
         return true;
@@ -19285,11 +19344,11 @@ async function removeCreated(root, file) {
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     return wasMade;
 }
-/** True if the file that was created is there. */
+/** True if the file at the path is the created file. */
 function isCreated(root, file) {
     return withShelf((0,external_node_path_namespaceObject.join)(root, file.path), shelf => isOurs(root, file, shelf));
 }
-/** Follows a symlink to the folder: a shelf may be a symlink of the operator. */
+/** Opens the path's folder. Follows a symlink to it: a shelf may be a symlink of the operator. */
 function withShelf(path, act) {
     return pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)) && withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), act);
 }
@@ -19303,7 +19362,7 @@ function isOurs(root, file, shelf) {
         return String(there.ino) === file.ino && pathExistsSync((0,external_node_path_namespaceObject.dirname)(path));
     return isSame(staged, there) || (isClaim(there) && !hasLinks(path));
 }
-/** True if there are hard links here; if not, an empty file of ours can be a claim. */
+/** True if the file system has hard links; without them, an empty file of ours can be a claim. */
 function hasLinks(path) {
     try {
         (0,external_node_fs_namespaceObject.linkSync)(path, `${path}.link`);
@@ -19353,7 +19412,7 @@ function holdEnds(root, { from, to }) {
         throw error;
     }
 }
-/** Acts on the two ends of a move, and closes them. */
+/** Opens the two ends of a move, passes them to `act`, and closes the ends. */
 function withEnds(root, paths, act) {
     const ends = holdEnds(root, paths);
     try {
@@ -19387,8 +19446,8 @@ function held_path_namedAfter({ from, to }, error) {
     return Object.assign(error, { message, path: from.path, dest: to.path });
 }
 /**
- * Creates the missing folders inside a tree that lead to a path, 0755; `setAside` moves away anything else in place of
- * a folder. The tree itself exists.
+ * Creates the missing folders that lead to a path inside a tree, with mode 0755. `setAside` moves away anything else
+ * that is in the place of a folder. The tree itself must exist.
  */
 function remakeFoldersSync(root, path, setAside) {
     const { base, inside } = splitPath(root, path);
@@ -19408,7 +19467,10 @@ function remakeFoldersSync(root, path, setAside) {
         }
     }
 }
-/** The tree itself is in a directory of ours, so its name can be trusted once it is known to be a directory. */
+/**
+ * Holds a path. The users who can change the directory that contains a tree decide what this host runs, so the tree's
+ * own path can be trusted once the tree is known to be a directory.
+ */
 function hold(root, path, open) {
     const { base, inside } = splitPath(root, path);
     const absolute = (0,external_node_path_namespaceObject.join)(root, path);
@@ -19429,7 +19491,7 @@ function holdInside(base, inside, open) {
     open.push(folder);
     return { at: folder.entry(name), folder: String(folder.entry()) };
 }
-/** Closes the folder that it starts from: only the last one is needed. */
+/** Opens a folder inside an open folder, and closes the outer one: only the innermost folder is needed. */
 function openInside(folder, name) {
     try {
         return tryOpen(folder.entry(name));
@@ -19438,7 +19500,7 @@ function openInside(folder, name) {
         folder.close();
     }
 }
-/** Returns undefined for anything but a directory: a symlink that a process has put there leads nowhere. */
+/** Returns undefined for anything but a directory, so that a symlink that a process has put there is not followed. */
 function tryOpen(path) {
     try {
         return openDirectorySync(path);
@@ -19449,7 +19511,10 @@ function tryOpen(path) {
         throw error;
     }
 }
-/** Splits a path into the directory of a tree, which only we or an operator can change, and the parts inside it. */
+/**
+ * Splits a path into the directory that contains a tree (only we or an operator can change that directory), and the
+ * names in the tree.
+ */
 function splitPath(root, path) {
     const parts = path.split('/');
     const depth = path.startsWith('.hub-deploy/snapshots/') ? 4 : path.startsWith('.hub-deploy/staging/') ? 3 : 1;
@@ -19464,19 +19529,21 @@ function splitPath(root, path) {
 
 /** Receives files that another process has put in the way; relative to the project root. */
 const SET_ASIDE = (0,external_node_path_namespaceObject.join)('.hub-deploy', 'snapshots', 'set-aside');
-/** Moves away what is in the way of a move. Returns where it is now. */
+/** Moves away a file or tree that is in the way of a move. Returns its new path, relative to the root. */
 async function putAside(root, found) {
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
     return [putAsideSync(root, found)];
 }
-/** Does the same with what is at a path relative to the root; returns nothing if nothing is there. */
+/**
+ * Moves away the file or tree at a path relative to the root. Returns its new path, or no path if nothing was there.
+ */
 async function putStrayAside(root, path) {
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
     return withEnds(root, { from: path, to: path }, ({ from }) => inodeOf(from) === null ? [] : [putAsideSync(root, from)]);
 }
 /**
- * Recreates the folders of a path inside a tree, after another process has removed or replaced them. Returns where the
- * replacements are now.
+ * Recreates the folders of a path inside a tree, after another process has removed or replaced them. Returns the paths
+ * to which the replacements were moved.
  */
 async function remakeFolders(root, path) {
     await makePrivateDirectories((0,external_node_path_namespaceObject.join)(root, SET_ASIDE));
@@ -19484,7 +19551,7 @@ async function remakeFolders(root, path) {
     remakeFoldersSync(root, path, found => setAside.push(putAsideSync(root, found)));
     return setAside;
 }
-/** A name of at most 255 bytes: 60 UTF-16 units are 180. */
+/** Gives the file a name of at most 255 bytes: 60 UTF-16 units are at most 180 bytes. */
 function putAsideSync(root, { path, at }) {
     const name = (0,external_node_path_namespaceObject.relative)(root, path).replaceAll('/', '_').slice(-60);
     const aside = `${SET_ASIDE}/${Date.now()}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}-${name}`;
@@ -19501,7 +19568,7 @@ function putAsideSync(root, { path, at }) {
 
 
 
-/** After each attempt, the wait is that many milliseconds: 1 after the first, 2 after the second. */
+/** The wait after attempt n is n milliseconds. */
 const MAX_ATTEMPTS = 20;
 const moveSchema = object({
     type: literal('move'),
@@ -19509,13 +19576,13 @@ const moveSchema = object({
     to: movablePathSchema,
     /** Inode of the moved file or tree, which distinguishes it from anything else at the other path. */
     ino: schemas_string().check(_regex(/^[0-9]{1,20}$/)),
-    /** Its times of modification and creation, in nanoseconds: some file systems renumber inodes at each mount. */
+    /** Times of modification and creation, in nanoseconds, because some file systems renumber inodes at each mount. */
     times: exactOptional(schemas_string().check(_regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
 })
     .check(refine(isMove, { error: 'is not a move that a deployment makes' }));
 /**
  * Identifies the file or tree to be moved; waits while another process is replacing it. Throws DeploymentError
- * `step_failed` if it is missing or the target is taken.
+ * `step_failed` if the source is missing or the target is taken.
  */
 async function identify(root, move) {
     requireFree(root, move);
@@ -19528,7 +19595,10 @@ async function identify(root, move) {
         await (0,promises_namespaceObject.setTimeout)(attempt);
     }
 }
-/** Throws DeploymentError `step_failed` if the target is taken, unless it is a version's place, which is set aside. */
+/**
+ * Throws DeploymentError `step_failed` if the target of a move is taken, unless the move installs a tree: `makeMove`
+ * then sets aside what is in the place.
+ */
 function requireFree(root, move) {
     const isTree = isPlacePath(move.to) && isOwnPath(move.from);
     if (isTree || withEnds(root, move, ({ to }) => inodeOf(to)) === null)
@@ -19536,8 +19606,8 @@ function requireFree(root, move) {
     throw justAppeared(move.to);
 }
 /**
- * Makes a move. Another process, perhaps the old version itself, may replace the source or put something in the way, as
- * often as that is set aside, so the two renames follow each other immediately.
+ * Makes a move. Another process, perhaps the old version itself, may replace the source, or put files in the way each
+ * time such files are set aside. So the two renames follow each other immediately, and are attempted again.
  */
 async function makeMove(root, paths) {
     const setAside = [];
@@ -19564,7 +19634,7 @@ async function makeMove(root, paths) {
 function isInTheWay(error) {
     return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '');
 }
-/** Returns the identity of what is at a path, or null if nothing is there. */
+/** Returns the identity of the file or tree at a path, or null if nothing is there. */
 function identityOf({ at }) {
     try {
         const { ino, mtimeNs, birthtimeNs } = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
@@ -19577,10 +19647,10 @@ function identityOf({ at }) {
     }
 }
 function justAppeared(path) {
-    return new DeploymentError('step_failed', `${path} has just appeared: another process is writing in this directory. Stop that process and run again.`);
+    return new DeploymentError('step_failed', `${path} has just appeared: another process is writing in its directory. Stop that process and run again.`);
 }
 function justDisappeared(path) {
-    return new DeploymentError('step_failed', `${path} has just disappeared: another process is working in this directory. Stop that process and run again.`);
+    return new DeploymentError('step_failed', `${path} has just disappeared: another process is working in its directory. Stop that process and run again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/changes/renamed-path.js
@@ -19592,10 +19662,10 @@ function justDisappeared(path) {
 /** Bounds the search while the new version creates one file after the other. */
 const MAX_ENTRIES = 1_000_000;
 /**
- * Finds a file or directory that was moved into a staged tree and was renamed there since, by its inode and the time
- * when it was made. Returns its path relative to the root, or undefined. Follows no symlink. The path may be another
- * process's by now: reach it through its open folder. Throws if the tree has too many entries or a folder that cannot be
- * searched, because the tree is deleted once nothing in it is missing elsewhere.
+ * Finds a file or directory that was moved into a staged tree and has been renamed there since, by its inode and its
+ * time of creation. Returns its path relative to the root, or undefined. Follows no symlink. Another process may
+ * replace the path at any time, so reach it through its open folder. Throws if the tree has too many entries or a
+ * folder that cannot be searched: the tree is deleted later, and a file that was not found would be deleted with it.
  */
 async function findRenamed(root, moved, limit = MAX_ENTRIES) {
     const made = moved.times?.split(' ')[1] ?? '0';
@@ -19628,10 +19698,10 @@ function isIt(path, ino, made) {
     return String(stat.ino) === ino && String(stat.birthtimeNs) === made;
 }
 function tooMany(moved, limit) {
-    return new Error(`${moved.from} is missing, and ${treeOf(moved)} has more than ${limit} files, too many to look for it there. ` +
-        'Stop the process that creates them, and run again.');
+    return new Error(`${moved.from} is missing, and ${treeOf(moved)} has more than ${limit} files, too many to search for it. ` +
+        'Stop the process that creates these files, and run again.');
 }
-/** Undefined if nothing is left there. */
+/** Returns undefined if the entry or the folder no longer exists. */
 function searching(folder, read) {
     try {
         return read();
@@ -19639,7 +19709,7 @@ function searching(folder, read) {
     catch (error) {
         if (isAbsent(error))
             return undefined;
-        throw toHostError(error, `searching ${folder} for what the new version has renamed`);
+        throw toHostError(error, `searching ${folder} for a path that the new version has renamed`);
     }
 }
 
@@ -19653,10 +19723,11 @@ function searching(folder, read) {
 
 
 /**
- * Moves back exactly the file or tree that was announced; does nothing if it is back already. Sets aside files that
- * another process has put in the way. A kept path that the new version has renamed inside its tree is moved back from
- * there. Throws if it is at neither path, except for a kept path that the old version itself removed: that one is lost,
- * and no older move depends on it.
+ * Moves back the file or tree that was announced; does nothing if it is back already. Sets aside files that another
+ * process has put in the way. A kept path that the new version has renamed inside its tree is moved back from the new
+ * name. Throws if the file or tree is at neither path, unless another file or tree is at the source and nothing is at
+ * the target. Does not throw for a tree that was to be installed, because the host does not run it, nor for a kept path
+ * that a process has removed: that path is lost, and no older move depends on it.
  */
 async function move_back_moveBack(root, move) {
     switch (await locate(root, move)) {
@@ -19676,7 +19747,7 @@ async function move_back_moveBack(root, move) {
 }
 /**
  * True if a move was certainly not made, or is certainly undone. A path moved into the staging folder counts as back
- * only while its target's folder is there, too: otherwise, a new directory with the old inode may be in its place.
+ * only while its target's folder exists, too: otherwise, a new directory with the old inode may be in its place.
  */
 function isMovedBack(root, move) {
     return withEnds(root, move, ({ from, to }) => {
@@ -19688,7 +19759,9 @@ function isMovedBack(root, move) {
         return before === move.ino || (before !== null && isOwnPath(move.to) && inodeOf(to) === null);
     });
 }
-/** Waits for another process that is just renaming it, or a directory that contains it. */
+/**
+ * Finds the moved file or tree. Waits while another process is renaming a kept path or a directory that contains it.
+ */
 async function locate(root, move) {
     for (let attempt = 1;; attempt++) {
         const location = withEnds(root, move, ends => whereIs(move, ends));
@@ -19698,8 +19771,8 @@ async function locate(root, move) {
     }
 }
 /**
- * In our own folders, there are only files that we moved there, so their inodes do not matter, except in a tree that was
- * in its place: there, the new version may have worked.
+ * Our own folders contain only files that we moved there, so their inodes do not matter. Kept paths are the exception,
+ * because the new version may have worked in the tree that contains them.
  */
 function whereIs(move, { from, to }) {
     const { from: source, to: target, ino, times } = move;
@@ -19713,18 +19786,19 @@ function whereIs(move, { from, to }) {
         return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged';
     if (after === ino || isOwnPath(target))
         return 'moved';
-    // Settings that were written anew are still those of the host.
+    // Settings that another process has written anew still belong to the host.
     if (before === null && isSettingsMove(move))
         return 'moved';
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
     return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
 }
 /**
- * Moves back what is at the target: a file, for example, that was written anew. But if the new version has renamed the
- * announced path inside its tree, as for a backup, moves that back, and sets aside what is at the target.
+ * Moves back the file or tree at the target, for example a file that was written anew. But if the new version has
+ * renamed the announced file or tree inside its own tree, for example as a backup, moves the announced file or tree
+ * back instead, and sets aside the file or tree at the target.
  */
 async function moveExchangedBack(root, move) {
-    // Something is there to move back, so a tree that cannot be searched does not stop the undo.
+    // The target can be moved back in any case, so a tree that cannot be searched does not stop the undo.
     const renamed = await findRenamed(root, move).catch(() => undefined);
     if (renamed !== undefined) {
         const setAside = await moveDurably(root, { from: renamed, to: move.from });
@@ -19736,14 +19810,16 @@ async function moveExchangedBack(root, move) {
 async function moveTargetBack(root, { from, to }) {
     return { wasMade: true, setAside: await moveDurably(root, { from: to, to: from }) };
 }
-/** Returns undefined if the new version has not renamed it inside its tree, which is deleted later. */
+/**
+ * Moves back a kept path that the new version has renamed inside its tree. Returns undefined if there is no such path.
+ */
 async function moveRenamedBack(root, move) {
     const path = isKeptMove(move) ? await findRenamed(root, move) : undefined;
     if (path === undefined)
         return undefined;
     return { wasMade: true, setAside: await moveDurably(root, { from: path, to: move.from }) };
 }
-/** Returns where files that were in the way are now. */
+/** Returns the paths to which files that were in the way were moved. */
 async function moveDurably(root, paths) {
     const { ends, setAside } = await makeMove(root, paths);
     try {
@@ -19763,12 +19839,15 @@ function withoutIt({ from, to }, ends) {
         return { wasMade: true, setAside: [], lost: from };
     throw new Error(`the files that were moved from ${from} to ${to} are at neither path`);
 }
-/** True if what is there has only the number of the file or folder that was moved, which somebody has removed. */
+/**
+ * True if the file or folder found was created at another time than the moved file or folder, even if the inodes are
+ * equal.
+ */
 function isMadeAnew(move, found) {
     const [before, now] = [madeAt(move), madeAt(identityOf(found))];
     return before !== undefined && now !== undefined && before !== now;
 }
-/** Undefined where the file system does not say. */
+/** Returns the time of creation, or undefined if the file system does not record it. */
 function madeAt(identity) {
     const made = identity?.times?.split(' ')[1];
     return made === '0' ? undefined : made;
@@ -19814,8 +19893,8 @@ function placesIn(changes) {
 }
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
- * is replacing it. Throws DeploymentError `step_failed` if its source is missing or its target is taken: the undo of a
- * change that was never possible might move the host's own files.
+ * is replacing that file or tree. Throws DeploymentError `step_failed` if the source is missing or the target is taken,
+ * because the undo of a change that was never possible might move the host's own files.
  */
 async function announceable(root, change) {
     if (change.type === 'move')
@@ -19824,13 +19903,14 @@ async function announceable(root, change) {
         throw justAppeared(change.path);
     return change.type === 'create_file' ? identifyFileSync(root, change) : change;
 }
-/** Each move keeps the folders of its two ends open, and a process may have no more than 1,024 descriptors. */
+/** Each move keeps the folders of its two ends open, and a process is often limited to 1,024 descriptors. */
 const MAX_OPEN_MOVES = 100;
 /**
- * Makes changes, none of which depends on another, one right after the other, and only then makes them durable: 100
- * moves at a time, because each keeps descriptors open until then. Calls `reach` with the index of each before it is
- * made. Never replaces an existing file. Sets aside whatever another process has put in the place of a new version, and
- * returns the paths where it is now.
+ * Makes changes, none of which depends on another, one right after the other. Makes moves durable only afterwards, but
+ * after 100 moves at the latest, because each move keeps descriptors open until it is durable. Other changes are
+ * durable at once. Calls `reach` with the index of each change before the change is made. Never replaces an existing
+ * file. Sets aside files that another process has put in the place of a new version, and returns the paths to which
+ * they were moved.
  */
 async function applyChanges(root, changes, reach = () => undefined) {
     const open = [];
@@ -19857,13 +19937,13 @@ async function applyChanges(root, changes, reach = () => undefined) {
             ends.close();
     }
 }
-/** Makes moves durable and closes them. */
+/** Makes moves durable and closes their ends. */
 async function syncAndClose(open) {
     await syncFolders(open);
     for (const ends of open.splice(0))
         ends.close();
 }
-/** Makes the change, which is durable when this returns. */
+/** Makes the change, which is durable on return. */
 async function make(root, change) {
     if (change.type === 'create_file')
         return await createFromStaged(root, change);
@@ -19871,9 +19951,8 @@ async function make(root, change) {
     await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
 }
 /**
- * Undoes a change, whether it was made, half made or not made at all, any number of times. Sets aside, and never
- * removes, files that another process has put there in the meantime. Throws if the moved file or tree is at neither
- * path.
+ * Undoes a change, whether it was made, half made or not made at all; may be repeated. Sets aside, and never removes,
+ * files that another process has put in the way. For a move, throws as `moveBack` does.
  */
 async function undoChange(root, change) {
     switch (change.type) {
@@ -19886,7 +19965,7 @@ async function undoChange(root, change) {
             return { wasMade: await removeCreated(root, change), setAside: [] };
     }
 }
-/** True if a move was certainly not made, or is certainly undone: the path that it moves is where it was. */
+/** True if a move was certainly not made, or is certainly undone: the file or tree is at its source. */
 function isBack(root, change) {
     return change.type === 'move' && isMovedBack(root, change);
 }
@@ -19905,7 +19984,7 @@ function isMade(root, change) {
 function describeChange(change) {
     switch (change.type) {
         case 'make_directory':
-            return `the directory ${change.path} was made`;
+            return `the directory ${change.path} was created`;
         case 'move':
             return `${change.from} was moved to ${change.to}`;
         case 'create_file':
@@ -19917,22 +19996,22 @@ function describeUndo(change) {
     return change.type === 'move' ? `moved ${change.to} back to ${change.from}` : `removed ${change.path} again`;
 }
 /**
- * Reports that a kept path is gone, by its path in the place to which the rest of its tree returns: one of the changes
- * moved that tree.
+ * Describes a lost kept path, as seen from the place to which the path's tree returns. One of `changes` moved that
+ * tree.
  */
 function describeLost(path, changes) {
     const tree = changes.filter(change => change.type === 'move').find(({ to }) => path.startsWith(`${to}/`));
     const place = tree === undefined ? path : `${tree.from}${path.slice(tree.to.length)}`;
     return `${place} was removed by another process during the switch, and cannot be put back`;
 }
-/** An empty directory that stays does no harm, so this never fails. */
+/** Never throws, because an empty directory that stays does no harm. */
 async function removeIfEmpty(path) {
     try {
         (0,external_node_fs_namespaceObject.rmdirSync)(path);
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     }
     catch {
-        // It is in use, is gone, or stays.
+        // The directory is not empty, is gone already, or cannot be removed.
     }
 }
 
@@ -19943,18 +20022,18 @@ function announcementOf([change, ...others]) {
         return { record: 'change', change };
     return { record: 'changes', changes: [change, ...others] };
 }
-/** Returns the changes that a record announces; none if it is not an announcement. */
+/** Returns the changes that a record announces; none if the record is not an announcement. */
 function announcedIn(record) {
     if (!isAnnouncement(record))
         return [];
     return record.record === 'change' ? [record.change] : record.changes;
 }
-/** Returns the same changes with their numbers. */
+/** Returns the changes that a record announces, with the number of the record. */
 function numberedIn(record, seq) {
     const changes = announcedIn(record);
     return changes.map((change, nth) => (changes.length === 1 ? { seq, change } : { seq, nth, change }));
 }
-/** Builds the record that a change is undone. */
+/** Builds the record that says that a change is undone. */
 function undoneRecord({ seq, nth }, wasMade) {
     return { record: 'undone', of: seq, ...(nth === undefined ? {} : { nth }), was_made: wasMade };
 }
@@ -19976,15 +20055,15 @@ class JournalDamage extends Error {
 const PADDING = ' ';
 /** The unit that a disk writes whole or not at all. */
 const SECTOR_BYTES = 512;
-/** One line of the journal: a record with its number, and a checksum of both. */
+/** Returns one line of the journal: a record with its number, and a checksum of both. */
 function formatLine(seq, record) {
     const body = JSON.stringify(record);
     return `{"seq":${seq},"sum":"${checksum(seq, body)}",${body.slice(1)}\n`;
 }
 /**
- * Reads the lines of a journal. A power cut may have torn the records that were being written: a proper prefix of the
- * next record, followed by padding, or records with whole sectors of padding. None of them was durable yet, so the
- * first torn one ends the journal.
+ * Reads the lines of a journal. A power cut may have torn the records that were being written. They are then a proper
+ * prefix of the next record, followed by padding, or records with whole sectors of padding. None of them was durable
+ * yet, so the first torn record ends the journal.
  *
  * Throws JournalDamage for anything else, including a journal that was cut off and so has lost its padding.
  */
@@ -20031,7 +20110,10 @@ function startOfPadding(bytes) {
     }
     return low;
 }
-/** Returns undefined for a torn line. The first record is never torn: it is durable before there is any other. */
+/**
+ * Returns undefined for a torn line. A torn first record counts as damage, because a journal is durable before it gets
+ * its final name.
+ */
 function parseLineUnlessTorn(bytes, line) {
     try {
         return { record: parseLine(line.seq, journal_line_decode(bytes.subarray(line.start, line.end))) };
@@ -20042,7 +20124,7 @@ function parseLineUnlessTorn(bytes, line) {
         throw error;
     }
 }
-/** True if the span contains a sector, or the rest of its first one, that is nothing but padding. */
+/** True if a whole sector of the span, or its part of the first sector, is nothing but padding. */
 function hasUnwrittenSector(bytes, { start, end }) {
     const padding = Buffer.alloc(SECTOR_BYTES, PADDING);
     for (let at = start, next = 0; at < end; at = next) {
@@ -20066,10 +20148,10 @@ function parseLine(seq, line) {
 }
 function verifyTail(seq, tail) {
     if (!tail.endsWith(PADDING))
-        throw new JournalDamage(`it ends after record ${seq - 1}, without the room that follows`);
+        throw new JournalDamage(`it ends after record ${seq - 1}, without the room that must follow`);
     const torn = tail.trim();
     if (torn !== '' && !isPrefixOfRecord(seq, torn))
-        throw new JournalDamage(`what follows record ${seq - 1} is not the beginning of another`);
+        throw new JournalDamage(`the text after record ${seq - 1} is not the beginning of another record`);
 }
 function isPrefixOfRecord(seq, text) {
     const head = `{"seq":${seq},"sum":"`;
@@ -20099,7 +20181,7 @@ function journal_line_decode(bytes) {
         return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
     }
     catch (error) {
-        throw new JournalDamage('it is not text', { cause: error });
+        throw new JournalDamage('it is not UTF-8 text', { cause: error });
     }
 }
 function checksum(seq, body) {
@@ -20117,8 +20199,8 @@ function checksum(seq, body) {
 const MAX_STATE_BYTES = 256 * 1024 * 1024;
 /**
  * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
- * Throws DeploymentError `host_not_writable` if it is not a regular file of a usable size, and the system's error, both
- * with its name.
+ * Throws DeploymentError `host_not_writable` if the path is not a regular file of at most 256 MiB, or the system's
+ * error as DeploymentError. Both messages contain the path.
  */
 function readStateFileSync(path) {
     try {
@@ -20132,16 +20214,16 @@ function readStateFileSync(path) {
         if (errnoOf(error) !== 'ELOOP')
             throw toHostError(error, `reading ${path}`);
     }
-    throw new DeploymentError('host_not_writable', `${path} is not a regular file of a usable size, but this action keeps its records in a file of that name. Move it away, restore the file if you have a copy, and run again.`);
+    throw new DeploymentError('host_not_writable', `${path} must be a regular file of at most 256 MiB, because this action keeps records in it. Move it away, restore the file if you have a copy, and run again.`);
 }
-/** Describes the damage in a state file, and where it is, on one line. */
+/** Describes on one line what is wrong in a state file, and where. */
 function describeDamage(error) {
     if (!(error instanceof $ZodError))
         return 'it is not JSON';
     const issue = error.issues[0];
     return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300);
 }
-/** Replaces the words of the schema library, where the schema has none. */
+/** Replaces the schema library's own message if the schema has none. */
 function describeIssue(issue) {
     if (issue?.message !== 'Invalid input')
         return issue?.message ?? '';
@@ -20149,7 +20231,7 @@ function describeIssue(issue) {
         return `must be ${issue.expected}`;
     if (issue.code === 'invalid_value')
         return `must be ${issue.values.join(' or ')}`;
-    return 'has another form';
+    return 'has an unexpected form';
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/installed/rows.js
@@ -20160,39 +20242,46 @@ function describeIssue(issue) {
 
 const installedVersionSchema = object({
     version: nullable(versionSchema),
-    /** The version of the project that it came with; null for a part that came by itself. */
+    /** The version of the project that contained this version; null for a part that was deployed by itself. */
     project_version: nullable(versionSchema),
     /** Digest of the artifact; null for a version that we did not install ourselves. */
     artifact_sha256: nullable(digestSchema),
     tree_digest: nullable(digestSchema),
-    /** The name of the record of its files; absent if an earlier version of the action installed them. */
+    /**
+     * The name of the record of the version's files; absent if there is none, or if an earlier version of the action
+     * wrote it.
+     */
     tree_record: exactOptional(digestSchema),
     installed_at: nullable(timeSchema),
     deployment_id: nullable(schemas_uuid({ error: 'must be a UUID' })),
     run_url: nullable(lineSchema),
     /**
-     * The origin of its files, if the artifact only names them: a marketplace or a repository, and a digest or commit.
+     * The origin of the version's files, if the artifact refers to them but does not contain them: a marketplace or a
+     * repository, and a digest or commit.
      */
     source: exactOptional(object({ from: lineSchema, id: lineSchema })),
 });
 /** A keep-path of any length. */
 const keepPathSchema = schemas_string().check(_regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
-    error: 'must be a relative path without empty parts, ".", ".." and control characters',
+    error: 'must be a relative path without empty parts, ".", ".." or control characters',
 }));
-/** A plugin or service of the marketplace, or a project; then the slug is the project's id. */
+/** A plugin or service of the marketplace, or a project. The slug of a project is its id. */
 const originSchema = object({ contract: schemas_enum(['marketplace', 'project']), slug: originSlugSchema });
 const snapshotSchema = schemas_extend(installedVersionSchema, {
-    /** The directory's name, `<n>-<version>`. */
+    /** The name of the snapshot's directory, `<n>-<version>`. */
     name: snapshotNameSchema,
-    /** Only if it differs from the row's own. */
+    /** Present only if the snapshot's origin differs from the row's own. */
     origin: exactOptional(originSchema),
-    /** Whether its files had been changed on this host; then tree digest and record are those of its actual content. */
+    /**
+     * Whether the snapshot's files had been changed on this host; then the tree digest and the record, if any, are those
+     * of the changed files.
+     */
     modified: exactOptional(literal(true)),
-    /** The keep-paths that stayed in it, because nothing replaced it. */
+    /** The keep-paths that stayed in the snapshot, because no newer version took over their files. */
     kept_paths: exactOptional(array(innerPathSchema)),
     /**
-     * The paths that its record leaves out, or that it may have lost to its successor; absent in rows of earlier versions
-     * of the action.
+     * The paths that the snapshot's tree record leaves out, or that the snapshot may have lost to its successor; absent
+     * in rows of earlier versions of the action.
      */
     keep_paths: exactOptional(array(keepPathSchema)),
 });
@@ -20201,17 +20290,23 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
     kind: kindSchema,
     slug: originSchema.shape.slug,
     id: idSchema,
-    /** The directory of plugins that it is in; absent for `plugins`, and for a service. */
+    /** The directory of plugins that the part is in; absent for `plugins`, and for a service. */
     directory: exactOptional(pluginsDirectorySchema),
-    /** The paths that its record leaves out, because they belong to the host; absent in rows of earlier versions. */
+    /**
+     * The paths that the part's tree record leaves out, because they belong to the host; absent in rows of earlier
+     * versions of the action.
+     */
     keep_paths: exactOptional(array(keepPathSchema)),
-    /** Whether it is a restored snapshot that had been modified: then its files are not those of the artifact. */
+    /**
+     * Whether the part is a restored snapshot that had been modified: then the part's files are not those of the
+     * artifact.
+     */
     modified: exactOptional(literal(true)),
     /** Retained previous versions, newest last. */
     snapshots: array(snapshotSchema)
         .check(refine(rows => isUnique(rows.map(({ name }) => name)), { error: 'must list each snapshot once' })),
 });
-/** A place that a later version of its project left empty, and the snapshots retained from it. */
+/** A part that a later version of its project no longer contains, and the snapshots retained from that part. */
 const removedRowSchema = schemas_pick(installedRowSchema, {
     contract: true,
     kind: true,
@@ -20220,7 +20315,7 @@ const removedRowSchema = schemas_pick(installedRowSchema, {
     directory: true,
     snapshots: true,
 });
-/** One version of a project: all its parts, as `installed.json` recorded each of them then. */
+/** One version of a project: all its parts, as `installed.json` recorded them when this version was installed. */
 const projectVersionSchema = object({
     slug: originSchema.shape.slug,
     version: versionSchema,
@@ -20240,7 +20335,7 @@ function isUnique(names) {
 
 
 
-/** `installed.json`. The journal contains it too. */
+/** The content of `installed.json`; the journal contains it, too. */
 const recordFileSchema = object({
     schema: literal(1),
     installed: array(installedRowSchema),
@@ -20262,8 +20357,8 @@ const recordFileSchema = object({
     error: 'has a service in a directory of plugins, so it contradicts itself',
 }));
 /**
- * Reads `installed.json`; returns an empty record if there is none. Throws DeploymentError `inconsistent` if the file is
- * not one that this action writes, and the errors of `readStateFileSync`.
+ * Reads `installed.json`; returns an empty record if there is none. Throws DeploymentError `inconsistent` if the file
+ * is not a record that this action writes, and the errors of `readStateFileSync`.
  */
 function readRecordFile(layout) {
     const text = readStateFileSync(layout.installed);
@@ -20273,16 +20368,19 @@ function readRecordFile(layout) {
         return parseRecord(text);
     }
     catch (error) {
-        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away, which removes nothing, and deploy each part again by its version, and a project with allow-takeover: true. Until then, the installed directories count as foreign.`, { cause: error });
+        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away (this removes no plugin or service), and deploy each plugin, service and project again: name its version, and set allow-takeover: true for a project. Until then, the installed directories count as foreign.`, { cause: error });
     }
 }
-/** Writes the record, durably. Returns it as a reader gets it. */
+/** Writes the record, durably. Returns the record as readers will get it from the file. */
 async function writeRecordFile(layout, record) {
     const file = fileOf(record);
     await replaceFile(layout.installed, `${JSON.stringify(file, null, 2)}\n`);
     return recordOf(file);
 }
-/** Returns the file's content. It is parsed, so that the keys have one order: the same rows are always the same bytes. */
+/**
+ * Returns the file's content for a record. Parsing gives the keys one order, so that the same rows always have the same
+ * bytes.
+ */
 function fileOf({ installed, ...lists }) {
     const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0));
     return recordFileSchema.parse({ schema: 1, installed, ...optional });
@@ -20295,7 +20393,10 @@ function recordOf({ installed, removed = [], projects = [], discard = [], unrest
 function retainedPaths(rows) {
     return new Set(rows.flatMap(row => row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`)));
 }
-/** A process reads the same text many times, and checks it once. */
+/**
+ * The last text that was parsed, and its record: a process reads the same text many times, and need not check it each
+ * time.
+ */
 let latest;
 function parseRecord(text) {
     if (latest?.text !== text)
@@ -20305,7 +20406,7 @@ function parseRecord(text) {
 
 ;// CONCATENATED MODULE: ./build/install/services/service.js
 
-/** A service that a supervisor of this host runs, by its name in the host config; as written to the journal. */
+/** A service that a supervisor of this host runs, with the supervisor's name for it; as written to the journal. */
 const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
     object({ supervisor: literal('systemd'), scope: schemas_enum(['system', 'user']), unit: schemas_string() }),
     object({ supervisor: literal('docker'), container: schemas_string() }),
@@ -20345,13 +20446,16 @@ function serviceOf(config, id) {
         }
     }
 }
-/** Returns the service of an id in a step that names no plugin: the project-wide unit, if any, else the id's own. */
+/**
+ * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's
+ * own.
+ */
 function projectServiceOf(config, id) {
     const own = serviceOf(config, id);
     const { projectUnit } = config.systemd;
     return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own;
 }
-/** Returns a unit's name alone, which shows that it is one; any other service with its type. */
+/** Returns the name of a systemd unit alone, because such names are recognized as units; else the type and the name. */
 function shortName(service) {
     return service.supervisor === 'systemd' ? service.unit : describeService(service);
 }
@@ -20383,9 +20487,15 @@ const healthcheckSchema = schemas_lazy(() => object({
     timeout_seconds: schemas_number(),
     retries: schemas_number(),
 }));
-/** The check of a restored version: the step's own, with the version that ran before; null where none did. */
+/**
+ * The check of a restored version: the step's own check, with the previous version, which is null if there was none or
+ * if it is not known.
+ */
 const restoredCheckSchema = schemas_lazy(() => schemas_extend(healthcheckSchema.def.getter(), { previous_version: nullable(schemas_string()) }));
-/** Returns a step's checks: that of its plugin, else of every id that the plan installs. Equal checks are made once. */
+/**
+ * Returns a step's checks: the check of the step's plugin, or, if the step names none, the checks of all these ids.
+ * Equal checks are returned once, and an id with nothing to examine has no check.
+ */
 function healthchecksOf(step, config, ids) {
     const checks = checksOf(step, config, ids);
     const keyOf = ({ service, check }) => JSON.stringify([service, check]);
@@ -20395,7 +20505,10 @@ function healthchecksOf(step, config, ids) {
 function examinedBy(step, config, ids) {
     return checksOf(step, config, ids).map(({ id }) => id);
 }
-/** True if there is anything to examine. A check that an earlier version of the action noted may have nothing. */
+/**
+ * True if a check has a service or a probe to examine. A check in the journal of an earlier version of the action may
+ * have neither.
+ */
 function isExamining({ service, check }) {
     return service !== null || check !== null;
 }
@@ -20436,7 +20549,7 @@ function actionCommand(order) {
             return [...kubectl(service), ...kubernetesAction(order), `deployment/${service.deployment}`];
     }
 }
-/** The command line that asks for a service's state; `parseState` reads its answer. */
+/** The command line that asks for a service's state; `parseState` reads the answer. */
 function stateCommand(service) {
     switch (service.supervisor) {
         case 'systemd':
@@ -20464,8 +20577,8 @@ function logCommand(service) {
     }
 }
 /**
- * The command line whose answer changes with every start of a service, even one by the supervisor itself. For a
- * Kubernetes deployment, the answer is the time when it last became available.
+ * The command line whose answer changes with every start of a unit or container, even a start by the supervisor itself.
+ * For a Kubernetes deployment, the answer is the time at which its availability last changed.
  */
 function runCommand(service) {
     switch (service.supervisor) {
@@ -20478,13 +20591,13 @@ function runCommand(service) {
     }
 }
 /**
- * The command line that asks how often each container of a Kubernetes deployment was restarted in its place. The labels
- * are those of its pods, from `parseState`; `parseRestarts` reads the answer.
+ * The command line that asks how often each container of a Kubernetes deployment was restarted within its pod. `labels`
+ * selects the deployment's pods, and comes from `parseState`; `parseRestarts` reads the answer.
  */
 function restartsCommand(service, labels) {
     return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
 }
-/** Returns the sum of the restarts of all containers; a new pod, and one that has ended, add nothing. */
+/** Returns the sum of the restarts of all containers. New pods add nothing, and deleted pods are not counted. */
 function parseRestarts(text) {
     return text
         .split(' ')
@@ -20492,14 +20605,15 @@ function parseRestarts(text) {
         .reduce((sum, count) => sum + count, 0);
 }
 /**
- * The command line that makes a supervisor forget the recent starts of a service; undefined if it does not count them.
+ * The command line that makes a supervisor forget the recent starts of a service; undefined for a supervisor without
+ * such a command.
  */
 function forgetStartsCommand(service) {
     return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined;
 }
 /** Parses the answer to `stateCommand`. */
 function parseState(service, answer) {
-    // systemctl is-active reports the state by its exit code as well: "activating" is not 0.
+    // systemctl is-active also reports the state by its exit code, which is not 0 for "activating", for example.
     const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : '';
     switch (service.supervisor) {
         case 'systemd':
@@ -20510,7 +20624,10 @@ function parseState(service, answer) {
             return parseDeploymentState(text);
     }
 }
-/** True if the output of a failed `stateCommand` says that the service does not exist; systemd calls it inactive. */
+/**
+ * True if the output of a failed `stateCommand` says that the service does not exist. Always false for systemd, which
+ * calls a missing unit inactive.
+ */
 function saysMissing(service, output) {
     switch (service.supervisor) {
         case 'systemd':
@@ -20564,7 +20681,9 @@ function parseDeploymentState(text) {
     const known = /^\d+$/.test(fields[2] ?? '');
     return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
 }
-/** Parses a map as kubectl prints it; null for older versions, which print it in another form. */
+/**
+ * Parses labels, which kubectl prints as JSON. Returns null if there are none, or for an older kubectl's other form.
+ */
 function parseLabels(text) {
     try {
         const labels = record(schemas_string(), schemas_string()).parse(JSON.parse(text));
@@ -20596,7 +20715,10 @@ function kubernetesAction({ action, replicas }) {
 
 ;// CONCATENATED MODULE: ./build/install/services/environment.js
 
-/** The variables that lead each supervisor's command line to its daemon or cluster, apart from files in `HOME`. */
+/**
+ * The variables by which each supervisor's command line finds its daemon or cluster; the command line may also use
+ * files in `HOME`.
+ */
 const WHEREABOUTS = {
     systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
     docker: [
@@ -20611,8 +20733,8 @@ const WHEREABOUTS = {
     kubernetes: ['KUBECONFIG'],
 };
 /**
- * The environment of a supervisor's command line: every child's variables, and those that lead to its daemon or
- * cluster.
+ * The environment of a supervisor's command line: the variables that every child gets, and those by which the command
+ * line finds its daemon or cluster.
  */
 function supervisorEnvironment(service) {
     const found = WHEREABOUTS[service.supervisor].flatMap(name => {
@@ -20628,7 +20750,10 @@ function runtimeDirectory(service) {
         return {};
     return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
 }
-/** For commands of the host config: whether the deployment has changed what the host runs so far. */
+/**
+ * The variable that says, for commands of the host config, whether the deployment has so far changed what the host
+ * runs.
+ */
 function changedVariable({ changed }) {
     return { DEPLOYMENT_CHANGED: String(changed) };
 }
@@ -20655,7 +20780,10 @@ async function superviseService(order, limits = {}) {
         return;
     throw new DeploymentError(end.kind === 'timed_out' ? 'step_timed_out' : 'step_failed', `Could not ${action} ${describeService(service)}: ${command.join(' ')} ${describeEnd(end)}. Check the service on this host.`);
 }
-/** Asks the supervisor about a service. If it cannot be asked, the state is unknown and the evidence says why. */
+/**
+ * Asks the supervisor about a service. If the supervisor gives no usable answer, the state is unknown and the evidence
+ * says why.
+ */
 async function readServiceState(service, limits = {}) {
     const command = stateCommand(service);
     const env = supervisorEnvironment(service);
@@ -20665,13 +20793,13 @@ async function readServiceState(service, limits = {}) {
     const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeEnd(end)}`;
     return { ...state, missing, evidence: `${describeService(service)}${answer}` };
 }
-/** Returns a text that changes with every start of a service, or null if the supervisor does not give one. */
+/** Returns the answer to `runCommand`, by which a new start is recognized, or null if the supervisor gives none. */
 async function readServiceRun(service, limits = {}) {
     return await ask(service, runCommand(service), limits);
 }
 /**
- * Returns how often containers of a service were restarted in their places. A restart may be too short for the
- * supervisor to call the service unavailable. Null outside Kubernetes, and if the pods are not known.
+ * Returns how often containers of a Kubernetes deployment were restarted within their pods: such a restart may be too
+ * short for the deployment to become unavailable. Returns null for other supervisors, and if the number is not known.
  */
 async function readRestarts(service, { labels }, limits = {}) {
     if (service.supervisor !== 'kubernetes' || labels === null)
@@ -20719,9 +20847,9 @@ function describeOutput(output) {
 
 /** kubectl refuses to restart a deployment that was restarted within the same second. */
 const SECOND_RESTART_AFTER_MS = 1500;
-/** A supervisor's command line that ignores SIGTERM has done its part by then. */
+/** A supervisor's command line that ignores SIGTERM is killed after this time; it has passed on its order by then. */
 const ABORT_GRACE_MS = 500;
-/** A plan's action on a service, and the service's state before it; as written to the journal. */
+/** A plan's action on a service, and the service's state before that action; as written to the journal. */
 const serviceChangeSchema = schemas_lazy(() => object({
     service: serviceSchema,
     action: schemas_enum(['start', 'stop', 'restart']),
@@ -20730,7 +20858,7 @@ const serviceChangeSchema = schemas_lazy(() => object({
     replicas: nullable(schemas_int().check(_nonnegative())),
 }));
 /**
- * Returns a task with the service's present state; `earlier` are the changes of the same plan so far. Throws
+ * Returns a task with the service's present state; `earlier` lists the same plan's changes so far. Throws
  * DeploymentError `step_failed` if the state is unknown, because then no rollback could restore it.
  */
 async function planServiceChange(task, earlier, signal) {
@@ -20741,9 +20869,10 @@ async function planServiceChange(task, earlier, signal) {
     return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas };
 }
 /**
- * Restores the state that the services of a plan had before it, newest change first, once the old files are back:
- * restarts those that ran and stops those that did not. Continues after a failure and reports each; may be repeated.
- * Once the signal is aborted, reports the services that are left.
+ * Restores the state that a plan's services had before the plan, newest change first: restarts the services that ran,
+ * and stops the others. Call this function once the old files are back. It continues after a failure, and returns one
+ * sentence for each failure. It may be repeated. Once the signal is aborted, it returns the remaining services as not
+ * restored.
  */
 async function restoreServices(changes, restoring) {
     const { signal, starts } = restoring;
@@ -20763,13 +20892,13 @@ async function restoreServices(changes, restoring) {
     return restored;
 }
 function notRestored({ service }) {
-    return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run does so.`;
+    return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run restores it.`;
 }
-/** Does not rely on the plan's result: a step that failed may still have done its work. */
+/** Restarts the service even if the step that changed it failed, because that step may still have taken effect. */
 async function restoreRunning(change, restoring) {
     const { service } = change;
     await forgetStarts(service, within(restoring));
-    // A restart of a Kubernetes deployment keeps the zero replicas that a stop left.
+    // A restart of a Kubernetes deployment keeps the zero replicas that a stop has set.
     if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
         await restore({ ...change, action: 'start' }, restoring);
     try {
@@ -20802,8 +20931,8 @@ function within({ signal }) {
     return { signal, abortGraceMs: ABORT_GRACE_MS };
 }
 /**
- * Returns the first change of each service, which contains its state before the plan; the service changed last is
- * first.
+ * Returns the first change of each service, which contains the service's state before the plan. The service that was
+ * changed last comes first.
  */
 function firstChanges(changes) {
     const touched = new Map();
@@ -20816,7 +20945,7 @@ function firstChanges(changes) {
     return [...touched.values()].reverse();
 }
 function unknownState({ service, action }, evidence) {
-    return new DeploymentError('step_failed', `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore it: it was not ${PAST_TENSE[action]}. Check that the supervisor answers on this host.`);
+    return new DeploymentError('step_failed', `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore that state. The service was not ${PAST_TENSE[action]}. Check that this host has the service, and that the supervisor answers.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/end.js
@@ -20828,9 +20957,11 @@ const rollbackSchema = schemas_lazy(() => object({
     restored: schemas_boolean(),
     /** The problems that remain, one sentence each. */
     problems: array(schemas_string()),
-    /** Whether the restored tree matches its record; null when there was nothing to compare. */
+    /** Whether the restored trees match their records; null if that is not known. */
     verified: nullable(schemas_boolean()),
-    /** Whether the old version is healthy again; null when it has no check, or did not run before. */
+    /**
+     * Whether the old version is healthy again; null if it was not checked, for example because it did not run before.
+     */
     healthy: nullable(schemas_boolean()),
 }));
 /** The end of a deployment, as the journal and the local report contain it. */
@@ -20841,7 +20972,7 @@ const deploymentEndSchema = schemas_lazy(() => object({
     error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
     rollback: nullable(rollbackSchema),
 }));
-/** Builds an end at this time: nothing changed, failed or was rolled back, unless `known` says otherwise. */
+/** Builds an end at this time: without a change, an error or a rollback, unless `known` contains one. */
 function buildEnd(at, known) {
     return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
 }
@@ -20864,7 +20995,7 @@ const workflowRunSchema = schemas_lazy(() => object({
 const driftEntrySchema = schemas_lazy(() => object({
     shelf: schemas_enum(['plugins', 'extensions']),
     id: idSchema,
-    /** The directory of plugins that it was in; absent for `plugins`. */
+    /** The directory of plugins that contained the part; absent for `plugins` and for an extension. */
     directory: exactOptional(pluginsDirectorySchema),
     version: nullable(schemas_string()),
     added: array(schemas_string()),
@@ -20872,27 +21003,28 @@ const driftEntrySchema = schemas_lazy(() => object({
     changed: array(schemas_string()),
     /** The state of the place if it contained no directory; then no path is listed. */
     instead: exactOptional(schemas_enum(['nothing', 'symlink', 'file', 'other'])),
-    /** The path of the tree that a successful deployment replaced, relative to the project root. */
+    /** After a successful deployment: the path of the snapshot with the modified tree, relative to the project root. */
     snapshot: exactOptional(schemas_string()),
-    /** False if the part could not be compared, because its record is missing or damaged; absent otherwise. */
+    /** False if the part could not be compared, for example because it has no record; absent otherwise. */
     compared: exactOptional(literal(false)),
     /** The number of further paths; absent if all are listed. */
     omitted: exactOptional(schemas_int().check(_positive())),
 }));
 /**
- * The facts of a deployment, as the journal and the local report contain them; a fact that is not known yet is null.
- * Facts marked "only in the journal" are for log and summary, and no part of the local report.
+ * The facts of a deployment, as the journal and the local report contain them; an unknown fact is null or absent.
+ * Facts marked "only in the journal" are for the log and the summary, and are not in the local report.
  */
 const deploymentFactsSchema = schemas_lazy(() => object({
     deployment_id: schemas_uuid(),
     contract: schemas_enum(['marketplace', 'project']),
-    /** Null for a project, which may contain both. */
+    /** Null for a project, which may contain both kinds. */
     kind: nullable(kindSchema),
     /** For a project, its id. */
     slug: nullable(union([slugSchema, projectIdSchema])),
     id: nullable(idSchema),
     /**
-     * The directory of plugins that contains it; absent for `plugins`, a service, a project, and while it is not known.
+     * The directory of plugins that contains the part; absent for `plugins`, a service, a project, and while it is not
+     * known.
      */
     directory: exactOptional(pluginsDirectorySchema),
     requested_version: nullable(schemas_string()),
@@ -20902,27 +21034,30 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     artifact_sha256: nullable(sha256Schema),
     artifact_size: nullable(schemas_number()),
     repo: nullable(schemas_string()),
-    /** Only for a rollback that an operator requested: the version that it replaces; null until that is known. */
+    /**
+     * Only for a rollback that an operator requested: the version that the rollback replaces; null until that version
+     * is known.
+     */
     rollback_of: exactOptional(nullable(schemas_string())),
-    /** Only for such a rollback: the restored tree had been changed on the host, so that no artifact matches it. */
+    /** Only for a requested rollback: the restored tree had been changed on the host, so no artifact matches it. */
     modified: exactOptional(literal(true)),
     /** The plugins that a project installs, once they are known. */
     plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
-    /** The origins of parts that a project only names: a marketplace and its digest, or a repository and its commit. */
+    /** The sources of the parts that a project only names, with the name of each part: `plugins/pay`, for example. */
     sources: exactOptional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
     signer_public_key: exactOptional(schemas_string()),
-    /** The parts whose files differed before the deployment; absent where that is not known. */
+    /** The parts whose files, before the deployment, differed from what was installed; absent if that is not known. */
     drift: exactOptional(array(driftEntrySchema)),
     /**
-     * The digest of the version installed in the place, if our record has one. Like `unrecorded`, only in the journal.
+     * The artifact digest of the version that was installed in the place, if it was recorded. Only in the journal.
      */
     previous_sha256: exactOptional(sha256Schema),
-    /** The artifact's signature is valid; absent otherwise. Like `unrecorded`, only in the journal. */
+    /** The artifact's signature is valid; absent otherwise. Only in the journal. */
     signature_valid: exactOptional(literal(true)),
-    /** The place contains files that this action has not installed; absent otherwise. */
+    /** The place contains files that this action has not installed; absent otherwise. Only in the journal. */
     unrecorded: exactOptional(literal(true)),
-    /** How long the run waited for another one to leave the host, in which state, and for which run. */
+    /** How long this run waited for another run to leave the host, in which state, and for which run. */
     waited: exactOptional(object({ state: schemas_string(), duration_ms: schemas_number(), for: schemas_string() })),
     host_id: schemas_string(),
     started_at: timeSchema,
@@ -20957,22 +21092,24 @@ const stepEntrySchema = object({
 
 
 /**
- * The first record of each journal. It has its own schema: a run that looks for dead runs reads the first record of its
- * own journal, too, and needs none of the others.
+ * The first record of each journal. It has its own schema, because a run that looks for dead runs also reads the first
+ * record of its own journal, and needs none of the other records there.
  */
 const beginSchema = schemas_lazy(() => object({
     record: literal('begin'),
     facts: deploymentFactsSchema,
-    /** The address that receives its report; see ReportSender. */
+    /** The address that receives the deployment's report; see ReportSender. */
     report_address: nullable(schemas_string()),
     keep_paths: array(schemas_string()),
-    /** Older versions of this action do not write it. */
+    /** Earlier versions of this action did not write this field. */
     process: exactOptional(processIdentitySchema),
 }));
 /** The records of `journal.jsonl`, one in each line, oldest first. */
 const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     beginSchema.def.getter(),
-    /** The run keeps this file locked until it ends: a process that can lock it knows that the run has ended. */
+    /**
+     * The run keeps this journal locked until the run ends, so a process that can lock it knows that the run has ended.
+     */
     object({ record: literal('held') }),
     /** The run has the host. Until the commit, this is the host's record of what is installed. */
     object({ record: literal('host'), file: recordFileSchema }),
@@ -21007,27 +21144,27 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
         discard: array(snapshotPathSchema),
         project: exactOptional(projectVersionSchema),
     }),
-    /** The run's own account of its end, written before it reports to anybody. */
+    /** The end of the run, as the run itself records it before it sends a report. */
     object({
         record: literal('end'),
         end: deploymentEndSchema,
-        /** The run was cancelled and had no time to restore all services: a recovery has to. */
+        /** The run, or an earlier recovery, did not restore or check all services: the next recovery has to do that. */
         unfinished: exactOptional(literal(true)),
     }),
-    /** The hub has accepted the report of that end. */
+    /** The hub has accepted the report of the run's end. */
     object({ record: literal('reported'), attempts: schemas_int().check(_positive()) }),
-    /** Another run, `by`, begins to roll this one back. */
+    /** Another run, `by`, begins to roll this run back. */
     object({ record: literal('recovery'), at: timeSchema, by: schemas_uuid() }),
 ]));
 /**
- * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
- * others are given up if they cannot be written: a rollback must not need any.
+ * Records that announce a change or decide the outcome are on the disk before `append` returns, or `append` throws.
+ * Other records are dropped if they cannot be written: a rollback must not need them.
  */
 const REQUIRED = new Set(['change', 'changes', 'service', 'commit']);
-/** Records after the last announcement go into the room that was allocated with it. */
+/** The journal does not grow for these records: they use the room that announcements leave free. */
 const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
 const DURABLE = new Set([...REQUIRED, ...OF_UNDO]);
-/** Returns undefined if an undo follows: a run rolls back by itself if its commit record could not be made durable. */
+/** Returns the commit; undefined if any change was undone: a run whose commit could not be made durable rolls back. */
 function findCommit(records) {
     const wasUndone = records.some(entry => entry.record === 'undone');
     return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
@@ -21047,7 +21184,7 @@ function pendingChanges(records) {
         pending.push(...announced);
         if (record.record === 'undone')
             pending = pending.filter(change => !isUndoneBy(change, record));
-        // There may have been no room to record each undo.
+        // After this end, no change is left to undo, even if there was no room to record each undo.
         else if (record.record === 'end' && record.end.rollback?.restored !== false)
             pending = [];
         else if (record.record === 'end')
@@ -21061,11 +21198,11 @@ function pendingChanges(records) {
 function isFrom({ contract, slug }, origin) {
     return contract === origin.contract && slug === origin.slug;
 }
-/** Returns the snapshots in a row that are from this origin, even if the row is now from another. */
+/** Returns the snapshots in a row that are from this origin, even if the row is now from another origin. */
 function snapshotsFrom(row, origin) {
     return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin));
 }
-/** Returns the snapshots in a row, as the row of another origin records them. */
+/** Returns the snapshots in a row, as a row of the origin `to` records them. */
 function handOver(row, to) {
     return row.snapshots.map(({ origin, ...snapshot }) => {
         const { contract, slug } = origin ?? row;
@@ -21105,8 +21242,9 @@ function isOfAnnounced(undone, records) {
     return announcement !== undefined && numberedIn(announcement, undone.of).some(change => isUndoneBy(change, undone));
 }
 /**
- * True if the commit installs and removes only parts of its origin, and discards only snapshots of
- * theirs that it does not retain. A single artifact must be in the place that the journal began with.
+ * True if the commit installs and removes only parts of the deployment's origin, and discards only snapshots of these
+ * parts that it does not retain. The part of a single artifact must have the kind and, if known, the id with which the
+ * journal begins.
  */
 function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug, kind, id }) {
     const parts = [...rows, ...removed];
@@ -21128,8 +21266,9 @@ function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug
 
 
 /**
- * Returns the records of the journal, or undefined if there is none. Leaves out a torn last line, whose change was
- * never made. Throws JournalDamage for anything else that this action does not write.
+ * Returns the records of the journal, or undefined if there is no journal. Leaves out the first torn record and all
+ * that follow it, because their changes were never made. Throws JournalDamage for anything else that this action does
+ * not write.
  */
 function readJournal(path) {
     const text = readText(path);
@@ -21144,7 +21283,7 @@ function readJournal(path) {
     verifyBehind(text);
     return parsed.data;
 }
-/** Returns how the journal begins, whatever follows; undefined if that is not known. Never throws. */
+/** Returns the journal's first record, whatever follows; undefined if that record cannot be read. Never throws. */
 function readBegin(path) {
     try {
         return beginSchema.safeParse(readText(path)?.records[0]).data;
@@ -21161,7 +21300,11 @@ function readUnprovenChanges(path) {
     const { records = [], behind = [] } = readText(path) ?? {};
     return recordsIn(behind).flatMap((record, index) => numberedIn(record, records.length + 1 + index));
 }
-/** Records behind a durable one were written when it, and everything before it, was on the disk. */
+/**
+ * Throws JournalDamage if a durable record behind the torn one is followed by another record: the other record was
+ * written only when the durable record, and everything before it, was on the disk. So the torn record was damaged
+ * later.
+ */
 function verifyBehind({ records, behind }) {
     const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record));
     if (isProven)
@@ -21197,13 +21340,13 @@ function readBytes(path) {
 
 
 /**
- * Undoes announced changes, newest first, whether or not they were made. Removes each from `pending` once it is undone,
- * so that a repetition continues where the last one stopped, and records it in the journal. Returns whether any of them
- * had been made.
+ * Undoes announced changes, newest first, whether or not they were made. Once a change is undone, records that in the
+ * journal and removes the change from `pending`, so that a later call continues where this call stopped. Returns
+ * whether any of the changes had been made.
  *
- * After a change that cannot be undone, undoes the others that were announced together with it, and stops before the
- * older ones, on which it builds: RollbackError `rollback_failed` names the changes that remain. Does not throw while
- * the host is exactly as it was.
+ * If a change cannot be undone, undoes the other changes that were announced together with it, and stops before the
+ * older changes, on which it depends. Then throws RollbackError `rollback_failed`, which lists the remaining changes,
+ * unless the host is exactly as it was.
  */
 async function undoChanges(changeLog, pending) {
     const { root } = changeLog;
@@ -21233,12 +21376,12 @@ async function undoAnnounced({ root, journal, log, onLost }, announced, { latest
     const { change } = announced;
     const { wasMade, setAside, ...missing } = await undoChange(root, change);
     const wasCertain = wasCertainlyMade(announced, latest);
-    // The new version may have copied this path elsewhere. Stops once, so that somebody can put it back: a repetition, to
-    // which no newer change is left, goes on without it.
+    // The new version may have moved this path elsewhere. The undo stops here once, so that an operator can put the path
+    // back. When the undo is repeated, no newer change is left, so it continues without the path.
     if (missing.lost !== undefined && wasCertain && change.type === 'move')
-        throw new Error(`${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places, or the next run restores the old version without it`);
+        throw new Error(`${change.from} was moved to ${change.to} for the new version, and is now at neither path. The new version may have renamed or removed it: put it back at one of these paths, or the next run restores the old version without it`);
     for (const path of setAside)
-        log.warning(`Another process put files where the old version belongs. They are now in ${path}.`);
+        log.warning(`Another process put files in the way of the rollback. They are now in ${path}.`);
     const lost = missing.lost ?? (wasCertain || announced.wasMade ? missing.replaced : undefined);
     const older = pending.map(other => other.change);
     const problem = lost && describeLost(lost, older);
@@ -21252,13 +21395,14 @@ async function undoAnnounced({ root, journal, log, onLost }, announced, { latest
         log.info(describeUndo(change));
     return wasMade;
 }
-/** True if any of these changes is still made; if not, the host is exactly as it was before them. */
+/** True if any of these changes is still in effect. If none is, the host is exactly as it was before them. */
 function isAnyMade(root, pending) {
     return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change));
 }
 /**
- * Removes from `pending` the changes that an earlier undo has undone without recording it. Returns whether the oldest
- * change that is back had certainly been made, because a newer one was announced after it.
+ * Removes from `pending` the changes that an earlier undo has undone but not recorded, and records that they are
+ * undone. Returns whether the oldest undone move had certainly been made, because a newer change was announced after
+ * that move.
  */
 async function dropUndone({ root, journal }, pending) {
     const latest = pending.at(-1)?.seq ?? 0;
@@ -21267,14 +21411,16 @@ async function dropUndone({ root, journal }, pending) {
         await journal.append(undoneRecord(change, wasCertainlyMade(change, latest)));
     return oldest !== undefined && wasCertainlyMade(oldest, latest);
 }
-/** True if another change was announced after those of its record; a directory that was only created does not count. */
+/**
+ * True if another change was announced after this change's record. The creation of a directory does not count as made.
+ */
 function wasCertainlyMade({ seq, change }, latest) {
     return seq < latest && change.type !== 'make_directory';
 }
 /**
- * Returns the index from which every change is undone. An undo goes from the newest to the oldest: when a change is
- * undone, so are all that were announced after it. Each of those announced together with it may have been made or not,
- * in any order, because a power cut may have kept any of them.
+ * Returns the index from which on every change is undone. An undo goes from the newest change to the oldest: when a
+ * change is undone, so are all changes that were announced after it. Each of the changes that were announced together
+ * with it may have been made or not, because a power cut may have kept any of them.
  */
 function firstUndone(root, pending) {
     const index = findBack(root, pending);
@@ -21287,7 +21433,8 @@ function firstUndone(root, pending) {
     return newer === -1 ? pending.length : newer;
 }
 /**
- * Returns the index of the oldest move that is back, or -1. A path that a newer change has put there does not count.
+ * Returns the index of the oldest move whose source is back in its place, or -1. A source that a newer change has put
+ * there does not count.
  */
 function findBack(root, pending) {
     const isFree = (path, newer) => !newer.some(({ change }) => change.type === 'move' && change.to === path && isMade(root, change));
@@ -21300,7 +21447,7 @@ function rollbackFailed(pending, error) {
         .reverse()
         .join('; ');
     return new RollbackError('rollback_failed', `The old version could not be restored: ${found}. Not undone: ${left}. ` +
-        'Remove the cause and run the deployment again: it repairs this first.', { cause: error });
+        'Remove the cause and run the deployment again: that run repairs the host first.', { cause: error });
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/dead-run.js
@@ -21416,9 +21563,9 @@ function lastState(record) {
 
 
 /**
- * Checks that no other run is in progress, and that none has left anything to recover. Throws DeploymentError
- * `inconsistent` if an earlier run failed to recover the host and left it with neither version intact; otherwise throws
- * `locked`.
+ * Checks that no other run is in progress, and that none has left a journal to recover. Throws DeploymentError
+ * `inconsistent` as `findUnended` does, or if the rollback of an earlier run failed and the host may have neither
+ * version intact. Throws `locked` if another run is in progress, or was interrupted and can be recovered.
  */
 async function requireAtRest(host, signal) {
     const { layout } = host;
@@ -21427,11 +21574,11 @@ async function requireAtRest(host, signal) {
         return;
     if ('records' in other)
         verifyRestored(layout, other.records);
-    throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when it has ended or been recovered.`);
+    throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when that deployment has ended or has been recovered.`);
 }
 /**
- * Finds the run whose journal exists. Throws DeploymentError `inconsistent` if no run can recover it, and as
- * `requireNothingStranded` does.
+ * Finds the run whose journal is on this host, if there is one. Throws DeploymentError `inconsistent` if that run
+ * cannot be recovered, and as `readUnended` and `requireNothingStranded` do.
  */
 async function findUnended(host, signal) {
     requireNothingStranded(host.layout);
@@ -21440,7 +21587,10 @@ async function findUnended(host, signal) {
         verifyRecoverable(host, other.records);
     return other;
 }
-/** Finds the same run even if it cannot be recovered. Throws as `describeLiveHolder` and `readRecords` do. */
+/**
+ * Finds the same run as `findUnended`, even if it cannot be recovered. Throws as `describeLiveHolder` and `readRecords`
+ * do.
+ */
 async function readUnended(layout, signal) {
     if (!pathExistsSync(layout.journal))
         return undefined;
@@ -21454,11 +21604,12 @@ async function readUnended(layout, signal) {
 ;// CONCATENATED MODULE: ./build/install/host/installed/project-versions.js
 
 
-/** For one project, so that a project that changes nothing but its version does not fill the record. */
+/** The limit for one project, so that a project that changes nothing but its version does not fill the record. */
 const MAX_PROJECT_VERSIONS = 20;
 /**
- * Returns the versions that stay recorded when one is added: those that still have parts on this host. A version whose
- * source has supplied other trees since is recorded once for each set of trees.
+ * Returns the versions that stay recorded, with `added` if there is one: of each project, the newest 20 whose parts
+ * this host still has (see `isLeft`). A version whose sources had different contents at different times is recorded
+ * once for each set of trees.
  */
 function retainVersions(known, added, rows) {
     const others = known.filter(version => added === undefined || !isSameSet(version, added));
@@ -21471,18 +21622,21 @@ function retainVersions(known, added, rows) {
 function isSameName(a, b) {
     return a.slug === b.slug && a.version === b.version;
 }
-/** True if two are the same version with the same trees. */
+/** True if two entries are the same version with the same trees. */
 function isSameSet(a, b) {
     const treesOf = ({ parts }) => parts.map(part => JSON.stringify([nameOf(part), part.directory, part.tree_digest, part.tree_record])).sort();
     return isSameName(a, b) && treesOf(a).join() === treesOf(b).join();
 }
-/** True if the host still has each part of a version, or a snapshot that was recorded with this version. */
+/**
+ * True if the host still has each part of a version. Also true of the newest entry for a version if the host has a
+ * snapshot that was recorded with that version.
+ */
 function isLeft({ slug, version, parts }, { rows, isNewest }) {
     const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots]);
     const isNamed = rows.some(row => snapshotsFrom(row, { contract: 'project', slug }).some(snapshot => snapshot.project_version === version));
     return (isNewest && isNamed) || parts.every(part => known.some(row => isSameTree(row, part)));
 }
-/** True if two rows have the same tree, and the same record of it. */
+/** True if two rows have the same tree, and the same record of that tree. */
 function isSameTree(a, b) {
     return a.tree_digest !== null && a.tree_digest === b.tree_digest && a.tree_record === b.tree_record;
 }
@@ -21494,14 +21648,15 @@ function isSameTree(a, b) {
 
 
 /**
- * The records of the hosts that this process has locked, by path: nobody else may write them meanwhile. They are here,
- * and not in a context, because the lock belongs to the process too, and whichever of twenty readers were not passed
- * the record would read what another process has written.
+ * The records of the hosts that this process has locked, by the path of their file: no other process may write these
+ * files meanwhile. The records are here, and not in a context, because the lock belongs to the process, too: a reader
+ * without the context would read what another process has written.
  */
 const held = new Map();
 /**
- * Reads the record once, because this process has locked the host: until `releaseHostRecord`, anything that another
- * process writes there has no effect. Throws as `readRecordFile` does.
+ * Reads the record once, because this process has locked the host. Until `releaseHostRecord`, this process uses that
+ * record with its own changes, and anything that another process writes to the file has no effect. Throws as
+ * `readRecordFile` does.
  */
 function holdHostRecord(layout) {
     held.set(layout.installed, readRecordFile(layout));
@@ -21514,19 +21669,20 @@ function readInstalled(layout) {
     return readHostRecord(layout).installed;
 }
 /**
- * Returns the parts that are installed on this host, and the removed ones with their snapshots; empty if nothing was
- * ever installed. Every name in it is safe in a path, and each part is listed once. Throws as `readRecordFile` does.
+ * Returns the parts that are installed on this host, and the removed ones with their snapshots; empty if there is no
+ * record. Every name in the record is safe in a path, and each part is listed once. Throws as `readRecordFile` does.
  */
 function readHostRecord(layout) {
     return held.get(layout.installed) ?? readRecordFile(layout);
 }
 /**
- * Records installed and removed parts in one write; each row replaces that of the same part. Durable when it returns.
+ * Records installed and removed parts in one write; each row replaces the earlier row of the same part. The record is
+ * durable on return.
  */
 async function recordInstalled(layout, change) {
     await writeRecord(layout, withInstalled(readHostRecord(layout), change));
 }
-/** Returns the record with installed and removed parts; each row replaces that of the same part. */
+/** Returns the record with installed and removed parts; each row replaces the earlier row of the same part. */
 function withInstalled(before, { rows, removed, project }) {
     const places = new Set([...rows, ...removed].map(nameOf));
     const isOther = (row) => !places.has(nameOf(row));
@@ -21543,11 +21699,11 @@ function withInstalled(before, { rows, removed, project }) {
         unrestored: before.unrestored,
     };
 }
-/** Records the snapshots that could not be removed yet. Durable when it returns. */
+/** Records the snapshots that could not be removed yet. The record is durable on return. */
 async function recordDiscarded(layout, discard) {
     await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] });
 }
-/** Records the services that could not be restored. Durable when it returns. */
+/** Records the services that could not be restored. The record is durable on return. */
 async function recordUnrestored(layout, unrestored) {
     await writeRecord(layout, { ...readHostRecord(layout), unrestored: [...unrestored] });
 }
@@ -21555,7 +21711,7 @@ async function recordUnrestored(layout, unrestored) {
 function findInstalled(rows, part) {
     return rows.find(row => nameOf(row) === placeName(part));
 }
-/** Returns the directories that plugins are or were in, by our own record. */
+/** Returns the directories that plugins are or were in, according to our own record. */
 function recordedDirectories({ installed, removed, projects }) {
     const parts = [...installed, ...removed, ...projects.flatMap(project => project.parts)];
     return [...new Set(parts.filter(({ kind }) => kind === 'plugin').map(part => placeOf(part).directory))];
@@ -21572,7 +21728,7 @@ function inOrder(rows) {
 ;// CONCATENATED MODULE: ./build/install/host/ownership/path-walk.js
 
 
-/** The number that Linux follows in one path. */
+/** The number of symlinks that Linux follows in one path. */
 const MAX_SYMLINKS = 40;
 /**
  * Returns everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
@@ -21603,7 +21759,7 @@ function walkPath(path) {
     }
     return { way, end };
 }
-/** Cheaper than path.join, for normal paths; a name may be `..`, from a symlink. */
+/** Joins normal paths, faster than path.join; the name may be `..`, from a symlink. */
 function childOf(directory, name) {
     return name === '..' ? (0,external_node_path_namespaceObject.dirname)(directory) : `${directory === external_node_path_namespaceObject.sep ? '' : directory}/${name}`;
 }
@@ -21619,7 +21775,7 @@ function partsOf(path) {
 
 const STICKY = 0o1000;
 const GROUP_AND_OTHERS_WRITE = 0o022;
-/** Returns everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
+/** Returns everything that decides where an absolute path leads and what is there, outermost first; `us` is our uid. */
 function decidersOf(path, us) {
     const { way, end } = walkPath(path);
     const before = way.map(visited => judge(visited, { us, isEnd: false }));
@@ -21646,14 +21802,17 @@ function judge(visited, { us, isEnd }) {
 
 const GROUP_WRITE = 0o020;
 const OTHERS_WRITE = 0o002;
-/** Names those who can write to a file or directory, other than its owner. An ACL shows in the bits of the group. */
+/**
+ * Names those who can write to a file or directory, other than its owner. Write access by an ACL shows in the group's
+ * bits.
+ */
 function otherWriters({ mode, gid }) {
     return [
         ...((mode & GROUP_WRITE) === 0 ? [] : [`${nameGroup(gid)} or an ACL`]),
         ...((mode & OTHERS_WRITE) === 0 ? [] : ['every user']),
     ];
 }
-/** Names a user for an operator: by the name in this host's own file, if there is one, and always by number. */
+/** Names a user for an operator: by the name in /etc/passwd, if there is one, and always by number. */
 function nameUser(uid) {
     return nameAccount('/etc/passwd', 'user', uid);
 }
@@ -21669,7 +21828,7 @@ function nameAccount(file, kind, id) {
     const name = findName(file, id);
     return name === undefined ? `${kind} ${id}` : `${kind} ${cleanForeignText(name, 64)} (${id})`;
 }
-/** Both files have the name first and the number third. */
+/** Both /etc/passwd and /etc/group have the name first and the number third. */
 function findName(file, id) {
     try {
         const rows = (0,external_node_fs_namespaceObject.readFileSync)(file, 'utf8').split('\n');
@@ -21684,15 +21843,16 @@ function findName(file, id) {
 
 
 /**
- * Nothing below the project root may be read, written or run, because another user may have put it there: no journal,
- * lock, report, audit line or outbox. The outputs and the report to the hub still state the result.
+ * Refuses a host because another user may have written below the project root, or because this could not be ruled out.
+ * Then nothing below the root may be read, written or run: no journal, lock, report, audit line or outbox. The outputs
+ * and the report to the hub still state the result.
  */
 class UntouchableHostError extends DeploymentError {
     name = 'UntouchableHostError';
-    /** The message without the sentence that nothing was touched. */
+    /** The message without the sentence that nothing was changed. */
     reason;
     constructor(code, message, options = {}) {
-        super(code, `${asSentence(message)} Nothing below project-root was touched.`, options);
+        super(code, `${asSentence(message)} No plugin or service below project-root was changed.`, options);
         this.reason = asSentence(message);
     }
 }
@@ -21701,7 +21861,7 @@ class UntouchableHostError extends DeploymentError {
 
 
 
-/** Returns undefined if only root and this user own and can write it. */
+/** Returns who else owns or can write a path, and the fix; undefined if only root and this user do. */
 function exposureOf({ path, stat, isForeign, isOpen }, us) {
     if (!isForeign && !isOpen)
         return undefined;
@@ -21718,17 +21878,17 @@ function exposureOf({ path, stat, isForeign, isOpen }, us) {
 function describeExposure({ path, who }) {
     return `${quote(path)} can be written or replaced by ${who}`;
 }
-/** Names every exposure, and how to close them. */
+/** Returns the error that names every exposure and says how to close it. */
 function writable(exposures, { us, option }) {
     const found = exposures.map(describeExposure).join(', and ');
     const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`;
-    return new UntouchableHostError('unsafe_host', `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: ${describeRemedy(exposures, option)}.`);
+    return new UntouchableHostError('unsafe_host', `Only ${deciders}, the user of this runner, may decide what is in project-root, but ${found}: ${describeRemedy(exposures, option)}.`);
 }
 function describeRemedy(exposures, option) {
-    const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust them`;
+    const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust these users`;
     const open = exposures.find(({ isPublic }) => isPublic);
     if (open !== undefined)
-        return `${quote(open.path)} is meant for all users, so name a directory below it${choice}`;
+        return `${quote(open.path)} is meant for all users, so use a directory below it${choice}`;
     return `run ${exposures.map(({ fix }) => fix).join(' && ')}${choice}`;
 }
 
@@ -21742,7 +21902,7 @@ function findExposureOf(found, us) {
         return 'owner';
     return isOpenToOthers(found) ? 'mode' : undefined;
 }
-/** True if users other than its owner may do anything with a file or directory. */
+/** True if users other than the owner have any access to a file or directory. */
 function isOpenToOthers({ mode }) {
     return (mode & GROUP_AND_OTHERS) !== 0;
 }
@@ -21981,7 +22141,7 @@ function findExposures(root, { us, directories }) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/outcome.js
-/** Returns an outcome as a report states it; `failed` even if neither the new nor the old version certainly runs. */
+/** Returns the outcome for a report to the hub. `interrupted` and `inconsistent` become `failed`. */
 function reportStatusOf(outcome) {
     switch (outcome) {
         case 'success':
@@ -21996,7 +22156,7 @@ function reportStatusOf(outcome) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/transaction/journal/redaction.js
-/** Returns the value with every text redacted, except in fields with these names; keys stay. */
+/** Returns the value with every text redacted, except in fields with these names; keys stay as they are. */
 function redactTexts(value, redact, exceptions) {
     if (typeof value === 'string')
         return redact(value);
@@ -22010,9 +22170,9 @@ function redactTexts(value, redact, exceptions) {
     ]));
 }
 /**
- * Returns a record of the journal without any secret in its texts from outside. The facts that a recovery works with
- * (places, services, rows, and the operator's own facts) stay; a fact from outside that contains a secret counts as
- * unknown.
+ * Returns a record of the journal without any secret in its texts from outside. Places, services, rows and the
+ * operator's own facts stay as they are, because a recovery works with them. A version or a repository that contains a
+ * secret becomes null.
  */
 function redactRecord(record, redact) {
     switch (record.record) {
@@ -22062,7 +22222,7 @@ const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchem
     ...deploymentEndSchema.def.getter().shape,
     schema: literal(1),
     /**
-     * The version that the host runs now; null where nothing is installed, or the host may have neither version intact.
+     * The version that the host runs now; null if nothing is installed, or if the host may have neither version intact.
      */
     running_version: schemas_default(nullable(schemas_string()), null),
     status: schemas_enum(['success', 'failed', 'rolled_back']),
@@ -22072,7 +22232,7 @@ const localReportSchema = schemas_lazy(() => schemas_extend(deploymentFactsSchem
     steps: array(stepEntrySchema),
     reported: reportedSchema,
 }));
-/** A report that was not sent, or not yet. */
+/** Returns the result for a report that was not sent, or not yet. */
 function notSent(reason) {
     return { accepted: false, attempts: 0, error: reason };
 }
@@ -22092,7 +22252,7 @@ function buildLocalReport(record, end, { reported, running_version }) {
         reported,
     };
 }
-/** Names no snapshots after a rollback, which has moved the trees back from them. */
+/** Names snapshots only after success: a rollback has moved the trees back from them. */
 function driftAfter({ outcome }, drift = []) {
     return outcome === 'success' ? drift : drift.map(({ snapshot: _, ...entry }) => entry);
 }
@@ -22121,16 +22281,17 @@ function redactReport(report, secrets) {
     return redactTexts(report, secrets.redact, OWN_WORDS);
 }
 /**
- * Returns the report as it is written to files. Omits what a step did and checked, and what the place contained before:
- * people read that in log and summary, and a process that recovers this run reads it in the journal.
+ * Returns the report as it is written to files. Omits what steps did and checked, and the fields `previous_sha256`,
+ * `unrecorded` and `signature_valid`: people read these facts in the log and the summary, and a process that recovers
+ * this run reads the facts in the journal.
  */
 function contractOf({ previous_sha256: _, unrecorded: __, signature_valid: ___, ...report }) {
     return { ...report, steps: report.steps.map(({ did: _, checked: __, ...step }) => step) };
 }
 /**
- * Writes the report, redacted, by rename and with mode 0600. Returns its path, which every process derives alike, so
- * that there is exactly one report. If deployments started in the same millisecond, the later ones have their id in the
- * name.
+ * Writes the redacted report, complete or not at all, with mode 0600. Returns its path. Every process derives the same
+ * path, so there is at most one local report of each deployment. If deployments of one slug started in the same
+ * millisecond, the names of the later reports contain the deployment's id.
  */
 async function writeLocalReport({ layout, secrets }, report) {
     const text = textOf(report, secrets);
@@ -22141,12 +22302,17 @@ async function writeLocalReport({ layout, secrets }, report) {
     await replaceFile(own, text);
     return own;
 }
-/** Returns the local report's entry about the hub if the hub has already accepted this status of the deployment. */
+/**
+ * Returns the local report's entry about the hub if the hub has already accepted a report of the deployment with this
+ * status.
+ */
 function local_report_findAccepted(layout, { status, ...report }) {
     const known = findReport(layout, report)?.report;
     return known?.status === status && known.reported.accepted ? known.reported : undefined;
 }
-/** Notes that the hub accepted a report after its run. Never throws: at worst the hub gets the report twice. */
+/**
+ * Notes that the hub accepted a report after the end of its run. Never throws: at worst the hub gets the report twice.
+ */
 async function noteAccepted(folder, sent, attempts) {
     const found = findReport(folder.layout, sent);
     if (found === undefined)
@@ -22155,8 +22321,8 @@ async function noteAccepted(folder, sent, attempts) {
     await rewriteLocalReport(folder, found.path, { ...found.report, reported }).catch(() => { });
 }
 /**
- * Rewrites the report of a deployment that has ended, and returns the new version of it. Returns undefined if there is
- * no report. Throws file system errors.
+ * Rewrites the report of a deployment that has ended, and returns its path and new content. Returns undefined if there
+ * is no report. Throws file system errors.
  */
 async function completeLocalReport(folder, named, complete) {
     const found = findReport(folder.layout, named);
@@ -22165,7 +22331,7 @@ async function completeLocalReport(folder, named, complete) {
     const report = redactReport(complete(found.report), folder.secrets);
     return { path: await rewriteLocalReport(folder, found.path, report), report };
 }
-/** Reads the report at a path if it is a valid one of this deployment. Never throws. */
+/** Returns the report at a path, or undefined if no valid report of this deployment is there. Never throws. */
 function readReportOf(path, deploymentId) {
     try {
         const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''));
@@ -22187,7 +22353,7 @@ function possiblePaths(layout, { started_at, slug, deployment_id: id }) {
     const name = `${started_at.replaceAll(':', '-')}-${slug ?? id}`;
     return [(0,external_node_path_namespaceObject.join)(layout.reports, `${name}.json`), (0,external_node_path_namespaceObject.join)(layout.reports, `${name}-${id}.json`)];
 }
-/** Replaces the report that `writeLocalReport` has just written at this path. */
+/** Replaces the report at this path, redacted, and returns the path. Throws file system errors. */
 async function rewriteLocalReport({ secrets }, path, report) {
     await replaceFile(path, textOf(report, secrets));
     return path;
@@ -22204,8 +22370,8 @@ function textOf(report, secrets) {
 
 
 /**
- * Returns the version that the host runs of this plugin, service or project after a deployment with this outcome; null
- * where nothing is installed, or the host may have neither version intact. Never throws.
+ * Returns the version of this plugin, service or project that the host runs after a deployment with this outcome; null
+ * if nothing is installed, or if the host may have neither version intact. Never throws.
  */
 function runningAfter(layout, facts, outcome) {
     if (outcome === 'inconsistent')
@@ -22213,9 +22379,9 @@ function runningAfter(layout, facts, outcome) {
     return outcome === 'success' ? facts.version : readRunningVersion(layout, facts);
 }
 /**
- * Returns the version that the host runs according to its record, including what a dead run has committed but not
- * recorded. Without a record, returns the version that this deployment found in the place. Returns null while another
- * run may be changing the version, or if its directories are gone. Never throws.
+ * Returns the version that the host runs: the one that a dead run has committed but not recorded, else the one in the
+ * host's record, else the one that this deployment found installed. Returns null while another run may be changing the
+ * version, or if the version's directories are gone. Never throws.
  */
 function readRunningVersion(layout, facts) {
     const journal = orNone(() => readJournal(layout.journal) ?? []);
@@ -22229,8 +22395,8 @@ function readRunningVersion(layout, facts) {
     return (facts.contract === 'project' ? newestProjectVersion(present) : present[0]?.version) ?? null;
 }
 /**
- * True if a run that has the host, or was killed while it had the host, has announced changes of this origin and not
- * undone them.
+ * True if a run that has the host, or was killed while it had the host, has announced changes of this origin and has
+ * not undone them.
  */
 function isChanging(journal, { contract, slug }) {
     const [begin] = journal;
@@ -22249,7 +22415,7 @@ function timeOf({ installed_at: at }) {
 function isOf({ contract, kind, slug }, facts) {
     return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind);
 }
-/** Ignores a record that cannot be read: the code that needs it reports that. */
+/** Ignores a record that cannot be read: the code that needs the record reports the error. */
 function orNone(read) {
     try {
         return read();
@@ -22262,8 +22428,8 @@ function orNone(read) {
 ;// CONCATENATED MODULE: ./build/install/deployment/failed-end.js
 
 /**
- * Builds the end of a run that left nothing on the host. It is `inconsistent` if an earlier run may have left the host
- * neither old nor new.
+ * Builds the end of a run that failed; the caller adds the result of a rollback. The outcome is `inconsistent` if the
+ * error's code is, because an earlier run may have left the host with neither version intact; otherwise it is `failed`.
  */
 function failedEnd({ record, tools }, { code, message }) {
     const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null;
@@ -22283,7 +22449,7 @@ function failedEnd({ record, tools }, { code, message }) {
 
 /**
  * Runs work that only reads the host. Writes nothing below the project root, neither a lock nor a report, and reports
- * nothing to a hub. Never throws for a failure of the run: the result contains it.
+ * nothing to a hub. Never throws for a failure of the run: the result contains the error.
  */
 async function runUnreported(deployment, { name, run, fail }) {
     try {
@@ -22346,14 +22512,17 @@ const treeSchema = schemas_lazy(() => object({
     symlinks: array(object({
         path: innerPathSchema,
         target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /** The digest of the file that it leads to, through any other symlinks; absent if it leads to none. */
+        /**
+         * The digest of the file that the symlink leads to, through any other symlinks; absent if there is no such
+         * file.
+         */
         sha256: exactOptional(digestSchema),
     })),
 }));
 /**
- * Returns the items in a record of an earlier version of the action, in order; undefined if there is none. Its name is
- * the digest of its entries. Versions that differ only in modes shared one such record, so it contains no modes. Throws
- * TreeRecordDamage, or DeploymentError `host_not_writable` if it is not a regular file.
+ * Returns the items in a record of an earlier version of the action, in order; undefined if there is no such record.
+ * The name of the record is the digest of its entries. Trees that differed only in modes shared one such record, so its
+ * modes are not returned. Throws TreeRecordDamage, or as `readStateFileSync` does.
  */
 function readEarlierRecord(path, digest) {
     const text = readStateFileSync(path);
@@ -22380,7 +22549,7 @@ function digestOf({ files, symlinks }) {
     const throughLinks = symlinks.flatMap(({ path, sha256 }) => (sha256 === undefined ? [] : [{ path, sha256 }]));
     return treeDigest([...files, ...throughLinks]);
 }
-/** In the oldest records, only a symlink's target shows which file it leads to. */
+/** In the oldest records, only a symlink's target shows which file the symlink leads to. */
 function earlier_tree_record_completed({ files, symlinks }) {
     const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]));
     const known = symlinks.map(symlink => {
@@ -22489,10 +22658,11 @@ function withoutMode(fields) {
 
 const WINDOW_BYTES = 64 * 1024;
 /**
- * Returns the recorded items of a version, in order; undefined if it has no record. Reads the record while it is used:
- * the items are verified only once all of them have been read without an error.
+ * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
+ * caller uses the items, which are verified only once all have been read without an error.
  *
- * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` if it is not a regular file.
+ * Throws TreeRecordDamage or the system's error; for a record of an earlier version of the action, throws as
+ * `readEarlierRecord` does.
  */
 function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
     if (record !== undefined) {
@@ -22502,8 +22672,9 @@ function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
     return digest === null ? undefined : readEarlierRecord(earlierRecordPath(layout, digest), digest);
 }
 /**
- * Returns the lines of a version's record in order. Reads the whole record first, which takes a fifth of the time that
- * all items take. Undefined if it has no record. Throws as `readTreeRecord` does, before the first line.
+ * Returns the lines of a version's record in order; undefined if the version has no record. Reads the whole record
+ * first, and leaves the lines unparsed, which takes a fifth of the time that `readTreeRecord` takes for all items.
+ * Throws as `readTreeRecord` does, before the first line.
  */
 function readRecordLines(layout, identity) {
     const { tree_record: record } = identity;
@@ -22515,8 +22686,8 @@ function readRecordLines(layout, identity) {
     return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'));
 }
 /**
- * Opens a version's record to look up single items, which costs a tenth of reading all of them; undefined if it has no
- * record. Throws as `readTreeRecord` does, before any lookup.
+ * Opens a version's record to look up single items, at a tenth of the cost of reading all of them; returns undefined if
+ * the version has no record. Throws as `readTreeRecord` does, before any lookup.
  */
 function openTreeRecord(layout, identity) {
     const { tree_record: record } = identity;
@@ -22564,7 +22735,7 @@ function* readItems(fd, name) {
         for (const line of linesOf(fd, found)) {
             const item = record_line_parseLine(line, recordedAt);
             if (before !== '' && comparePaths(before, item.path) >= 0)
-                throw new TreeRecordDamage(`${item.path} is not in its place`);
+                throw new TreeRecordDamage(`its line for ${item.path} is out of order`);
             before = item.path;
             yield item;
         }
@@ -22606,7 +22777,7 @@ function openIfPresentSync(path) {
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/tree-identity.js
 
-/** Returns the identity in a row, without the rest of it. */
+/** Returns the `TreeIdentity` in a row, without the row's other fields. */
 function tree_identity_identityOf({ tree_digest, tree_record }) {
     return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record };
 }
@@ -22626,7 +22797,7 @@ function isBelow(paths) {
 
 
 const file_digester_WINDOW_BYTES = 1024 * 1024;
-/** If a pipe or a symlink has replaced a file in the meantime, it is neither waited for nor followed. */
+/** A pipe or a symlink that has replaced a file in the meantime is neither waited for nor followed. */
 const FLAGS = external_node_fs_namespaceObject.constants.O_RDONLY | (external_node_fs_namespaceObject.constants.O_NONBLOCK ?? 0) | (external_node_fs_namespaceObject.constants.O_NOFOLLOW ?? 0);
 /** Hashes many files one after another through one buffer, in slices between which signals are handled. */
 class FileDigester {
@@ -22636,8 +22807,9 @@ class FileDigester {
         this.#slice = new TimeSlice(signal);
     }
     /**
-     * Returns the lowercase hex SHA-256 of a file that has `size` bytes. If the file has grown since, reads little more,
-     * and the digest differs. Throws the system's error, and the signal's reason once it is aborted.
+     * Returns the lowercase hex SHA-256 of a file that had `size` bytes when it was examined. If the file has grown since
+     * then, reads at most 1 MiB more, and the digest differs. Throws the system's error, and the signal's reason once the
+     * signal is aborted.
      */
     async sha256(path, size) {
         if (this.#slice.isOver())
@@ -22664,17 +22836,20 @@ class FileDigester {
 
 
 /**
- * The character that Node reads in place of bytes that are not UTF-8. No path leads to a file with such bytes in its
- * name.
+ * The character that Node returns for bytes of a name that are not UTF-8. A path with this character does not lead to
+ * such a file.
  */
 const UNREADABLE = '\ufffd';
-/** True if a system error says that this process cannot see what is at a path, which others may have arranged. */
+/**
+ * True if a system error says that this process cannot see what is at a path. Other users can cause such an error on
+ * purpose.
+ */
 function isBarred(error) {
     return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '');
 }
 /** Returns the stamp of a `FoundItem`. */
 function stampOf({ ino, mtimeNs, ctimeNs }) {
-    // A template would also keep its parts, in three times the memory.
+    // A template would also keep its parts in memory, and take three times as much.
     return [ino, mtimeNs, ctimeNs].join('\t');
 }
 /**
@@ -22685,7 +22860,7 @@ function describeItemSync(root, path) {
     const at = `${root}/${path}`;
     try {
         const stat = (0,external_node_fs_namespaceObject.lstatSync)(at, { bigint: true });
-        // The methods of the class use large integers, which takes as long as all the rest.
+        // The methods of BigIntStats compute with large integers: calling them takes as long as the rest of this function.
         const mode = Number(stat.mode);
         switch (mode & external_node_fs_namespaceObject.constants.S_IFMT) {
             case external_node_fs_namespaceObject.constants.S_IFREG:
@@ -22715,14 +22890,14 @@ function describeItemSync(root, path) {
 const MAX_BYTES_AT_ONCE = 64 * 1024;
 /** The number of entries that are listed between two pauses. */
 const LISTED_AT_ONCE = 2000;
-/** The number of names in memory before the first item; a service may have made millions. */
+/** The approximate number of names to list before the first item is yielded; a service may have made millions. */
 const MAX_LISTED_AHEAD = 30_000;
-/** Shared by directories without subdirectories: an empty map for each would take more memory than their names. */
+/** Shared by all directories without subdirectories: an empty map for each would take more memory than its names do. */
 const NO_DIRECTORIES = new Map();
 /**
- * Yields every file, symlink and special file below `root` in the order of a tree digest, except those that `isLeftOut`
- * names. Directories are implied; one that cannot be listed counts as a special file. Follows no symlink: yields
- * nothing unless `root` itself is a directory. An undefined item is a pause.
+ * Yields every file, symlink and special file below `root` in the order of a tree digest, except those for which
+ * `isLeftOut` returns true. Directories are implied; a directory that cannot be listed counts as a special file.
+ * Follows no symlink: yields nothing unless `root` itself is a directory. An undefined item is a pause.
  */
 function* scanTree(root, { isLeftOut, onDirectory, onStamp }) {
     if (!lstatIfPresentSync(root)?.isDirectory())
@@ -22759,8 +22934,8 @@ function tree_scan_visit(listing) {
     return { listing, names: listing.count === 0 ? [] : listing.names.split('/'), next: 0 };
 }
 /**
- * Lists the directories below a listed one. The first process that reads a directory makes the file system note the
- * time in its journal, which waits while the file system is synced: so all directories are read early, and once.
+ * Lists directories below a listed directory before they are visited. The first read of a directory makes the file
+ * system note the access time in its journal, and that write has to wait while the file system is being synced.
  */
 function* listAhead(root, top, isLeftOut) {
     let room = MAX_LISTED_AHEAD - top.count;
@@ -22782,8 +22957,8 @@ function* listAhead(root, top, isLeftOut) {
     }
 }
 /**
- * Returns the current entries of a directory. An earlier listing counts only if the stamp is the same, and is then
- * dropped.
+ * Returns the current listing of a directory, or undefined if the directory cannot be listed. Returns the earlier
+ * listing if the directory still has the same stamp. In any case, removes the earlier listing from `above`.
  */
 function* enter(root, above, name) {
     const at = `${root}/${above.prefix}${name}`;
@@ -22802,7 +22977,7 @@ function stampAt(at) {
         return undefined;
     }
 }
-/** Returns undefined if there is no directory, or none that can be listed. */
+/** Returns undefined unless a directory that can be listed is at the path. */
 function* tree_scan_listDirectory(at, prefix) {
     const names = [];
     let directories = NO_DIRECTORIES;
@@ -22831,7 +23006,7 @@ function* tree_scan_listDirectory(at, prefix) {
         throw error;
     }
     yield;
-    // Without surrogates, code units have the order of code points, and sort ten times as fast.
+    // Without surrogates, the order of code units is that of code points, and sorting takes a tenth of the time.
     names.sort(hasSurrogates ? comparePaths : undefined);
     return { prefix, stamp, names: names.join('/'), count: names.length, directories };
 }
@@ -22855,12 +23030,12 @@ function* readLarge(at) {
 
 
 
-/** The number of added paths that are listed: a service may have written millions. */
+/** The maximum number of added paths that are listed: a service may have written millions. */
 const MAX_ADDED = 10_000;
 /**
- * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times
- * differ from the recorded ones. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in slices.
- * Throws the errors of reading the record, the system's error, and the signal's reason once it is aborted.
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads a file only if its inode and times
+ * do not show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in
+ * slices. Throws the errors of reading the record, the system's error, and the signal's reason once it is aborted.
  */
 async function compareTree(tree, record, signal) {
     const instead = findNoDirectory(tree.root);
@@ -22873,7 +23048,10 @@ async function compareTree(tree, record, signal) {
     }
     return difference;
 }
-/** The same comparison, path by path in order. If there is no directory, every recorded path is missing. */
+/**
+ * Compares as `compareTree` does, and yields the differences in the order of their paths. If there is no directory,
+ * every recorded path counts as missing.
+ */
 async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, record, signal) {
     signal?.throwIfAborted();
     const [slice, digester] = [new TimeSlice(signal), new FileDigester(signal)];
@@ -22897,7 +23075,7 @@ async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, recor
         }
     }
 }
-/** Returns what is in place of a directory; undefined if a directory is there. */
+/** Returns the type of entry in place of a directory; undefined if the path is a directory. */
 function findNoDirectory(root) {
     const stat = lstatIfPresentSync(root);
     if (stat === undefined)
@@ -22908,21 +23086,25 @@ function findNoDirectory(root) {
         return 'symlink';
     return stat.isFile() ? 'file' : 'other';
 }
-/** True in the directories where Python writes by itself: an unrecorded file there is no difference. */
+/**
+ * True for a path in a directory where Python itself writes its caches: an unrecorded file there is not a difference.
+ */
 function isCache(path) {
     return /(?:^|\/)__pycache__\//.test(path);
 }
-/** True if the found item is the recorded one; undefined if only the bytes of a file can show it. */
+/**
+ * True if the found item matches the recorded item; undefined if only the bytes of a file can show whether they match.
+ */
 function compareStates(recorded, found) {
     if (!isSameKind(recorded, found) || recorded.content !== found.content)
         return false;
     return !isFile(found) || recorded.stamp === found.stamp ? true : undefined;
 }
-/** True if the found item is the recorded one. Reads a file only if its state does not show it. */
+/** True if the found item matches the recorded item. Reads a file only if the size, mode and stamp do not decide. */
 async function isAsRecorded(recorded, found, tree) {
     return compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, tree));
 }
-/** True if a file has the bytes of the recorded one. Reads it only if the sizes are equal. */
+/** True if a file has the bytes of the recorded file. Reads the file only if the sizes are equal. */
 async function hasSameBytes(recorded, found, { root, digester }) {
     if (recorded.content !== found.content)
         return false;
@@ -22930,7 +23112,7 @@ async function hasSameBytes(recorded, found, { root, digester }) {
         return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256;
     }
     catch (error) {
-        // Another process has just removed or replaced it, or made it unreadable.
+        // Another process has just removed or replaced the file, or made it unreadable.
         if (isAbsent(error) || isBarred(error))
             return false;
         throw error;
@@ -22940,11 +23122,11 @@ async function hasSameBytes(recorded, found, { root, digester }) {
 function isFile({ kind }) {
     return kind !== 'link' && kind !== 'other';
 }
-/** Some records do not contain the mode of a file. */
+/** An item from a record of an earlier version of the action has no mode. */
 function isSameKind({ kind }, found) {
     return kind === found.kind || (kind === 'file' && isFile(found));
 }
-/** Merges two lists in tree order. An empty pair is a pause. */
+/** Pairs the items of two lists in tree order. An empty pair passes on a pause of the scan. */
 function* pairUp(record, tree) {
     let found = tree.next();
     for (const recorded of record) {
@@ -22975,18 +23157,18 @@ function* pairUp(record, tree) {
 
 /**
  * Returns the differences between the files of an installed plugin or extension and those that were installed, without
- * keep-paths and unrecorded files in bytecode caches. Three empty lists mean that every file and symlink has the bytes,
- * mode and target that were installed, and that there are no others. A file that was touched, or replaced by a copy,
- * has not changed.
+ * keep-paths and unrecorded files in bytecode caches. Apart from these exceptions, three empty lists mean that every
+ * file and symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an earlier
+ * version of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
  *
  * Undefined means that the differences are not known, because nothing is recorded, or (with a warning) the record or
- * the tree cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is
- * aborted. Reads only the files whose inode or times have changed.
+ * the tree cannot be read: then do not treat the tree as intact. Throws only the signal's reason, once it is aborted.
+ * Reads a file only if its inode and times do not show that it is unchanged.
  */
 async function findDrift(folder, tree, signal) {
     return await compareInstalled(folder, tree, { signal });
 }
-/** The same; reads every file if `byContent` is set. */
+/** Does the same as `findDrift`, but reads every file if `byContent` is set. */
 async function compareInstalled(folder, tree, { signal, byContent = false }) {
     const { layout, log } = folder;
     let row;
@@ -23010,7 +23192,8 @@ async function compareInstalled(folder, tree, { signal, byContent = false }) {
     }
 }
 /**
- * Looks up single paths of an installed tree's record, which the first lookup opens. Throws as `openTreeRecord` does.
+ * Returns a function that looks up single paths in the record of an installed tree. The first call of that function
+ * opens the record, and throws as `readInstalled` and `openTreeRecord` do.
  */
 function findRecordedIn(layout, tree) {
     let find;
@@ -23021,8 +23204,8 @@ function findRecordedIn(layout, tree) {
     };
 }
 /**
- * Returns the differences between a tree and the record of a version; undefined if there is no record. Throws
- * TreeRecordDamage, the system's error, and the signal's reason once it is aborted.
+ * Returns the differences between a tree and the record of a version; undefined if there is no record. Throws as
+ * `readTreeRecord` and `compareTree` do.
  */
 async function compareRecorded(layout, { identity, ...tree }, { signal, byContent = false }) {
     const record = readTreeRecord(layout, identity);
@@ -23036,7 +23219,7 @@ function* withoutStamps(record) {
 function reasonOf(error, layout, identity) {
     if (!(error instanceof TreeRecordDamage) || identity === undefined)
         return toDeployError(error).message;
-    return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`;
+    return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`;
 }
 
 ;// CONCATENATED MODULE: ./build/core/columns/packed-texts.js
@@ -23044,7 +23227,7 @@ function reasonOf(error, layout, identity) {
 const BLOCK_TEXTS = 1024;
 /** The initial room for each text, enough for most names. */
 const BYTES_PER_TEXT = 32;
-/** The most bytes of UTF-8 that one unit of UTF-16 can take. */
+/** The most bytes of UTF-8 that one unit of UTF-16 can need. */
 const BYTES_PER_UNIT = 3;
 /**
  * Many texts, by number, outside the JavaScript heap. On the heap, the garbage collector would copy each string
@@ -23077,7 +23260,7 @@ class PackedTexts {
 function newBlock() {
     return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) };
 }
-/** Makes sure that a block has room for so many bytes. Frees the memory that was too small at once. */
+/** Makes sure that a block has room for this many bytes. If it must grow, frees the old memory at once. */
 function reserve(block, bytes) {
     const { buffer, length } = block.bytes;
     if (bytes > length)
@@ -23091,13 +23274,14 @@ function reserve(block, bytes) {
 
 
 /**
- * The stamps of everything in a tree when it was scanned: they show later, without its record, whether it has changed.
+ * The stamps of everything in a tree when it was scanned. They show later, without the tree's record, whether the tree
+ * has changed.
  */
 class TreeStamps {
     /** Paths, each followed by its stamp. */
     #seen = new PackedTexts();
     #inRoot = 0;
-    /** For a directory, `stamp` is the one from before it was listed. */
+    /** For a directory, `stamp` must be from before the directory was listed. */
     see(path, stamp) {
         this.#seen.add(path);
         this.#seen.add(stamp);
@@ -23105,8 +23289,9 @@ class TreeStamps {
             this.#inRoot += 1;
     }
     /**
-     * True if nothing in this tree has changed since. The tree may have been moved: its own stamp does not count, but the
-     * entries of its root do. A directory that a kept path was moved out of has changed. Throws the signal's reason.
+     * True if nothing in this tree has changed since the scan. The tree may have been moved: the stamp of its root does
+     * not count, but the number of entries in its root does. A directory that a kept path was moved out of counts as
+     * changed. Throws the signal's reason once it is aborted.
      */
     async areThoseOf({ root, keepPaths }, signal) {
         const slice = new TimeSlice(signal);
@@ -23138,11 +23323,13 @@ class TreeStamps {
 
 
 /**
- * Milliseconds for which a comparison is recent enough for a note about a tree that is compared again when it moves.
+ * The age in milliseconds up to which a comparison is recent enough for a note about a tree. The note is only about the
+ * tree's state before the move; see `moved`.
  */
 const RECENT_MS = 5000;
 /**
- * Milliseconds from its start in which a comparison counts as current: the files read first are that old when it ends.
+ * The age in milliseconds up to which a comparison counts as current. The age counts from the start of the comparison,
+ * when the first files are read.
  */
 const JUST_NOW_MS = 1000;
 /** Compares installed trees with their records; see `findDrift`. */
@@ -23159,7 +23346,7 @@ class DriftCheck {
     disregard() {
         this.#isDisregarded = true;
     }
-    /** Returns the last differences found; compares only a part that was not compared yet. */
+    /** Returns the last differences found; compares a part only if it was not compared yet. */
     async of(part) {
         if (this.#isDisregarded)
             return undefined;
@@ -23174,7 +23361,7 @@ class DriftCheck {
             return undefined;
         return await this.#compare(part).difference;
     }
-    /** Returns the current differences, or those of some seconds ago. */
+    /** Returns the current differences, or those of less than 5 seconds ago. */
     async recent(part) {
         const found = this.#found.get(placeName(part));
         return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
@@ -23182,9 +23369,10 @@ class DriftCheck {
             : await this.again(part);
     }
     /**
-     * Returns the differences of a tree when it left its place, or, if that tree is going to be kept, a moment before.
-     * The tree was moved to `root`, where nobody reaches it by its old name. Compares it again only if anything in it has
-     * changed since. A part that could not be compared is not compared again.
+     * Returns the differences that a tree had when it left its place. For a tree that is going to be kept, differences
+     * from up to a second earlier count, too. The tree was moved to `root`, where no process reaches the tree by its old
+     * name. Compares the tree again only if anything in it has changed since the last comparison. A part that could not
+     * be compared is not compared again.
      */
     async moved(part, { root, isKept }) {
         const known = this.#found.get(placeName(part));
@@ -23217,7 +23405,7 @@ class DriftCheck {
 function isSameDifference(one, other) {
     return JSON.stringify(one) === JSON.stringify(other);
 }
-/** True if nothing differs but added files. */
+/** True if there is no difference except added files. */
 function isOnlyAdded({ removed, changed, instead }) {
     return instead === undefined && removed.length + changed.length === 0;
 }
@@ -23235,7 +23423,7 @@ function isModified(drift) {
 
 ;// CONCATENATED MODULE: ./build/install/steps/step-entry.js
 
-/** Starts the time of one step. The returned function builds its entry. */
+/** Starts to measure the time of one step. The returned function builds the entry of that step. */
 function startEntry(step) {
     const started = monotonicMs();
     return end => entryOf(step, end, monotonicMs() - started);
@@ -23265,7 +23453,7 @@ var external_node_net_default = /*#__PURE__*/__nccwpck_require__.n(external_node
 ;// CONCATENATED MODULE: ./build/net/exchange/failures.js
 
 
-/** A failure of the connection that another attempt may avoid. */
+/** A failure that another attempt may avoid: of the connection, or an answer that may differ later. */
 class TransientError extends ArtifactError {
     /** False when no byte of the request can have reached the server. */
     sent;
@@ -23296,7 +23484,7 @@ function explainFailure(error, { origin, sent }) {
         return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' });
     }
     if (!sent && NO_TLS_CODE.test(code)) {
-        const message = `${origin} does not speak TLS on this port, or no version that is accepted (${code}): check the URL and its port, or should it be http instead of https?`;
+        const message = `${origin} speaks no TLS on this port, or no TLS version that this action accepts (${code}): check the URL and its port, or should the URL be http instead of https?`;
         return new TransientError('network', message, { sent, cause: error });
     }
     const failure = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`;
@@ -23305,15 +23493,15 @@ function explainFailure(error, { origin, sent }) {
         cause: error,
     });
 }
-/** Advice for a hub that cannot be reached. */
+/** Advice for a server that cannot be reached. */
 const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
 const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
 /** The certificate errors that another authority in ca-file could fix. */
 const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/;
-const ISSUER_ADVICE = 'If a private authority issued it, add that authority to ca-file.';
+const ISSUER_ADVICE = 'If a private authority issued the certificate, add that authority to ca-file.';
 const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates.";
-/** Node's advice for people who start it themselves, which an operator of this action does not. */
+/** Advice in Node's message for people who start Node themselves; an operator of this action does not. */
 const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/;
 function failures_reasonOf(error) {
     if (error instanceof AggregateError && error.errors.length > 0)
@@ -23330,11 +23518,11 @@ const IDLE_TIMEOUT_MS = 30_000;
 const MAX_REDIRECTS = 5;
 /** Attempts after the first one. */
 const MAX_RETRIES = 3;
-/** The n-th wait is a random part of base * 2^(n-1), at most the cap. */
+/** The n-th wait is a random time of at most base * 2^(n-1), and of at most the cap. */
 const BACKOFF_BASE_MS = 500;
 const BACKOFF_CAP_MS = 8_000;
 const RETRY_AFTER_CAP_MS = 30_000;
-/** The longest quotation of a foreign body in a message. */
+/** The maximum length of a quotation from an answer's body in a message. */
 const MAX_QUOTED_BODY_CHARS = 2048;
 /** A download buffers two blocks of this size. */
 const WRITE_BLOCK_BYTES = 1024 * 1024;
@@ -23345,7 +23533,7 @@ const WRITE_BLOCK_BYTES = 1024 * 1024;
 
 const MAX_CONTAINERS = 1_000_000;
 const [OPENS_LIST, OPENS_OBJECT] = [0x5b, 0x7b];
-/** Reads at most `maxBytes` of an answer's body and closes it. Throws as the exchange's body does. */
+/** Reads at most `maxBytes` of an answer's body, and nothing of an encoded body. Throws as the exchange's body does. */
 async function readAnswerText(exchange, maxBytes = MAX_JSON_BODY_BYTES) {
     if (isEncoded(exchange)) {
         exchange.close();
@@ -23419,7 +23607,7 @@ class BlockWriter {
                 await this.#turn();
         }
     }
-    /** Writes the rest; afterwards the operating system has every byte. */
+    /** Writes the remaining bytes; afterwards the operating system has every byte. */
     async finish() {
         await this.#turn();
         await this.#writing;
@@ -23456,8 +23644,8 @@ const writeAt = (0,external_node_util_namespaceObject.promisify)(external_node_f
 function toWriteError(error) {
     const errno = errnoOf(error) ?? 'unknown error';
     return errno === 'ENOSPC' || errno === 'EDQUOT'
-        ? new DeploymentError('disk_full', `No space left for the download (${errno}): free space in the runner's temporary folder.`, { cause: error })
-        : new DeploymentError('host_not_writable', `The download could not be written (${errno}): check the runner's temporary folder.`, { cause: error });
+        ? new DeploymentError('disk_full', `No space left for the artifact (${errno}): free some space in the runner's temporary folder.`, { cause: error })
+        : new DeploymentError('host_not_writable', `The artifact could not be written (${errno}): check the runner's temporary folder.`, { cause: error });
 }
 
 ;// CONCATENATED MODULE: ./build/net/deadline.js
@@ -23594,7 +23782,7 @@ class DecodedURL extends URL {
 // EXTERNAL MODULE: ./build/node_modules/tunnel/index.js
 var tunnel = __nccwpck_require__(4609);
 ;// CONCATENATED MODULE: ./build/node_modules/undici/index.js
-// Takes the place of undici in the bundle. @actions/http-client imports undici, 0.9 MB, only for
+// Replaces undici in the bundle. @actions/http-client imports undici (0.9 MB) only for
 // `getAgentDispatcher()`, which this project never calls: its requests use node:http and the agent of `getAgent()`.
 
 class ProxyAgent {
@@ -24324,11 +24512,11 @@ const POINTER_BYTES = 8;
 const last = [];
 /**
  * Allocates as many bytes on V8's heap as a received chunk has, only to cause garbage collections. A chunk's own memory
- * is not on that heap, but is freed only when the chunk is collected, which little else of a download causes: without
- * this, up to 64 MB of used chunks pile up, and some of that memory is never given back to the system.
+ * is not on that heap, but is freed only by a collection, and little else in a download causes one. Without this
+ * function, up to 64 MB of used chunks pile up, and some of that memory is never given back to the system.
  */
 function weighOnHeap(chunk) {
-    // The collection that the new one may cause would copy the old one, and count it as what has survived.
+    // Otherwise, a collection that the new array causes would copy the old array and count it as surviving memory.
     last.length = 0;
     last[0] = Array(Math.ceil(chunk.length / POINTER_BYTES));
 }
@@ -24359,7 +24547,9 @@ class ConnectionWatch {
         const expire = () => this.#controller.abort(this.#unconnected());
         this.#stopTimer = settings.startTimer(settings.timeouts.connectMs, expire);
     }
-    /** Starts to wait for the server once the request has a connection that is ready, and with TLS verified. */
+    /**
+     * Starts to wait for the server once the request's connection is ready; with TLS, once the certificate is verified.
+     */
     follow(request) {
         request.once('socket', socket => whenReady(socket, () => this.#ready()));
     }
@@ -24427,7 +24617,7 @@ function checkedName(name, value) {
         return name.toLowerCase();
     }
     catch {
-        throw new ConfigError('invalid_input', `The value for the header "${cleanForeignText(name, 60)}" contains a character that a header cannot carry: look for a line break or another stray character in that input.`);
+        throw new ConfigError('invalid_input', `The value for the header "${cleanForeignText(name, 60)}" contains a character that a header cannot carry: look for a line break or another stray character in the input that has this value.`);
     }
 }
 /**
@@ -24441,9 +24631,9 @@ function readResponseHeaders(headers) {
 
 ;// CONCATENATED MODULE: ./build/net/exchange/unusable-answer.js
 
-/** Builds ArtifactError `bad_response` for a server whose answer is not the expected one. */
+/** Builds ArtifactError `bad_response` for an answer that is not of the expected form. */
 function unusableAnswer(answer, expected, found) {
-    return new ArtifactError('bad_response', `${answer.url.origin} answered with ${found} instead of ${expected}: check the URL, or report it to the hub.`);
+    return new ArtifactError('bad_response', `${answer.url.origin} answered with ${found} instead of ${expected}: check the URL, or report this to the hub's operator.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/exchange/exchange.js
@@ -24458,7 +24648,7 @@ function unusableAnswer(answer, expected, found) {
  * Sends one request on a separate connection and waits for the head of the answer; a redirect is an answer too. Throws
  * ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`,
  * ArtifactError `network` for a refused certificate and `bad_response` for an answer that is not HTTP or is HTTP 101,
- * and the reason of the settings' signal once that is aborted.
+ * and the reason of the settings' signal once that signal is aborted.
  */
 async function openExchange(request, settings) {
     const watch = new ConnectionWatch(request.url.origin, settings);
@@ -24665,10 +24855,10 @@ function badRedirect(url, finding) {
 
 
 /**
- * Makes up to 1 + MAX_RETRIES attempts. Returns the last one's answer, or throws its failure. Between attempts, waits
- * an exponentially growing time with full jitter, or as long as `Retry-After` asks, capped. Does not start a wait that
- * would reach the deadline. Once the deadline's signal is aborted, attempts nothing more and throws the signal's
- * reason.
+ * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt, or throws its failure. Between
+ * attempts, waits an exponentially growing time with full jitter, or longer if `Retry-After` asks for more; both times
+ * are capped. Does not start a wait that would reach the deadline. Once the deadline's signal is aborted, attempts
+ * nothing more and throws the signal's reason.
  */
 async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
     for (let attempts = 1;; attempts++) {
@@ -24684,8 +24874,9 @@ async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
     }
 }
 /**
- * Returns the milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0
- * for anything else. A date counts from the answer's own `Date`, so that no clock of this host matters; without one, 0.
+ * Returns the milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, at most RETRY_AFTER_CAP_MS;
+ * 0 for anything else. A date counts from the answer's own `Date`, so that no clock of this host matters; 0 if there is
+ * no usable `Date`.
  */
 function parseRetryAfter({ 'retry-after': header = '', date = '' }) {
     const text = header.trim();
@@ -24716,7 +24907,7 @@ function isWorthRetrying(outcome, policy) {
             return 'failure' in outcome || isTransientStatus(outcome.answer.status);
     }
 }
-/** True if the same request may get another answer later: 408, 429 and 5xx. */
+/** True for 408, 429 and 5xx: the same request may get another answer later. */
 function isTransientStatus(status) {
     return status === 408 || status === 429 || status >= 500;
 }
@@ -24920,7 +25111,7 @@ async function receiveJson(exchange, maxBytes) {
         throw unusableAnswer(exchange, 'plain JSON', 'an encoded body (Content-Encoding)');
     const { cut, ...answer } = await readAnswerText(exchange, maxBytes);
     if (succeeded && cut)
-        throw unusableAnswer(exchange, `at most ${maxBytes} bytes of JSON`, 'more');
+        throw unusableAnswer(exchange, `at most ${maxBytes} bytes of JSON`, 'a longer body');
     return { ...headOf(exchange), ...answer };
 }
 
@@ -24930,9 +25121,9 @@ async function receiveJson(exchange, maxBytes) {
 
 
 /**
- * Judges the address of a URL that a hub or publisher chose, as for a redirect, and fixes it. Throws ConfigError
- * `insecure_url` for an address that must not be reached, ArtifactError `network` or `timeout` if the name cannot be
- * resolved.
+ * Judges the address of a URL that a hub or publisher chose, as for a redirect, and returns the only route to use.
+ * Throws ConfigError `insecure_url` for an address that must not be reached, and ArtifactError `network` or `timeout`
+ * if the name cannot be resolved.
  */
 async function routeForChild(url, hub, { addresses, signal, timeouts }) {
     const proxy = getProxyUrl(url);
@@ -24957,12 +25148,12 @@ async function resolveName(url, lookup) {
         throw explainFailure(error, { origin: url.origin, sent: false });
     }
 }
-/** Limits the time for a lookup: a name server that does not answer must not outlast a cancel. */
+/** Limits the time for a lookup: a name server that does not answer must not delay a cancel. */
 async function route_for_child_within(found, limit) {
     const { url, signal, ms } = limit;
     signal.throwIfAborted();
     const late = Promise.withResolvers();
-    const message = `The name of ${url.origin} was not resolved within ${ms / 1000} s: check the URL and the network.`;
+    const message = `The host name of ${url.origin} was not resolved within ${ms / 1000} s: check the URL and the network.`;
     const timer = setTimeout(() => late.reject(new ArtifactError('timeout', message)), ms);
     const cancel = () => late.reject(signal.reason);
     signal.addEventListener('abort', cancel, { once: true });
@@ -24986,12 +25177,13 @@ const external_node_dns_namespaceObject = require("node:dns");
 
 /**
  * Judges the addresses to which a hub sends a request, by a redirect or a `download_url`. Refuses the addresses of this
- * host and all loopback and link-local addresses, unless the operator's own URL resolves to the same address. Judges
- * the addresses that the connection then uses, so that no name can change its meaning in between.
+ * host and all loopback, unspecified and link-local addresses, unless the operator's own URL resolves to the same
+ * address. Judges the very addresses that the connection then uses, so that a name cannot resolve to another address in
+ * between.
  */
 class AddressPolicy {
     #sources;
-    /** The addresses of each host that an operator's URL names, from its latest lookup. */
+    /** The addresses of each host that an operator's URL names, from the latest lookup of that host. */
     #granted = new Map();
     constructor(sources) {
         this.#sources = sources;
@@ -25017,8 +25209,8 @@ class AddressPolicy {
         }));
     }
     /**
-     * Refuses a URL whose host is itself an address that must not be reached, because no lookup sees it. Throws
-     * ConfigError `insecure_url`.
+     * Refuses a URL whose host is given as an address, if that address must not be reached: no lookup sees such a host.
+     * Throws ConfigError `insecure_url`.
      */
     async verifyLiteral(url, hub) {
         const address = bare(url.hostname);
@@ -25029,8 +25221,8 @@ class AddressPolicy {
             throw reachesThisHost(url);
     }
     /**
-     * Judges a URL whose name a proxy resolves. Here, only an address or a local name can be judged. Throws as
-     * `verifyLiteral`.
+     * Judges a URL whose host name a proxy resolves. This host can judge only an address or a local name. Throws as
+     * `verifyLiteral` does.
      */
     async verifyProxied(url, hub) {
         await this.verifyLiteral(url, hub);
@@ -25088,7 +25280,7 @@ function answer(addresses, error, { options, callback }) {
         callback(null, all[0]?.address ?? '', all[0]?.family);
 }
 function reachesThisHost(url) {
-    return new ConfigError('insecure_url', `The hub names ${url.origin}, which is an address of this host itself or of its link: nothing was requested there. Report it to the hub.`);
+    return new ConfigError('insecure_url', `${url.origin} leads to a loopback or link-local address, or to one of this host's own addresses: nothing was requested there. Report this to the hub's operator or, for a git repository, to the publisher.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/policy/trust.js
@@ -25110,7 +25302,7 @@ function readTrust(ca) {
         };
     }
     catch (cause) {
-        throw new ConfigError('invalid_input', 'ca-file contains no certificate in PEM form (-----BEGIN CERTIFICATE-----): check the file.', { cause });
+        throw new ConfigError('invalid_input', 'ca-file contains no valid certificate in PEM form (-----BEGIN CERTIFICATE-----): check the file.', { cause });
     }
 }
 
@@ -25200,7 +25392,7 @@ async function probeHttp(probe, { timeoutMs, signal }) {
         });
         const matches = probe.body === undefined || decoded.includes(probe.body);
         const wanted = probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} \`${cleanForeignText(probe.body, 100)}\``;
-        // Without the expected body, the rest of the page matters little, and the log quotes each attempt.
+        // A page without the expected text is quoted only briefly, because the log quotes it again for each attempt.
         const quoted = matches ? text : cleanForeignText(text, MAX_MISMATCH_CHARS);
         const expected = status === probe.status ? '' : ` (expected ${probe.status})`;
         const brief = `HTTP ${status}${expected}${wanted}`;
@@ -25215,7 +25407,7 @@ async function probeHttp(probe, { timeoutMs, signal }) {
         return { healthy: false, evidence };
     }
 }
-/** True if the kernel refused the connection, at each address that was tried. */
+/** True if the connection was refused at each address that was tried. */
 function isRefused(error) {
     if (error instanceof AggregateError && error.errors.length > 0)
         return error.errors.every(isRefused);
@@ -25446,7 +25638,9 @@ function withStarts(finding, starts) {
 ;// CONCATENATED MODULE: ./build/install/steps/services-of.js
 
 
-/** Returns the service of one plugin; without a plugin, the project-wide unit or the service of each part. */
+/**
+ * Returns the service of one plugin; without a plugin, the project-wide unit or, if there is none, each part's service.
+ */
 function servicesOf(order, plugin) {
     const config = requireConfig(order);
     const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin];
@@ -25458,8 +25652,8 @@ function requireConfig({ hostConfig }) {
     return requireEntry(hostConfig, 'host-config');
 }
 /**
- * Returns the entry, which is always there, because the plan was compared with the host config before anything was
- * fetched. Otherwise throws DeploymentError `step_failed`.
+ * Returns an entry that the plan needs. The entry should exist, because the plan was checked before anything was
+ * fetched. Throws DeploymentError `step_failed` if the entry does not exist.
  */
 function requireEntry(entry, name) {
     if (entry === undefined)
@@ -25474,7 +25668,7 @@ function requireEntry(entry, name) {
 
 /** A project may have many parts. */
 const MAX_LISTED = 5;
-/** Runs one `healthcheck` step. Throws DeploymentError `unhealthy`. */
+/** Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` without a host config. */
 async function verifyHealth(subject, step) {
     const { parts, changed, tools } = subject;
     const { log, signal } = tools;
@@ -25494,8 +25688,9 @@ async function verifyHealth(subject, step) {
 ;// CONCATENATED MODULE: ./build/core/document/near-miss.js
 
 /**
- * Returns the first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
- * capitals, "-", "_" and spaces; undefined if there is none. Linear in the length of its arguments.
+ * Returns the first candidate that differs from `word` by one missing, added or changed character, by two swapped
+ * neighbours, or only by capitals, "-", "_" and spaces; undefined if there is none. The cost is linear in the length of
+ * the arguments.
  */
 function nearMiss(word, candidates) {
     for (const candidate of candidates) {
@@ -25504,7 +25699,7 @@ function nearMiss(word, candidates) {
     }
     return undefined;
 }
-/** Returns `; did you mean "x"?` for a near miss, which may be foreign text; otherwise an empty text. */
+/** Returns `; did you mean "x"?` with the near miss, cleaned as foreign text; an empty text if there is none. */
 function didYouMean(word, candidates) {
     const candidate = nearMiss(word, candidates);
     return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`;
@@ -25717,14 +25912,15 @@ var dist = __nccwpck_require__(8815);
 ;// CONCATENATED MODULE: ./build/core/document/compose-yaml.js
 
 const MAX_YAML_LEVELS = 32;
-/** A text with more mistakes than anyone would list is not read to its end. */
+/** After this many mistakes, the rest of a text is not read: nobody needs a longer list. */
 const MAX_YAML_COMPLAINTS = 100;
 /** This many lexemes take less than a millisecond. */
 const LEXEMES_BETWEEN_PAUSES = 256;
 /**
- * Composes one YAML document, with pauses at each `yield`. The cost is linear in the length of the text, whatever it
- * contains; the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below
- * `MAX_YAML_LEVELS` levels, after `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
+ * Composes one YAML document, and pauses at each `yield`. The cost is linear in the length of the text, whatever it
+ * contains; used directly, the library takes minutes for 32 KiB of nested errors. Stops after `limits.lexemes`
+ * lexemes, below `MAX_YAML_LEVELS` levels of nesting, after `MAX_YAML_COMPLAINTS` mistakes, and at a second document.
+ * Never throws because of the text.
  */
 function* composeYaml(text, limits, options) {
     const lines = new dist/* LineCounter */.HN();
@@ -25742,7 +25938,7 @@ function* composeYaml(text, limits, options) {
 }
 function* compose(tokens, complaints, { options, end }) {
     const composer = new dist/* Composer */.Dk(options);
-    // The library has no hook for this. Without this, it creates an error object for each of 100,000 mistakes.
+    // The library has no option for another handler. Its own would create an error object for each of 100,000 mistakes.
     Reflect.set(composer, 'onError', complaints.take);
     let hasDocument = false;
     for (const token of tokens) {
@@ -25768,10 +25964,10 @@ function tokenComplaint(token, hasDocument) {
     if (token.type === 'document' && hasDocument)
         return { code: 'MULTIPLE_DOCS', message: 'Another document' };
     if (token.type === 'doc-end' && !hasDocument)
-        return { code: 'UNEXPECTED_TOKEN', message: 'End without a document' };
+        return { code: 'UNEXPECTED_TOKEN', message: 'Document end (...) before a document' };
     return undefined;
 }
-/** Yields undefined to pause: a document is a single token, which comes last. */
+/** Also yields undefined, as a pause: the parser yields a document as a single token, and only at its end. */
 function* limitedTokens(text, limits, lines) {
     const parser = new dist/* Parser */.iX(lines.addNewLine);
     let lexemes = 0;
@@ -25802,7 +25998,7 @@ class Excess {
 }
 class Complaints {
     list = [];
-    /** Replaces the library's own error handler. Throws after enough errors, because only that stops the library. */
+    /** Replaces the library's error handler. Throws after too many mistakes: only an exception stops the library. */
     take = (source, code, message, isWarning = false) => {
         this.add({ code, message, offset: offsetOf(source), isWarning });
     };
@@ -25879,7 +26075,10 @@ function lowerFirst(message) {
 
 ;// CONCATENATED MODULE: ./build/core/document/syntax-mistake.js
 
-/** Returns only the first mistake: after one, the library misreads the rest and complains about that too. */
+/**
+ * Returns only the first mistake: the library misreads the text after the first mistake, so the library's other
+ * complaints mislead.
+ */
 function firstSyntaxMistake(complaints, text) {
     const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset);
     if (first === undefined)
@@ -25903,8 +26102,8 @@ function isSyntax({ code, isWarning }) {
     return !isWarning && !NOT_SYNTAX.has(code);
 }
 /**
- * Finds the line that the library takes for a part of the value above it; the library complains at that value. Returns
- * undefined for a value in quotes.
+ * Returns the offset of the line that the library reads as a part of the value above it; the library complains at that
+ * value. Returns undefined for a value in quotes or brackets.
  */
 function nextLine(text, offset) {
     const [found] = /^[^\n"'[{][^\n]*\n\s*(?=\S)/.exec(text.slice(offset)) ?? [];
@@ -25913,18 +26112,23 @@ function nextLine(text, offset) {
 
 ;// CONCATENATED MODULE: ./build/core/document/unreadable-character.js
 /**
- * The characters that YAML does not accept in a text. A carriage return ends a line for YAML, but not for our parser.
+ * The characters that YAML does not accept; U+FFFD, which stands for bytes that are not UTF-8; and a carriage return
+ * without a line feed, which ends a line for YAML but not for our parser.
  */
 const unreadable_character_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{10000}-\u{10ffff}]|\r(?!\n)/u;
-/** Characters that end a line in YAML 1.1 but not in 1.2, and those that only some parsers skip. */
+/**
+ * Characters that end a line in YAML 1.1 but not in 1.2, and byte order marks after the first character, which only
+ * some parsers skip.
+ */
 const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
 /**
- * Returns the first character that YAML does not accept, and its line: `U+0000 in line 3`. Undefined if there is none.
+ * Returns the first character that no YAML text may contain, and its line: `U+0000 in line 3`. Undefined if there is
+ * none.
  */
 function unreadableCharacter(text) {
     return firstMatch(text, unreadable_character_UNREADABLE);
 }
-/** Returns the first character at which a line, or a key, ends for one YAML parser and continues for another. */
+/** Like `unreadableCharacter`, for characters that some YAML parsers read as the end of a line, or skip. */
 function ambiguousCharacter(text) {
     return firstMatch(text, READ_DIFFERENTLY);
 }
@@ -26093,7 +26297,7 @@ function yaml_source_offsetOf(node) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/pausing-work.js
-/** Runs work that pauses at each `yield` to its end, without a pause, and returns its result. */
+/** Runs a generator to its end without pausing at its `yield`s, and returns its result. */
 function pausing_work_runToEnd(work) {
     for (;;) {
         const step = work.next();
@@ -26122,7 +26326,8 @@ const ACTIONS = [
 ];
 const MARKER_ACTIONS = ['prepare', 'download', 'extract', 'rollback', 'configure_plugin'];
 /**
- * True if the deployment does this anyway, before or after the plan: a step with this action has nothing left to do.
+ * True if a step with this action has nothing to do: the deployment does the work of the action anyway, or the step
+ * only orders other steps.
  */
 function isMarkerAction(action) {
     return MARKER_ACTIONS.some(marker => marker === action);
@@ -26151,13 +26356,13 @@ function orderSteps({ steps }) {
     return new DependencyWalk(steps).order;
 }
 /**
- * Finds the dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`. Ignores a step's dependency
- * on itself.
+ * Finds at most `MAX_CYCLES` cycles: dependencies that lead back to a step that waits for them. Ignores a step's
+ * dependency on itself.
  */
 function findCycles(steps) {
     return new DependencyWalk(steps).cycles;
 }
-/** A depth-first walk that keeps its own stack, because a plan may be deeper than the machine's. */
+/** A depth-first walk with its own stack, because a plan may be deeper than the call stack allows. */
 class DependencyWalk {
     order = [];
     cycles = [];
@@ -26289,8 +26494,8 @@ function positionsIn(source) {
 const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 };
 const DURATION_FORM = /^(\d{1,6})([smh])$/;
 /**
- * The form of a duration as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of
- * them.
+ * The form of a duration of `min` to `max` seconds as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`). The parsed
+ * value is in seconds.
  */
 function durationSchema(min, max) {
     const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`;
@@ -26355,7 +26560,7 @@ const stepSchema = discriminatedUnion('action', [
         message: exactOptional(messageSchema),
     }),
 ]);
-/** Returns the keys that a step with `action` accepts; if the action is unknown, those of every step. */
+/** Returns the keys that a step with `action` accepts; if the action is unknown, the keys that every step accepts. */
 function keysOfStep(action) {
     const shapes = stepSchema.def.options.map(option => option.shape);
     const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success);
@@ -26489,9 +26694,9 @@ const DEFAULT_CHECK_SECONDS = 60;
 /** The time that a check may need in addition to its `stable_for`. */
 const SPARE_CHECK_SECONDS = 30;
 /**
- * Builds the plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config
- * has a supervisor, restart its service; with a supervisor or its own health check, check its health. The steps are
- * those that `parsePlan` reads in `text`.
+ * Builds the plan for `slug`, which becomes the id. The plan installs the part and retains the version that it
+ * replaces. If the host config has a supervisor, the plan then restarts the service and checks its health; if the host
+ * config has only a health check for this id, the plan runs that check. `parsePlan` reads the steps from `text`.
  */
 function buildDefaultPlan(artifact, hostConfig) {
     const text = [...default_plan_headOf(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('');
@@ -26522,7 +26727,7 @@ function knownOf(id, hostConfig) {
     return {
         isSupervised: hostConfig?.supervisor !== undefined && hostConfig.supervisor !== 'none',
         hasCheck: check !== undefined,
-        // The project's unit runs every part that has no unit.
+        // The project's unit runs every part that has no unit of its own.
         isProjectWide: hasProjectUnit(hostConfig) && hostConfig?.plugins.get(id)?.unit === undefined,
         seconds: Math.min(Math.max(DEFAULT_CHECK_SECONDS, stable), MAX_HEALTHCHECK_SECONDS),
     };
@@ -26541,7 +26746,7 @@ function default_plan_reasonOf({ kind, slug }, hostConfig) {
     if (isSupervised)
         return `${start}, then restarts ${service} and checks its health, because ${file} has supervisor: ${supervisor}${hasCheck ? ` and ${check}` : ''}.`;
     if (hasCheck)
-        return `${start}, then checks its health, because ${file} has ${check}, and no supervisor.`;
+        return `${start}, then checks its health, because ${file} has ${check} but no supervisor.`;
     return `${start}, and does nothing else, because ${file} has neither a supervisor nor ${check}.`;
 }
 
@@ -26550,8 +26755,8 @@ function default_plan_reasonOf({ kind, slug }, hostConfig) {
 
 
 /**
- * Readies the default plan with `ready`. The operator has no file with the lines of its problems, so this throws
- * ConfigError `invalid_plan` if it does not fit.
+ * Binds the default plan with `ready`. Throws ConfigError `invalid_plan` with the reasons if the plan does not fit. The
+ * error is not a PlanError, because no file of the operator has the lines of its problems.
  */
 function readyDefaultPlan(artifact, hostConfig, ready) {
     const defaultPlan = buildDefaultPlan(artifact, hostConfig);
@@ -26562,7 +26767,7 @@ function readyDefaultPlan(artifact, hostConfig, ready) {
         if (!(error instanceof PlanError))
             throw error;
         const reasons = error.problems.map(({ message }) => message).join('; ');
-        throw new ConfigError('invalid_plan', `install-plan names no file, and the default plan does not fit: ${reasons}. Write a plan that does, and name it in install-plan.`);
+        throw new ConfigError('invalid_plan', `install-plan names no file, and the default plan does not fit: ${reasons}. Write a plan that fits, and name its path in install-plan.`);
     }
 }
 /** Logs the default plan in full, and the reason for it. Logs nothing for a plan that the operator has written. */
@@ -26595,7 +26800,7 @@ function createStateMachine(transitions, initial, now) {
 }
 /**
  * Returns the states to enter after `from` up to and including `to`, by the shortest way through the table; empty if
- * both are the same, or if no way leads there.
+ * `from` and `to` are the same state, or if no way leads from one to the other.
  */
 function statesBetween(transitions, from, to) {
     const ways = new Map([[from, []]]);
@@ -26616,13 +26821,16 @@ function statesBetween(transitions, from, to) {
 
 
 
-/** The journal's first size, and the steps in which it grows. */
+/** The size of a journal is a multiple of this number. */
 const CHUNK_BYTES = 64 * 1024;
-/** Announcements never use up this room: an undo, its end and its reports always find it allocated. */
+/**
+ * Announcements leave this room free, so that the records of an undo, of the end and of the report find it allocated.
+ */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024;
 const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
 /**
- * Creates a journal of one line, with space for later ones. It exists completely or not at all, but is not durable yet.
+ * Creates a journal of one line, with space for more lines. The file exists completely or not at all, but is not
+ * durable yet.
  */
 function writeNewJournalSync(path, line) {
     const temporary = temporaryName(path);
@@ -26636,8 +26844,8 @@ function writeNewJournalSync(path, line) {
     }
 }
 /**
- * The open journal. Text replaces its padding in place, so that it needs no new space. Lines after which a rollback
- * could be necessary leave room for that rollback, or make more.
+ * The open journal. A line replaces padding in place, so that it needs no new space. A line after which a rollback
+ * could be necessary leaves room for that rollback, or makes more room.
  */
 class JournalFile {
     #path;
@@ -26672,8 +26880,8 @@ class JournalFile {
         return true;
     }
     /**
-     * Writes a line; with `isDurable`, it is on the disk when this returns. A line replaces only padding: whatever part
-     * of it survives a power cut, the rest is padding.
+     * Writes a line; with `isDurable`, the line is on the disk on return. A line replaces only padding, so wherever a
+     * power cut lost a part of the line, there is padding.
      */
     async write(line, isDurable) {
         await this.#eraseRemains();
@@ -26684,24 +26892,26 @@ class JournalFile {
         this.#length = this.#dirtyEnd;
     }
     /**
-     * Overwrites, if possible, the remains of a line that could not be written; if not, the next line does so durably.
+     * Overwrites, if possible, the remains of a line that was not written completely. The next `write` overwrites them
+     * durably in any case.
      */
     tryErase() {
         try {
             this.#erase();
         }
         catch {
-            // The next line tries again.
+            // The next `write` tries again.
         }
     }
     /**
-     * Locks the file, and any that replaces it under this name, while this process has it open. Returns whether it could.
+     * Locks the file, and any file that replaces it when the journal grows, while this process has that file open.
+     * Returns whether the file could be locked.
      */
     async lock() {
         this.#isLocked = await lockOpenFile(this.#fd);
         return this.#isLocked;
     }
-    /** Renames the journal, which is durable under its new name when this returns. */
+    /** Renames the journal, which is durable under its new name on return. */
     async rename(path) {
         await syncFile(this.#fd);
         (0,external_node_fs_namespaceObject.renameSync)(this.#path, path);
@@ -26740,7 +26950,10 @@ class JournalFile {
         for (let done = 0; done < bytes.length;)
             done += (0,external_node_fs_namespaceObject.writeSync)(this.#fd, bytes, done, bytes.length - done, position + done);
     }
-    /** Grows into a new file, which is open before it takes the name; if that fails, the old one stays in use. */
+    /**
+     * Moves the journal to a larger file, which is open before it takes the name. If that fails, the old file stays in
+     * use.
+     */
     async #grow(bytes) {
         const text = (0,external_node_fs_namespaceObject.readFileSync)(this.#path).toString('utf8', 0, this.#length);
         const wanted = padded(text, bytes);
@@ -26766,7 +26979,7 @@ class JournalFile {
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(this.#path));
     }
 }
-/** Returns the text with room for as many bytes more, and for an undo after them. */
+/** Returns the text with room for `more` bytes, and for an undo after them. */
 function padded(text, more = 0) {
     const used = Buffer.byteLength(text);
     const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES;
@@ -26784,8 +26997,8 @@ function padded(text, more = 0) {
 
 
 /**
- * Starts the journal of a deployment, redacted (0600), with room for an undo. It becomes durable only with `rename`;
- * until then, the deployment announces nothing.
+ * Starts the journal of a deployment, redacted, with mode 0600 and room for an undo. The journal becomes durable only
+ * with `rename`; until then, the deployment announces nothing.
  */
 function startJournal(path, begin, redact = text => text) {
     writeNewJournalSync(path, formatLine(1, redactRecord(begin, redact)));
@@ -26795,7 +27008,7 @@ function startJournal(path, begin, redact = text => text) {
 function openJournal(path, redact = text => text) {
     return continueJournal(path, readJournal(path)?.length ?? 0, redact);
 }
-/** Ends a deployment: without a journal there is nothing to recover. */
+/** Removes the journal durably, which ends a deployment: without a journal, there is nothing to recover. */
 async function removeJournal(path) {
     try {
         (0,external_node_fs_namespaceObject.unlinkSync)(path);
@@ -26930,7 +27143,7 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
             return machine.current;
         },
         async enter(state) {
-            // A state may compute for a long time, so a cancel is handled before the next one.
+            // A state may compute for a long time, so a cancel is handled before the next state.
             await hearSignals();
             const change = machine.enter(state);
             logState(tools.log, state, transitions[state]);
@@ -26945,8 +27158,8 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
     };
 }
 /**
- * A final state does no work, and the run's last sentence says how it ended. A state that can be rolled back changes the
- * host, so its group is logged at once.
+ * A final state does no work, and the run's last sentence says how the run ended. A state that can be rolled back
+ * changes the host, so its group is logged at once.
  */
 function logState(log, state, next) {
     if (next.length === 0)
@@ -26961,7 +27174,7 @@ function reportKilled({ record, machine, found }, at) {
     return buildLocalReport(record, end, { reported: notSent(null), running_version });
 }
 /**
- * Returns the running version to report if the run is killed now; null where the host may have neither version intact
+ * Returns the running version to report if the run is killed now; null if the host may then have neither version intact
  * until it is recovered.
  */
 function runningIn({ current, history }, version) {
@@ -26970,7 +27183,7 @@ function runningIn({ current, history }, version) {
     const isSwitching = current !== 'rolled_back' && history.some(({ state }) => state === 'installing');
     return isSwitching ? null : version.before;
 }
-/** Builds the host below a project root. */
+/** Builds the host of a project root, with the tools of this run. */
 function hostOf({ log, secrets, runner, flows, deploymentId, grace, observer }, { projectRoot, allowSharedRoot, sender, keepReports }) {
     return {
         layout: layoutOf(projectRoot),
@@ -27011,8 +27224,8 @@ function reasonText(field) {
 /** The detail record. Everything but the latest version is ignored (docs/contracts.md, "Detail route"). */
 const detailSchema = object({ latest_version: schemas_nullish(schemas_string()) });
 /**
- * The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body. A text comes before a
- * value that is not one.
+ * Returns the reason in the JSON body of a marketplace error: `error`, else `detail`, else `message`. A field with text
+ * takes precedence over a field with any other value.
  */
 function parseErrorText(body) {
     const fields = readReasonFields(body);
@@ -27020,7 +27233,7 @@ function parseErrorText(body) {
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/api/hub-bases.js
-/** The base of a group of routes. A group without its own input uses the hub's. */
+/** Returns the base URL of a group of routes. A group whose input is not set uses the hub's base URL. */
 function namedBase(bases, group, inputs) {
     const url = bases[group];
     const isOwn = group === 'hub' || url !== bases.hub;
@@ -27109,9 +27322,10 @@ function hintAtBareVersion(version = '') {
 
 const DETAIL_TIMEOUT_MS = 60_000;
 /**
- * The client side of the marketplace contract for one plugin or service. Throws AuthenticationError
- * `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404, `no_published_version`,
- * `artifact_unavailable` for other refusals, and whatever the wire throws.
+ * The client side of the marketplace contract for one plugin or service. All calls throw what the wire throws. The
+ * detail route also throws ArtifactError `no_published_version`, `bad_response` or `artifact_unavailable`. Fetching
+ * also throws AuthenticationError `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404 and
+ * `artifact_unavailable` for other refusals.
  */
 function createMarketplaceClient(wire, subject) {
     const { bases, kind, slug, apiKey, inputs = OWN_INPUTS } = subject;
@@ -27171,7 +27385,7 @@ function routeOf(base, ...parts) {
 function parseLatestVersion({ body, foreign }, { kind, slug }, base) {
     const parsed = detailSchema.safeParse(body);
     if (!parsed.success) {
-        throw new ArtifactError('bad_response', `The hub's record of ${kind} ${slug} at ${shownBase(base)} is not a JSON object with latest_version: check ${base.input}.`);
+        throw new ArtifactError('bad_response', `The hub's record of ${kind} ${slug} at ${shownBase(base)} is not a JSON object, or its latest_version is not text: check ${base.input}.`);
     }
     const latest = parsed.data.latest_version?.trim();
     if (!latest) {
@@ -27247,7 +27461,7 @@ function hub_report_remedyFor(status, { bases, inputs = OWN_INPUTS }) {
     if (status !== 404)
         return '';
     const base = namedBase(bases, 'deployments', inputs);
-    return ` It was sent to ${shownBase(base)}: check ${base.input}.`;
+    return ` The report was sent to ${shownBase(base)}: check ${base.input}.`;
 }
 function reportAddress({ bases, kind, slug }) {
     return `${bases.deployments.replace(/\/+$/, '')}/deployments/report ${kind} ${slug}`;
@@ -27310,7 +27524,7 @@ function startBy(transitions, request, tools) {
 function originOf({ request }) {
     return { contract: 'marketplace', slug: request.slug, project_version: null };
 }
-/** The facts about a deployment before it starts. */
+/** Returns the facts about a deployment that are known before it starts; each unknown one is null. */
 function initialFacts(known, { deploymentId, now, runner }) {
     return {
         deployment_id: deploymentId,
@@ -27333,7 +27547,10 @@ function initialFacts(known, { deploymentId, now, runner }) {
 
 ;// CONCATENATED MODULE: ./build/marketplace/installed-version.js
 
-/** Records the installed version of this slug before the plan names its place, so that a refused run can report it. */
+/**
+ * Records the installed version of this slug before the plan says where the slug is installed, so that a refused run
+ * can report that version.
+ */
 async function noteInstalledVersion({ layout, request, record }) {
     const installed = readInstalled(layout).find(({ contract, kind, slug }) => contract === 'marketplace' && kind === request.kind && slug === request.slug);
     await record.update({ previous_version: installed?.version ?? null });
@@ -27357,7 +27574,8 @@ class StrictYamlProblem extends Error {
     }
 }
 /**
- * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Accepts only what both read alike.
+ * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Accepts only what both programs read
+ * alike.
  * Throws StrictYamlProblem if the text is not valid, exceeds the limits or could be read differently.
  */
 function readStrictYaml(text, limits) {
@@ -27371,7 +27589,7 @@ function refuseAmbiguousText(text, { bytes }) {
         throw ambiguous(`must be at most ${bytes} bytes, found more`);
     const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
     if (stranger !== undefined)
-        throw ambiguous(`must not contain what YAML parsers interpret differently, found ${stranger}`);
+        throw ambiguous(`must not contain characters that YAML parsers interpret differently, found ${stranger}`);
 }
 function readDocument({ document, complaints }) {
     const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
@@ -27383,8 +27601,8 @@ function readDocument({ document, complaints }) {
     return document;
 }
 /**
- * Refuses repeated and merge keys: of two equal keys, other parsers use the last one, and the meaning of a merge key
- * depends on the parser. Also refuses more aliases than the limit.
+ * Refuses repeated keys, merge keys and keys that are not scalars, because their meaning depends on the parser. Also
+ * refuses more aliases than `MAX_ALIAS_COUNT`.
  */
 function refuseAmbiguousNodes(document) {
     let aliases = 0;
@@ -27406,7 +27624,7 @@ function refuseAmbiguousKeys(keys) {
             throw ambiguous('must not use merge keys (<<): write the keys out');
         const name = String(key.value);
         if (seen.has(name))
-            throw ambiguous(`must have each key once, found "${cleanForeignText(name, 60)}" twice`);
+            throw ambiguous(`must have each key only once, found "${cleanForeignText(name, 60)}" twice`);
         seen.add(name);
     }
 }
@@ -27439,8 +27657,8 @@ const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) })
 const directorySchema = schemas_nullish(schemas_string());
 /**
  * Returns the directory, relative to the project root, in which a host framework looks for plugins according to its own
- * `integration.yaml`; undefined if the file does not say. Throws an Error whose message continues a sentence that
- * begins with the file's name.
+ * `integration.yaml`; undefined if the file names none. Throws an Error whose message continues a sentence that begins
+ * with the file's name.
  */
 function parseIntegrationYaml(text) {
     const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
@@ -27474,8 +27692,9 @@ function expect(schema, value, rule) {
 const INTEGRATION = 'integration.yaml';
 /**
  * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if the host loads plugins from another directory than the operator's. Also warns if the file cannot be used, because
- * somebody may have damaged it to make plugins move: in that case, they stay where they are.
+ * if that file names another directory than the operator does. If the operator names none and the file cannot be used,
+ * warns and returns the recorded directory, or `plugins` without a record, because somebody may have damaged the file
+ * to make plugins move.
  */
 function findPluginsDirectory(layout, { input, recorded }, log) {
     const { directory, problem } = readHostsDirectory(layout);
@@ -27490,24 +27709,28 @@ function findPluginsDirectory(layout, { input, recorded }, log) {
     log.warning(`${problem} The plugins directory is ${used} for now: correct the file, or set plugins-directory.`);
     return { directory: used, isOperators: false };
 }
-/** Warns if the host loads plugins from another directory than the one in which a project installs them. */
+/**
+ * Warns if the host loads plugins from another directory than the one in which a project installs them, or if the
+ * host's file cannot be used.
+ */
 function warnOfOtherDirectory(layout, directory, log) {
     const { directory: asked, problem } = readHostsDirectory(layout);
     if (problem !== undefined)
-        log.warning(`${problem} The project's plugins are installed in ${directory}.`);
+        log.warning(`${problem} This project installs its plugins in ${directory}: make sure that the host loads them from there.`);
     if (asked === undefined || asked === directory)
         return;
     log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`);
 }
 /**
- * Returns every directory in which this host may have plugins: the default, that of its own file, and all on record.
+ * Returns every directory in which this host may have plugins: the default one, the one in the host framework's own
+ * file, and all recorded ones.
  */
 function knownDirectories(layout) {
     const { directory } = readHostsDirectory(layout);
     const hosts = directory === undefined ? [] : [directory];
     return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
 }
-/** Never follows a symlink, which may lead to a secret of the runner's user. */
+/** Reads the host framework's own file. Never follows a symlink, which may lead to a secret of the runner's user. */
 function readHostsDirectory({ root }) {
     const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
     try {
@@ -27535,8 +27758,9 @@ function readHostsDirectory({ root }) {
 
 
 /**
- * Returns the place that the operator, or the host's own file, wants for the artifact of a plan. Throws DeploymentError
- * `unsafe_host` if others could write that directory.
+ * Returns the place for the artifact of a plan; for a plugin, in the directory that `findPluginsDirectory` finds.
+ * Throws DeploymentError `unsafe_host` if other users can write to that directory and the operator does not accept
+ * that.
  */
 function choosePlace(deployment, { id }) {
     const { host, layout, shelf, request, tools } = deployment;
@@ -27551,19 +27775,19 @@ function choosePlace(deployment, { id }) {
         tools.log.warning(accepted);
     return { place: { shelf, id, directory }, chosenBy: isOperators ? 'operator' : 'host' };
 }
-/** If a symlink leads to the directory that has the plugin, nothing has to be moved. */
+/** True if both paths lead to the same directory, for example by a symlink. Then nothing has to be moved. */
 function place_isSame(layout, { directory }, recorded) {
     const real = findRealDirectory(layout, directory);
     return real !== undefined && real === findRealDirectory(layout, recorded);
 }
-/** Returns the place in which a part is installed, or the usual one. */
+/** Returns the place in which a part is installed, or its usual place if it is not installed. */
 function installedPlace({ layout, shelf }, id) {
     const installed = findInstalled(readInstalled(layout), { shelf, id });
     return installed === undefined ? { shelf, id, directory: usualDirectory(shelf) } : placeOf(installed);
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
-/** Returns the keys that `schema` accepts in the map at `path`; none if there is no map. */
+/** Returns the keys that `schema` accepts in the map at `path`; none if the schema has no map at this path. */
 function keysOfSchema(schema, path) {
     const { def } = schema?._zod ?? {};
     switch (def?.type) {
@@ -27605,14 +27829,15 @@ const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(
 const environmentSchema = schemas_lazy(() => record(schemas_string()
     .check(_regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be letters, digits and "_", not starting with a digit' })), argumentSchema));
 /**
- * Names of the supervisor's own objects; `{id}` stands for the id. The form excludes names that look like an option.
+ * Names of the supervisor's own objects; `{id}` stands for the id. The form excludes names that look like options.
  */
 const unitSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9_]|\{id\})(?:[A-Za-z0-9:_.@\\-]|\{id\})*$/);
 const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za-z0-9_.-]|\{id\})*$/);
 const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/);
-const namespaceSchema = schemas_lazy(() => schemas_string().check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' })));
+const namespaceSchema = schemas_lazy(() => schemas_string()
+    .check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be the name of a Kubernetes namespace' })));
 const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
-const urlError = { error: 'must be an http or https URL without user and password' };
+const urlError = { error: 'must be an http or https URL without a user or password' };
 const addressError = { error: 'must be written host:port' };
 const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
     http: exactOptional(schemas_string()
@@ -27682,7 +27907,7 @@ function hasPort(text) {
 
 
 
-/** The error for a host config that is refused: code `invalid_host_config`, with all its problems. */
+/** The error for a host config that is refused: code `invalid_host_config`, with its problems. */
 class HostConfigError extends SourceError {
     name = 'HostConfigError';
     constructor(problems) {
@@ -27698,7 +27923,7 @@ class HostConfigError extends SourceError {
 function parseHostConfig(text, file) {
     return runToEnd(parseHostConfigSlowly(text, file));
 }
-/** Parses the same, with pauses at each `yield`. */
+/** Like `parseHostConfig`, but pauses at each `yield`. */
 function* parseHostConfigSlowly(text, file) {
     const source = yield* parseYamlSource(text, file);
     if (source.value === undefined)
@@ -27742,7 +27967,7 @@ function buildProbe(written) {
     }
     if (written.tcp !== undefined)
         return { type: 'tcp', address: written.tcp };
-    // The schema guarantees exactly one of the three.
+    // The schema guarantees exactly one of the three probes.
     return { type: 'command', command: written.command };
 }
 function buildCommands(written) {
@@ -27763,8 +27988,8 @@ function wholePlan(plan) {
     return { ...plan, hidesInstall: false, isWhole: true };
 }
 /**
- * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps are incomplete: some have a mistake,
- * or wait for a step that does not exist.
+ * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps may be incomplete: a step may lack a
+ * value with a mistake, or wait for a step that does not exist.
  */
 function* readablePlan(source) {
     const steps = yield* readSteps(source);
@@ -27789,16 +28014,15 @@ function* readSteps(source) {
     };
     return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) };
 }
-/** The longest timeout: with it, no check of the time fails because the written one cannot be read. */
+/** The longest timeout: with it, no check of the time fails merely because the written timeout cannot be read. */
 const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS };
 /**
- * Reads a step without those of its values that cannot be read. Returns undefined if nothing can be said about the
- * rest.
+ * Reads a step, and leaves out the values that cannot be read. Returns undefined if the other values do not suffice.
  */
 function readStep(written, position) {
     if (typeof written !== 'object' || written === null)
         return undefined;
-    // All that is known about an unknown action is that its plugin should be the plan's, as with this action.
+    // If the action is unknown, only `plugin` can be checked: the step is read as a `configure_plugin` step.
     const action = isKnown(textAt(written, 'action')) ? {} : { action: 'configure_plugin' };
     const step = { ...written, ...action };
     const { data, error } = stepSchema.safeParse(step);
@@ -27829,7 +28053,7 @@ const NEEDS_FILES = new Set(['write_env', 'start', 'restart', 'healthcheck']);
 function isInstallStep(step) {
     return isInstallAction(step.action);
 }
-/** True if the step has nothing left to do, because the deployment does it anyway. */
+/** True if the step has nothing to do; see `isMarkerAction`. */
 function isMarkerStep(step) {
     return isMarkerAction(step.action);
 }
@@ -27848,11 +28072,11 @@ function placeOfInstall(step) {
 function placeOfSettings({ from, plugin }) {
     return `${from.split('/')[0]}/${plugin}`;
 }
-/** Returns the id that a step other than an installing one works on; undefined if it works on all parts, or on none. */
+/** Returns the id that a step works on without installing it; undefined if it works on all parts, or on none. */
 function subjectIdOf(step) {
     return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined;
 }
-/** Refuses a plan for a project other than `projectId`, which the message calls `name`. */
+/** Refuses a plan whose `project_id` is not `projectId`, which the message calls `name`. */
 function foreignPlanProblems(plan, name, projectId) {
     if (plan.projectId === projectId)
         return [];
@@ -27864,7 +28088,7 @@ function settingsNameProblems(installSteps) {
     return installSteps
         .filter(step => installedId(step).endsWith('.env'))
         .map(step => {
-        const message = `"${installedId(step)}" is the name of another id's settings file: choose an id that does not end in .env`;
+        const message = `"${installedId(step)}" may be the name of another id's settings file: choose an id that does not end in .env`;
         return stepProblem(step, message);
     });
 }
@@ -27968,7 +28192,7 @@ class NeedsCheck {
 
 
 
-/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with all problems of both. */
+/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with all problems found. */
 function readyPlan(plan, hostConfig, bind) {
     const { value: bound, problems } = collectProblems(() => bind(plan));
     const needs = checkPlanNeeds(plan, hostConfig);
@@ -27977,17 +28201,17 @@ function readyPlan(plan, hostConfig, bind) {
     return { bound, skipped: new Set(needs.skipped.map(step => step.id)) };
 }
 /**
- * Finds the needs of a refused plan that the host config does not meet, as far as both can be read. A health check
- * without `plugin` concerns everything that the plan installs; if that is not known, the check is ignored.
+ * Finds the needs of a refused plan that the host config does not meet, as far as the plan can be read. A health check
+ * without `plugin` concerns everything that the plan installs: it is ignored if an installing step cannot be read.
  */
 function needsProblems({ steps, hidesInstall }, hostConfig) {
     const isKnown = (step) => !(hidesInstall && step.action === 'healthcheck' && !('plugin' in step));
     return [...checkPlanNeeds({ steps: steps.filter(isKnown) }, hostConfig).problems];
 }
 /**
- * Checks the templates that a plan takes from the artifact: each is a regular file of the artifact, and not below a
- * keep-path, where the host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError
- * `invalid_plan`.
+ * Checks the templates that a plan takes from the artifact: each must be a regular file of the artifact, and must not
+ * be at or below a kept path, where the host's own file would be read instead. `hasFile` gets the `from` of a step.
+ * Throws PlanError `invalid_plan`.
  */
 function verifyTemplates(steps, keepPaths, hasFile) {
     const problems = steps.flatMap(step => {
@@ -28013,9 +28237,10 @@ function verifyTemplates(steps, keepPaths, hasFile) {
 
 
 /**
- * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it
- * installs exactly one part, which is of this kind, every other step works on that part, templates come from it, and no
- * step that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
+ * Binds a plan to the artifact that it installs. The plan's `project_id` must equal the slug (contract 4.3, rule 6).
+ * The plan must install exactly one part, of this kind. Every other step must work on that part, templates must come
+ * from it, and no step that needs its files may run before they exist. Throws PlanError `invalid_plan` with every
+ * problem.
  */
 function bindPlanToArtifact(plan, artifact) {
     const problems = bindingProblems(wholePlan(plan), artifact);
@@ -28050,13 +28275,13 @@ function installProblems(plan, kind) {
     }
     const wrongKind = installSteps
         .filter(step => step.action !== action)
-        .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`));
+        .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or set the other kind`));
     const sourced = installSteps
         .filter(step => step.source !== undefined)
         .map(step => stepProblem(step, `source belongs in the plan of a project: remove it, because a ${kind} is its own artifact`));
     const further = installSteps
         .slice(1)
-        .map(step => stepProblem(step, `an artifact is installed once, and step "${first.id}" already installs it`));
+        .map(step => stepProblem(step, `an artifact can be installed only once, but step "${first.id}" already installs it`));
     return [...wrongKind, ...settingsNameProblems(installSteps), ...sourced, ...further];
 }
 function strangerProblems(plan, installStep) {
@@ -28184,7 +28409,7 @@ function findOnlyCopy({ layout, request, shelf }, id) {
 /**
  * Checks the health of exactly the version and bytes that the request names, if they are installed and intact. Only the
  * plan's `healthcheck` steps run. Asks no hub; installs, starts, changes and reports nothing. Never throws for a failed
- * check: the result contains it.
+ * check: the result contains the error.
  */
 async function checkInstalled(request, tools) {
     const deployment = startCheck(request, tools);
@@ -28215,7 +28440,8 @@ async function check_check(deployment) {
         await runHealthchecks(deployment, plan);
     }
     finally {
-        // The check holds no lock: if another run replaced the version meanwhile, it was neither healthy nor unhealthy.
+        // The check holds no lock. If another run has replaced the version meanwhile, the result of the check does not
+        // count.
         await requireInstalled(deployment, place);
     }
     await deployment.enter('succeeded');
@@ -28226,7 +28452,7 @@ async function runHealthchecks(deployment, plan) {
     const subject = { ...plan, tools, parts, changed: false };
     const steps = plan.steps.filter(isHealthcheck).filter(({ id }) => !plan.skipped.has(id));
     if (steps.length === 0)
-        tools.log.warning('The plan has no healthcheck step that this host runs: only files were checked.');
+        tools.log.warning('The plan has no healthcheck step that runs on this host: only the files were checked.');
     for (const step of steps) {
         const finish = startEntry(step);
         try {
@@ -28241,7 +28467,8 @@ async function runHealthchecks(deployment, plan) {
     }
 }
 /**
- * Returns the row of a place if it matches the request. Throws DeploymentError `not_installed`, or as `requireAtRest`.
+ * Returns the row of a place if the row matches the request. Throws DeploymentError `not_installed` if it does not, and
+ * as `requireAtRest` does.
  */
 async function requireInstalled(deployment, place) {
     const { host, layout, request, tools } = deployment;
@@ -28271,7 +28498,7 @@ function check_describe(installed) {
     return `${installed.slug} ${installed.version} (sha256 ${installed.artifact_sha256})`;
 }
 function notInstalled({ version, artifactSha256 }, finding) {
-    return new DeploymentError('not_installed', `This host should have version ${version} (sha256 ${artifactSha256}), intact, but ${finding}: nothing was changed. Find out who changed it; to install the version, deploy it without check-only.`);
+    return new DeploymentError('not_installed', `This host should have version ${version} (sha256 ${artifactSha256}), intact, but ${finding}: the check changed nothing. Find out why; to install the version, deploy it without check-only.`);
 }
 function isHealthcheck(step) {
     return step.action === 'healthcheck';
@@ -28282,7 +28509,8 @@ function isHealthcheck(step) {
 
 
 /**
- * Returns the items of an extracted tree in order, with these stamps, without the keep-paths, which belong to the host.
+ * Returns the items of an extracted tree in order, with the stamps that `stampOf` returns. Leaves out the keep-paths,
+ * which belong to the host.
  */
 function* itemsOf({ files, symlinks }, keepPaths, stampOf = () => undefined) {
     const isKept = isBelow(keepPaths);
@@ -28309,7 +28537,10 @@ function* linkItems({ files, symlinks }, stampOf) {
         yield { path, kind: 'link', content: target, sha256: digests.get(file ?? ''), stamp: stampOf(symlink) };
     }
 }
-/** Returns the same items with their stamps in the folder of the extracted tree; reads those that are not known. */
+/**
+ * Returns the items of `itemsOf` with their stamps in the folder of the extracted tree. Reads the unknown stamps from
+ * that folder.
+ */
 function stagedItems({ tree, staged }, keepPaths) {
     return itemsOf(tree, keepPaths, ({ path, stamp }) => stamp ?? describeItemSync(staged, path)?.stamp);
 }
@@ -28323,7 +28554,10 @@ function findUnrestored(layout, services) {
     const unrestored = new Set(readHostRecord(layout).unrestored);
     return services.filter(service => unrestored.has(keyOfService(service)));
 }
-/** Records the services that could not be restored, and forgets those that were. Durable when it returns. */
+/**
+ * Records the services that could not be restored, and forgets those that were restored. The record is durable when
+ * this function returns.
+ */
 async function noteRestorations(layout, { restored = [], unrestored = [] }) {
     try {
         const { unrestored: before } = readHostRecord(layout);
@@ -28334,7 +28568,7 @@ async function noteRestorations(layout, { restored = [], unrestored = [] }) {
     }
     catch (error) {
         throw isSystemError(error)
-            ? toHostError(error, `recording in ${layout.installed} which services run old files`)
+            ? toHostError(error, `recording in ${layout.installed} which services were not restored`)
             : error;
     }
 }
@@ -28364,9 +28598,9 @@ const EXPECTED = {
 };
 const injectingSchema = object({ inject: union([literal(true), schemas_string().check(_regex(/^(?:yes|on|y)$/i))]) });
 /**
- * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if it is not a YAML mapping, or if a field above
- * has a type that the host does not expect; `invalid_manifest` if it exceeds `PLUGIN_YAML_LIMITS`, or if the host's
- * reader (of YAML 1.1) could read it differently. Ignores unknown keys.
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if the text is not a YAML mapping, or if one of
+ * the fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
+ * `PLUGIN_YAML_LIMITS`, or if the host's reader (of YAML 1.1) could read it differently. Ignores unknown keys.
  */
 function parsePluginYaml(text) {
     const { document, value } = readYaml(text);
@@ -28393,7 +28627,7 @@ function readYaml(text) {
         throw error.isAmbiguous ? invalid(error.message) : notAPlugin(error.message);
     }
 }
-/** Returns the version's own characters, which a number does not keep. */
+/** Returns the version's characters in the file, which a parsed number does not preserve. */
 function versionSourceOf(document) {
     if (!(0,dist/* isMap */.jh)(document.contents))
         return undefined;
@@ -28422,13 +28656,13 @@ function asPythonPrints(value, source) {
     return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
 }
 function notAPlugin(problem) {
-    return new ArtifactError('not_a_plugin', plugin_yaml_refusal(problem, '; for a service set kind: service'));
+    return new ArtifactError('not_a_plugin', plugin_yaml_refusal(problem, '; for a service, set kind: service'));
 }
 function invalid(rule) {
     return new ArtifactError('invalid_manifest', plugin_yaml_refusal(rule));
 }
 function plugin_yaml_refusal(problem, hint = '') {
-    return `The artifact's plugin.yaml ${problem}, so it was refused. The publisher must fix it${hint}.`;
+    return `The artifact's plugin.yaml ${problem}, so the artifact was refused. The publisher must fix plugin.yaml${hint}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/previous-install.js
@@ -28568,8 +28802,8 @@ function readForeignVersion(path) {
 ;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
 /**
  * Returns a value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv`
- * read alike. Returns undefined if there is no such form: they disagree about escapes in double quotes, and a single
- * quote ends single quotes.
+ * read alike. Returns undefined if there is no such form: the three disagree about escapes in double quotes, and a
+ * single quote ends single quotes.
  */
 function quoteSetting(value) {
     if (PLAIN.test(value))
@@ -28582,8 +28816,9 @@ function quoteSetting(value) {
 }
 const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
 /**
- * True for a value that no quotes protect: line breaks; two backslashes, which python-dotenv turns into one; a
- * backslash at the end, after which it looks for another quote; and `${NAME}`, which it replaces even in single quotes.
+ * True for a value that no quotes protect: line breaks, NUL and invalid Unicode; two backslashes, which python-dotenv
+ * turns into one; a backslash at the end, after which python-dotenv looks for another quote; and `${NAME}`, which
+ * python-dotenv replaces even in single quotes.
  */
 function isUnsafe(value) {
     return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
@@ -28596,9 +28831,9 @@ function isUnsafe(value) {
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
 /**
  * Builds a settings file from a template of `KEY=value` lines. A key gets its value from the operator's settings if
- * they have one, quoted as `quoteSetting` does; the other lines stay unchanged. Appends declared keys that the template
- * lacks if they are set. Throws DeploymentError `step_failed` if no quoting fits a value, or if a required key ends up
- * empty.
+ * they set it, quoted as `quoteSetting` does; the other lines stay unchanged. Appends declared keys that the template
+ * lacks if the operator's settings set them. Throws DeploymentError `step_failed` if a declared key cannot be the name
+ * of a variable, if no quoting fits a value, or if a required key ends up empty.
  */
 function seedSettings(template, names, given) {
     const keys = [...names.required, ...names.optional];
@@ -28620,14 +28855,14 @@ function verifySettings(settings, required) {
     const missing = unsetSettings(settings.text, required);
     if (missing.length === 0)
         return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
+    throw new DeploymentError('step_failed', `The part requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
 }
 /** Returns the keys that the settings lack or leave empty. */
 function unsetSettings(text, keys) {
     const values = valuesOf(text);
     return keys.filter(key => isEmpty(values.get(key)));
 }
-/** Returns the keys that both settings set, but to different values. */
+/** Returns the keys that both texts set, but to different values. */
 function differingSettings(one, other) {
     const [values, others] = [valuesOf(one), valuesOf(other)];
     return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []));
@@ -28666,7 +28901,9 @@ class SettingsSeeder {
         this.#values.set(key, value);
         this.#lines.push(`${key}=${value}`);
     }
-    /** Returns the key's value as the file contains it; an empty value counts as not set. */
+    /**
+     * Returns the operator's value for the key, quoted for the file; undefined if the operator set none or an empty one.
+     */
     #take(key) {
         const value = this.#given.get(key) ?? '';
         if (value === '')
@@ -28685,15 +28922,15 @@ function refuseUnusableNames(names) {
     const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
     if (unusable.length === 0)
         return;
-    throw new DeploymentError('step_failed', `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`);
+    throw new DeploymentError('step_failed', `The part lists under environment ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, but a variable's name must consist of letters, digits and "_", and must not start with a digit: the publisher must correct the list.`);
 }
 function unusableValue(key) {
-    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, for example as base64.`);
+    return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode the value, for example as base64.`);
 }
 function refuseEmpty(keys) {
     if (keys.length === 0)
         return;
-    throw new DeploymentError('step_failed', `plugin.yaml requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
+    throw new DeploymentError('step_failed', `The part requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
 }
 function itOrThem(keys) {
     return keys.length === 1 ? 'it' : 'them';
@@ -28717,7 +28954,7 @@ const LEFT_OUT_PARTS = new Set([
     'plugin.sig',
     'plugin.yaml',
     'plugin.json',
-    // Literal names, not patterns: the host compares them as text, so x.md and y.json are signed.
+    // Literal names, not patterns: the host framework compares them as text, so x.md and y.json are signed.
     '*.md',
     '*.json',
 ]);
@@ -28728,7 +28965,7 @@ function needsPluginSig(plugin) {
 }
 /**
  * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
- * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
+ * `plugin.yaml`, then over each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
  *
  * Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
  */
@@ -28745,7 +28982,7 @@ async function buildPluginSig({ id, staged, pluginYaml }, secret) {
     };
     return escapeNonAscii(JSON.stringify(signature, null, 2));
 }
-/** True if a plugin's signature may cover a path, or a file below it. */
+/** True if a plugin's signature may cover a path or a file below that path. Throws as `buildPluginSig` does. */
 function isCovered(path, plugin) {
     const directory = entryDirectory(plugin);
     const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
@@ -28755,11 +28992,14 @@ function entryDirectory(plugin) {
     const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
     const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
     if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
-        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin, so the artifact was refused.`);
+        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin, so the artifact was refused. The publisher must correct the entry_point.`);
     }
     return external_node_path_namespaceObject.posix.dirname(normal);
 }
-/** Returns the files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
+/**
+ * Returns the paths of the regular files below the entry point's directory that the signature of the plugin in `root`
+ * covers, in order. Throws as `buildPluginSig` does.
+ */
 async function signedFiles(root, plugin) {
     const directory = entryDirectory(plugin);
     const base = directory === '.' ? '' : directory;
@@ -28791,8 +29031,9 @@ function escapeNonAscii(json) {
 
 
 /**
- * Reads the `plugin.yaml` of an extracted artifact, a regular file. Throws ArtifactError `not_a_plugin` or
- * `invalid_manifest` as `parsePluginYaml` does, or the system's error as DeploymentError.
+ * Reads `plugin.yaml` at the root of an extracted artifact. Throws ArtifactError `not_a_plugin` if there is no such
+ * file or if it is not a regular file, `invalid_manifest` if it is too large, and otherwise as `parsePluginYaml` does;
+ * throws the system's error as DeploymentError.
  */
 function readPluginYaml(staged) {
     const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
@@ -28823,8 +29064,8 @@ function read_plugin_yaml_notAPlugin(found) {
 
 const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`;
 /**
- * Reads the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
- * `step_failed` if that file is not a regular file, is too large, or cannot be read.
+ * Reads the host's own settings; their path may be a link to another file of the operator. Throws DeploymentError
+ * `step_failed` if the file is not a regular file, is too large, or cannot be read.
  */
 function settings_file_readSettings(path) {
     try {
@@ -28839,7 +29080,7 @@ function settings_file_readSettings(path) {
     throw unusableSettings(path, NOT_A_SMALL_FILE);
 }
 function unusableSettings(path, found) {
-    return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`);
+    return new DeploymentError('step_failed', `The settings file ${path} ${found}: repair or remove it.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/settings/injected-env.js
@@ -28944,7 +29185,7 @@ function writesSettings(steps, part) {
 }
 /**
  * Returns the absolute paths of the settings files that a plan's `write_env` steps are going to create for a part.
- * Omits settings that move with the part to another place.
+ * Omits settings that exist at the part's former place, because they move with the part.
  */
 function missingSettings(deployment, { steps, origin }, part) {
     if (!writesSettings(steps, part))
@@ -28967,9 +29208,9 @@ function missingSettings(deployment, { steps, origin }, part) {
 
 /**
  * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
- * are. Excludes steps that depend on a step which installs a part that changes, and steps for services that an earlier
- * run could not restore. A step without `plugin` concerns all parts. Decided before the first step, so that a `stop` is
- * skipped together with its `start`. Empty with `redeploy`.
+ * are. Excludes steps that depend on a step that changes a part, and steps for services that an earlier run could not
+ * restore. A step without `plugin` concerns all parts. Must be called before the first step, so that a `stop` is
+ * skipped together with its `start`. Returns no ids with `redeploy`.
  */
 function findIdleSteps(deployment, order) {
     const { layout, request } = deployment;
@@ -28995,8 +29236,8 @@ function isOverdue(layout, order, step) {
     return order.hostConfig !== undefined && findUnrestored(layout, servicesOf(order, step.plugin)).length > 0;
 }
 /**
- * Returns the `plugin` of each step that acts on the host and depends, directly or not, on a step that changes one of
- * these parts.
+ * Returns the `plugin` of each step that acts on the host and depends, directly or indirectly, on a step that changes
+ * one of these parts.
  */
 function findDependent({ steps }, changed) {
     const places = new Set(changed.map(placeName));
@@ -29006,38 +29247,44 @@ function findDependent({ steps }, changed) {
             reached.add(step.id);
     return steps.flatMap(step => isHostAction(step.action) && reached.has(step.id) && 'plugin' in step ? [step.plugin] : []);
 }
-/** Returns the part that a step installs, or whose settings it creates. */
+/** Returns the place of the part that a step installs, or whose settings the step creates. */
 function placeOfChange(step) {
     if (step.action === 'write_env')
         return placeOfSettings(step);
     return isInstallStep(step) ? placeOfInstall(step) : undefined;
 }
 /**
- * True if a part is not intact, or if its settings file is missing: creating that file is a change for the steps before
- * it too.
+ * True if a part is not intact, or if a settings file of the part is missing: the creation of that file counts as a
+ * change even for earlier steps.
  */
 function idle_steps_isChanging(deployment, order, part) {
     return part.intact === undefined || missingSettings(deployment, order, part).length > 0;
 }
-/** Logs in one line, after all steps have run, which of them were skipped because nothing changes for them. */
+/**
+ * Logs in one line which steps were skipped because nothing changes for them. Call this function once no further step
+ * runs.
+ */
 function announceSkipped({ tools, record }, idle) {
     const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped');
     if (skipped.length > 0)
         tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}.${remedyOf(record)}`);
 }
-/** Logs in one line, in a dry run, which steps a real run would skip because nothing changes for them. */
+/**
+ * In a dry run, notes in the record which steps a real run would skip because nothing changes for them, and logs these
+ * steps in one line.
+ */
 function announceIdleSteps({ tools, record }, idle) {
     record.noteIdle(idle);
     const skipped = record.plannedSteps.filter(({ isIdle }) => isIdle);
     if (skipped.length === 0)
         return;
     const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start');
-    const exception = isAnyService ? ' Any of their services that does not run would be started.' : '';
+    const exception = isAnyService ? ' If a service of these steps is not running, it would be started.' : '';
     tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`);
 }
 /** A rollback has no input `redeploy`. */
 function remedyOf({ facts }) {
-    return facts.rollback_of === undefined ? ' With redeploy: true, they run.' : '';
+    return facts.rollback_of === undefined ? ' With redeploy: true, these steps run.' : '';
 }
 function namesOf(steps) {
     return steps.map(({ id, action }) => `${id} (${action})`).join(', ');
@@ -29057,7 +29304,7 @@ const INSTEAD_WORDS = {
 function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
     return placePath({ shelf, id, directory });
 }
-/** Lists up to 20 of the files that differ, each with its part and its difference, and counts the rest. */
+/** Lists up to 20 of the files that differ, each with its part and its difference, and counts the others. */
 function listDrift(entries) {
     const all = entries.flatMap(entry => {
         const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
@@ -29081,8 +29328,8 @@ const MAX_NAME_CHARS = 150;
 const MAX_REPORTED_PATHS = 500;
 const MAX_REPORTED_BYTES = 64 * 1024;
 /**
- * Adds to the report how the parts that stay in their places differ from what was installed. Other parts are compared
- * only when they are replaced, because other processes may change them until then.
+ * Adds to the report how the parts that stay in their places differ from what was installed. The differences of other
+ * parts are added when these parts are replaced, because other processes may change the files until then.
  */
 async function recordDriftOfKept(deployment, parts) {
     await recordDrift(deployment, parts.filter(({ intact }) => intact !== undefined));
@@ -29102,7 +29349,7 @@ async function recordDrift(deployment, places) {
     if (drift.length + known.length > 0)
         await record.update({ drift: bounded(drift) });
 }
-/** Warns in one line of the differences from what was installed that the report lists. */
+/** Warns, in one line, of the differences that the report lists. */
 function warnOfDrift({ record, tools }) {
     const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false);
     if (differing.length > 0)
@@ -29120,7 +29367,7 @@ function report_drift_entryOf({ layout }, { shelf, id }, difference) {
     const none = { added: [], removed: [], changed: [] };
     return { ...named, ...(instead === undefined ? difference : { ...none, instead }) };
 }
-/** Adds to the report the snapshots that contain the modified trees that were replaced. */
+/** Adds to the report which snapshots contain the modified trees that were replaced. */
 async function noteModifiedSnapshots({ deployment, results }) {
     const { record } = deployment;
     const drift = record.facts.drift?.map(entry => {
@@ -29153,7 +29400,7 @@ function bounded(entries) {
         return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
     });
 }
-/** Describes the differences from what was installed, in the sentence that is logged. */
+/** Returns the sentence that the log contains about these differences. */
 function describeDrift(entries) {
     const { names, more } = listDrift(entries);
     const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
@@ -29162,7 +29409,7 @@ function describeDrift(entries) {
 
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/dry-run-result.js
 
-/** If a tool has rewritten a tree, every file in it may differ. */
+/** The maximum number of changes to list: if a tool has rewritten a tree, every file in it may differ. */
 const dry_run_result_MAX_LISTED = 200;
 /** The changes that a real run would make, as a dry run found them. */
 class DryRunResult {
@@ -29199,7 +29446,7 @@ class DryRunResult {
         return `${this.inWords()}${listed === '' ? '' : `: ${listed}`}`;
     }
 }
-/** Returns a size in words, or `symlink` where there is no size. */
+/** Returns a size in words, or `symlink` if there is none. */
 function sizeInWords(size) {
     return size === undefined ? 'symlink' : bytesInWords(Number(size));
 }
@@ -29216,23 +29463,22 @@ function sizesInWords({ before, after }) {
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/pending-recovery.js
 
 /**
- * Logs what a real run would do first if another run left its journal or is in progress. Throws DeploymentError
- * `inconsistent` if a real run would be refused for that reason.
+ * Logs what a real run would do first if another run left its journal or is in progress. Throws as `findUnended` does.
  */
 async function announceRecovery(deployment) {
     const waiting = await describeUnended(deployment);
     if (waiting === undefined)
         return;
     deployment.drift.disregard();
-    deployment.tools.log.notice(`${waiting} This dry run compares with the files as they are now.`);
+    deployment.tools.log.notice(`${waiting} This dry run compares the new files with those that are on the host now.`);
 }
 async function describeUnended({ host, tools }) {
     const other = await findUnended(host, tools.signal);
     if (other === undefined)
         return undefined;
     if ('holder' in other)
-        return `Another deployment is in progress here (${other.holder}). A real run would wait for its end.`;
-    return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if that fails.';
+        return `Another deployment is in progress here (${other.holder}). A real run would wait for that deployment.`;
+    return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if the recovery fails.';
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/dry-run.js
@@ -29253,8 +29499,8 @@ async function describeUnended({ host, tools }) {
 
 
 /**
- * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the new files differ
- * from the installed ones. Writes nothing below the project root and reports nothing.
+ * Runs a flow until everything is prepared, then logs what a real run would do: the ordered steps, and how the new
+ * files differ from the installed ones. Writes nothing below the project root and reports nothing to a hub.
  */
 async function dryRunDeployment(deployment, flow) {
     return await runUnreported(deployment, {
@@ -29342,7 +29588,10 @@ async function noteDifferences(result, deployment, part) {
     for (const file of added)
         result.add('removed', named(file), () => ({ before: before(file) }));
 }
-/** Returns the keep-paths that exist on the host. The others come with the artifact. */
+/**
+ * Returns the keep-paths that exist on the host. The new version gets the other keep-paths from the artifact, if the
+ * artifact contains them.
+ */
 function presentKeepPaths({ layout, keepPaths }, { previous, leftBehind }) {
     const path = installPath(layout, previous.place);
     const keeper = pathExistsSync(path) ? path : leftBehind;
@@ -29363,7 +29612,7 @@ function logResult(log, result) {
         log.info(`and ${more} more`);
     log.did(`a real run would ${result.inDetail()}`);
 }
-/** Returns the items of the new tree, from staging or from the record of a snapshot. */
+/** Returns the items of the new tree, from the extracted artifact or from the record of a snapshot. */
 function itemsIn(layout, part, keepPaths) {
     return [
         ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),
@@ -29378,8 +29627,8 @@ function itemsIn(layout, part, keepPaths) {
 
 
 /**
- * Returns the name for the next snapshot in the folder of a place: one above the highest number there or on record,
- * then the version.
+ * Returns the name of the next snapshot in the folder of a place: a number, one above the highest in the folder or on
+ * record, then the version or `unknown`.
  */
 function nextSnapshotName(folder, version, recorded = []) {
     const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
@@ -29398,7 +29647,7 @@ function existingSnapshots(folder, rows) {
         return kept === undefined ? [row] : [withKeptPaths(row, presentPaths(path, kept))];
     });
 }
-/** Returns a snapshot's row that lists the kept paths in it, if there are any. */
+/** Returns the row with these kept paths, or the row itself if there are none. */
 function withKeptPaths(row, keptPaths) {
     return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] };
 }
@@ -29407,9 +29656,9 @@ function isIrreplaceable(row) {
     return row.artifact_sha256 === null || row.kept_paths !== undefined;
 }
 /**
- * Chooses the snapshots that stay: the newest `limit`, at least the newest one (the last good version); as many of
- * those that were modified on this host, which do not count toward the others; and all that nobody could fetch again:
- * those that we did not install ourselves, and those that contain kept paths.
+ * Chooses the snapshots to keep: the newest `limit` snapshots without changes made on this host, at least one (the last
+ * good version); the newest `limit` snapshots with such changes, at least one; and all snapshots whose content nobody
+ * could fetch again, because we did not install them or because they contain kept paths.
  */
 function chooseRetained(rows, limit) {
     const newestOf = (some) => some.slice(-Math.max(limit, 1));
@@ -29628,7 +29877,8 @@ const byte_shortage_UNITS = [
     ['KiB', KIBIBYTE],
 ];
 /**
- * Returns the free and the needed bytes as text for people, both in the unit of the need, with at most one decimal.
+ * Returns the free and the needed bytes as text for people, both in the unit that suits the needed bytes, with at most
+ * one decimal.
  * Rounds the free bytes down and the needed ones up, so that the two never read the same.
  */
 function byteShortage(freeBytes, neededBytes) {
@@ -29644,12 +29894,12 @@ function byteShortage(freeBytes, neededBytes) {
 
 
 
-/** Enough for the journal, the reports and the other records of a deployment. */
+/** Inodes for the journal, the reports and the other records of a deployment. */
 const OWN_INODES = 16;
 /** File systems with larger blocks (on a network, or with compression) do not use a whole block for each small file. */
 const MAX_BLOCK_BYTES = 4096;
 /**
- * Throws DeploymentError `disk_full` unless the file system of the directory has room for all of it: whole blocks, and
+ * Throws DeploymentError `disk_full` unless the file system of the directory has room for everything: whole blocks, and
  * inodes if their number is fixed. Blocks that are reserved for root count as used. The error says what is needed, what
  * is free, and what to do.
  */
@@ -29678,10 +29928,10 @@ function bytesOnDisk(sizes, blockBytes) {
 }
 function outOfSpace(path, freeBytes, neededBytes) {
     const { free, needed } = byteShortage(freeBytes, neededBytes);
-    return new DeploymentError('disk_full', `This deployment needs ${needed} in ${path}, but its file system has ${free} free. Nothing was changed: free some space there (df shows it) and run again.`);
+    return new DeploymentError('disk_full', `This run needs ${needed} in ${path}, but the file system of that directory has ${free} free. Nothing was changed: free some space there (df shows how much is free) and run again.`);
 }
 function outOfInodes(path, free, needed) {
-    return new DeploymentError('disk_full', `This deployment needs ${needed} inodes in ${path}, one for each file and directory, but its file system has ${free} left. Nothing was changed: remove some files there (df -i shows it) and run again.`);
+    return new DeploymentError('disk_full', `This run needs ${needed} inodes in ${path}, one for each file and directory, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/own-kinds.js
@@ -29690,9 +29940,9 @@ function outOfInodes(path, free, needed) {
 
 
 /**
- * Checks that every path in `.hub-deploy/` that this action uses by name is a directory or a regular file, as this
- * action makes it. A missing path passes. Throws DeploymentError `host_not_writable`, which names the obstructing path
- * and says what to do.
+ * Checks that the folders and files with fixed names in `.hub-deploy/`, except the kernel lock, have the type that this
+ * action gives them: directory or regular file. A missing path passes. Throws DeploymentError `host_not_writable`,
+ * which names the obstructing path and says what to do.
  */
 function requireOwnKinds(layout) {
     const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
@@ -29705,7 +29955,7 @@ function requireOwnKinds(layout) {
             throw inTheWay(path, 'a file');
     }
 }
-/** The same for one directory. */
+/** Does the same as `requireOwnKinds` for one directory. */
 function requireOwnDirectory(path) {
     if (lstatIfPresentSync(path)?.isDirectory() === false)
         throw inTheWay(path, 'a directory');
@@ -29722,7 +29972,9 @@ function inTheWay(path, expected) {
 
 /** Enough for a lock, the records of a recovery and a report. */
 const RESERVE_BYTES = 64 * 1024;
-/** Reserves some disk space, so that a host whose disk is full can still be locked and recovered. */
+/**
+ * Reserves 64 KiB of disk space, if there is room, so that a host whose disk is full can still be locked and recovered.
+ */
 function keepReserve(layout) {
     if (pathExistsSync(reservePath(layout)))
         return;
@@ -29891,8 +30143,8 @@ function statIfPresentSync(path) {
 
 
 /**
- * Begins a deployment on a prepared host, even while another run has the host: until this run locks it, the journal has
- * its own name. Throws file system errors.
+ * Begins a deployment on a prepared host, even while another run has the host: until this run has locked the host, its
+ * journal has a name of its own. Throws file system errors.
  */
 async function beginDeployment(deployment) {
     const { host, tools } = deployment;
@@ -29945,12 +30197,12 @@ const APPEND = external_node_fs_namespaceObject.constants.O_RDWR | external_node
 /** How far back to look for a line that a dead run has already written. */
 const TAIL_BYTES = 64 * 1024;
 const audit_MAX_BYTES = 16 * 1024 * 1024;
-/** The current file and the earlier ones. */
+/** The maximum number of audit files: the current one and the earlier ones. */
 const MAX_FILES = 4;
 /**
  * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment whose run died just
  * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has 16 MiB, one
- * rename adds the time to its name, and a new file begins; four files stay.
+ * rename adds the time to its name, and a new file begins; at most four files are kept.
  */
 async function appendAudit({ layout, secrets }, report) {
     const known = redactReport(report, secrets);
@@ -29996,7 +30248,7 @@ async function appendLine(path, text) {
         (0,external_node_fs_namespaceObject.closeSync)(fd);
     }
 }
-/** Never uses a name twice, so runs that rotate at once, or are killed, replace nothing. */
+/** Never uses a name twice, so runs that rotate at the same time, or are killed, replace nothing. */
 async function rotate(layout) {
     const time = new Date().toISOString().replaceAll(':', '-');
     (0,external_node_fs_namespaceObject.renameSync)(auditPath(layout), (0,external_node_path_namespaceObject.join)(layout.own, `audit-${time}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}.jsonl`));
@@ -30006,7 +30258,10 @@ async function rotate(layout) {
         tryUnlinkSync((0,external_node_path_namespaceObject.join)(layout.own, name));
 }
 const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/;
-/** Ignores the time, because a recovery may find the same outcome at another time. */
+/**
+ * Identifies a line by its deployment and outcome. Ignores the time, because a recovery may find the same outcome at
+ * another time.
+ */
 function keyOf(line) {
     return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join();
 }
@@ -30096,12 +30351,12 @@ class WaitingReports {
     warnOfForeign() {
         if (this.#foreign.length === 0)
             return;
-        this.#place.log.warning(`Not sent, because this action did not write it as a report: ${listFirst(this.#foreign, waiting_reports_MAX_NAMED)}. Inspect and remove it.`);
+        this.#place.log.warning(`Some files in the outbox were not sent, because this action did not write them as reports: ${listFirst(this.#foreign, waiting_reports_MAX_NAMED)}. Inspect and remove them.`);
     }
     of(address) {
         return this.#entries.filter(entry => entry.address === address);
     }
-    /** Drops the waiting reports that are older than 30 days, and all but the newest 200 of the same address. */
+    /** Drops the waiting reports that are older than 30 days, and all but the newest 200 of each address. */
     dropOld(now) {
         const { layout, log } = this.#place;
         const left = this.#entries.filter(({ path }) => pathExistsSync(path));
@@ -30111,13 +30366,13 @@ class WaitingReports {
         const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
         const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
         if (gone.length > 0)
-            log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub accepted them within ${MAX_WAITING_DAYS} days, or newer ones fill it. The local reports stay.`);
+            log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub accepted them within ${MAX_WAITING_DAYS} days, or newer reports fill the outbox. The local reports stay.`);
     }
 }
 /**
- * Keeps a report that the hub has not accepted, for the next run that talks to the same address: that run sends the
- * waiting reports, then drops the excess. A run that is refused early sends nothing, so it drops the excess itself if
- * more than 400 reports wait.
+ * Keeps a report that the hub has not accepted, for the next run that reports to the same address: that run sends the
+ * waiting reports, then drops the excess. A run that is refused early sends nothing, so this function itself drops the
+ * excess if more than 400 reports wait.
  */
 async function keepInOutbox({ layout, log, secrets }, { address, report }) {
     const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), secrets) }, null, 2);
@@ -30446,8 +30701,8 @@ async function concludeUntouched({ host, record, tools }, { end, error }) {
 
 
 /**
- * Names begin with the start of their run. This run began not long ago, so its report is among the newest, even if the
- * clock of another run was ahead.
+ * The maximum number of reports to read. The name of a report begins with the start time of its run. The run in
+ * question began not long ago, so its report is among the newest, even if the clock of another run was ahead.
  */
 const MAX_READ = 200;
 /** Returns the local report of the deployment with this id, if it is among the newest reports. Never throws. */
@@ -30471,7 +30726,10 @@ function ended_report_namesIn(folder) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
-/** Describes in one sentence how an interrupted deployment was found, and what the host runs since its recovery. */
+/**
+ * Describes in one sentence how an interrupted deployment ended, and, if that is known, which version the host runs
+ * now.
+ */
 function describeRecovered(report) {
     const deployed = [report.slug, report.version].filter(known => known !== null).join(' ');
     return `The interrupted deployment of ${deployed} was recovered: ${recovered_run_describeEnd(report)}.`;
@@ -30485,7 +30743,7 @@ const ENDS = {
     failed: running => `it had changed no file, and ${runs(running, ' still')}`,
     rolled_back: running => `it was rolled back${running === null ? `, and ${runs(running)}` : ` to ${running}`}`,
     interrupted: () => 'how it ended is not known, so check this host',
-    inconsistent: () => 'it was rolled back, but not all files are as before, so check this host',
+    inconsistent: () => 'not all files could be restored, so check this host',
 };
 function runs(version, still = '') {
     return version === null ? 'no version is known to run' : `${version}${still} runs`;
@@ -30500,7 +30758,9 @@ function runs(version, still = '') {
 
 /** Longer than any job may run, including its download and its wait for the host. */
 const LONGEST_RUN_MS = 10 * 86_400_000;
-/** The records that a run may write before it has the host, and those of a run that reports it. */
+/**
+ * The records that a run may write before it has the host, and those that a later run adds when it reports that run.
+ */
 const HARMLESS = new Set([
     'begin',
     'held',
@@ -30512,8 +30772,8 @@ const HARMLESS = new Set([
 ]);
 /**
  * Finds the journals of runs that died before they had the host: those of processes that have provably ended or no
- * longer lock their journal, that of this run's own main step, and those that are older than any run. Ignores a run
- * that may be alive.
+ * longer lock their journal, that of this run's own main step, those that are older than any run can be, and those that
+ * do not say which process wrote them. Ignores a run that may be alive.
  */
 async function findDeadBegun(host) {
     const { own } = host.layout;
@@ -30531,7 +30791,7 @@ async function dead_begun_judge({ run }, path, id) {
         return [{ path, isDamaged: true }];
     const { process, facts } = begin;
     const own = readOwnIdentity();
-    // The run may be alive even if its records are unknown here: another version of this action may write others.
+    // The run may be alive even if its records are unknown here: another version of this action may write other records.
     if (isSeenRunning(process, own))
         return [];
     const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS;
@@ -30542,7 +30802,7 @@ async function dead_begun_judge({ run }, path, id) {
     const isHarmless = records.length > 0 && records.every(({ record }) => HARMLESS.has(record));
     return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }];
 }
-/** True if the run once locked its journal, according to this machine's kernel, and no longer does. */
+/** True if the run once locked its journal, and no longer does so according to this machine's kernel. */
 async function isLetGo(path, { process, records }) {
     const isNear = process.boot_id !== null && process.boot_id === readOwnIdentity().boot_id;
     if (!isNear || !records.some(({ record }) => record === 'held') || !isOnOneMachine(path))
@@ -30568,8 +30828,8 @@ function tryToRead(path) {
 
 /**
  * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
- * later commits and notes. Anything else was written by another process, which must not write there: sets it aside,
- * even if it could be a record. Throws file system errors; the file is then as it was.
+ * later commits and notes. Any other content is from another process, which must not write there: sets the file aside,
+ * even if it contains a valid record. Throws file system errors; the file is then as it was.
  */
 async function restoreRecord({ layout, log }, known, committed) {
     const found = restore_record_tryToRead(layout);
@@ -30588,7 +30848,7 @@ async function restoreRecord({ layout, log }, known, committed) {
     const where = aside === undefined ? '' : ` The changed file is now ${aside}.`;
     log.warning(`Another process ${deed} ${layout.installed} during a deployment, so the file was written again.${where} Find out which process writes there.`);
 }
-/** Does the same without a commit to compare. Never throws: returns why the record could not be written. */
+/** Does the same as `restoreRecord` without a commit to compare. Never throws: returns the error instead. */
 async function tryToRestoreRecord(host, known) {
     try {
         await restoreRecord(host, known);
@@ -30607,7 +30867,7 @@ function restore_record_tryToRead(layout) {
         return undefined;
     }
 }
-/** True if the run itself may have written all that differs. It also forgets discarded snapshots that are gone. */
+/** True if the run itself may have written all differences. A run also forgets discarded snapshots that are gone. */
 function isOfRun(found, { record, services = [] }, committed) {
     const expected = [record, ...(committed === undefined ? [] : [withInstalled(record, committed)])];
     const mayDiscard = new Set([...record.discard, ...(committed?.discard ?? [])]);
@@ -30620,7 +30880,7 @@ function rowsOf(record) {
     const { installed, removed, projects } = fileOf(record);
     return JSON.stringify([installed, removed, projects]);
 }
-/** Returns the new path, or undefined if there was nothing. */
+/** Returns the file's new path, or undefined if there was no file. */
 async function setAside({ installed, snapshots }) {
     if (!pathExistsSync(installed))
         return undefined;
@@ -30633,7 +30893,10 @@ async function setAside({ installed, snapshots }) {
 
 ;// CONCATENATED MODULE: ./build/install/host/trees/record/prune-tree-records.js
 
-/** Removes the records that no installed or retained version names, and nothing else. */
+/**
+ * Removes the records that no installed or retained version names, and nothing else. If some cannot be removed, throws
+ * the first error after trying all.
+ */
 function pruneTreeRecords({ trees }, used) {
     const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
         if (record !== undefined)
@@ -30833,8 +31096,8 @@ async function orWarn(log, act) {
 ;// CONCATENATED MODULE: ./build/install/reports/limited-sender.js
 
 /**
- * Limits a sender to a number of milliseconds in all. A report after that counts as not accepted, so it waits in the
- * outbox.
+ * Limits a sender to `totalMs` milliseconds from now, for all its reports together. A report that is sent later counts
+ * as not accepted, so it waits in the outbox.
  */
 function limitSender(sender, totalMs) {
     const endsAt = monotonicMs() + totalMs;
@@ -30844,7 +31107,13 @@ function limitSender(sender, totalMs) {
             const timeoutMs = Math.min(limits.timeoutMs, endsAt - monotonicMs());
             if (timeoutMs >= 1)
                 return await sender.send(report, { ...limits, timeoutMs });
-            return { accepted: false, attempts: 0, status: null, error: 'Other reports used up its time.', final: false };
+            return {
+                accepted: false,
+                attempts: 0,
+                status: null,
+                error: 'Other reports used up the time for this one.',
+                final: false,
+            };
         },
     };
 }
@@ -30852,7 +31121,10 @@ function limitSender(sender, totalMs) {
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/leftovers.js
 
 
-/** Removes the journal and the staged files of a deployment; sets the files aside if they may contain a lost path. */
+/**
+ * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
+ * staged files aside instead.
+ */
 async function endJournal({ layout, log }, { id, hasLost = false }) {
     if (!hasLost)
         discardStaging(layout, id);
@@ -30875,13 +31147,14 @@ async function emptyStaging({ layout, log }, deploymentId) {
 
 const drift_note_schema = schemas_lazy(() => object({ modified: schemas_boolean(), states: array(tuple([schemas_string(), schemas_string()])) }));
 const NOTHING = { path: '', kind: 'none', content: '', stamp: '' };
-/** The path of the note about an installed tree: in the staging folder of the deployment that replaces it. */
+/** The path of the note about an installed tree: in the staging folder of the deployment that replaces the tree. */
 function driftNotePath(stagingFolder, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
 }
 /**
  * Notes the differences between a tree and its record before the deployment, so that a rollback can distinguish them
- * from damage. Replaces an earlier note about the tree. Not durable: without it, a rollback only verifies less.
+ * from damage. Replaces an earlier note about the tree. The note is not durable: without it, a rollback can only verify
+ * less.
  */
 async function noteDrift(stagingFolder, tree, drift) {
     const path = driftNotePath(stagingFolder, tree);
@@ -30891,7 +31164,7 @@ async function noteDrift(stagingFolder, tree, drift) {
     });
     (0,external_node_fs_namespaceObject.writeFileSync)(path, JSON.stringify({ modified: isModified(drift), states }), { mode: 0o600 });
 }
-/** Returns the note; undefined if there is none, or if a power cut damaged it. */
+/** Returns the note; undefined if there is none that can be read, for example after a power cut. */
 function readDriftNote(stagingFolder, part) {
     try {
         const note = drift_note_schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''));
@@ -30913,7 +31186,9 @@ async function findLater(before, now) {
     });
     return later;
 }
-/** Every write changes the stamp, whatever the clock says. */
+/**
+ * A write changes the stamp even if the clock was set back; only a write in the same tick of the clock goes unnoticed.
+ */
 function isWrittenSince(before, item, isAfterCrash) {
     if (item === undefined || item.kind === 'link' || item.kind === 'other')
         return false;
@@ -30937,14 +31212,14 @@ function stateText({ kind, content, stamp = '' } = NOTHING) {
 
 
 
-/** After each attempt, the wait is that many milliseconds: 0.1 s in all. */
+/** After attempt n, the wait is n milliseconds: 0.1 s in all. */
 const moving_files_MAX_ATTEMPTS = 14;
-/** For all attempts, in milliseconds: each may examine many files. */
+/** The limit for all attempts, in milliseconds: each attempt may examine many files. */
 const MAX_MS = 1000;
 /**
- * Returns those of the damaged paths at which the old file is found after all when they are examined again: another
- * process renames it, or a directory that contains it, back and forth. Never throws; once the signal is aborted, it
- * examines nothing more.
+ * Examines the damaged paths again, and returns those at which the old file is found after all, because another process
+ * renames it, or a directory that contains it, back and forth. Never throws; once the signal is aborted, examines
+ * nothing more.
  */
 async function findMoving(before, damaged, signal) {
     const slice = new TimeSlice();
@@ -30991,13 +31266,13 @@ async function isAsBefore({ root, note, recorded, isAfterCrash }, path, digester
 
 
 
-/** In one sentence. */
+/** The most paths that one sentence lists. */
 const restored_files_MAX_NAMED = 5;
 const restored_files_UNKNOWN = { verified: null, problems: [] };
 /**
- * Compares the restored trees with their records. Recorded files of the old version are damaged if they are missing or
- * different, became so after the deployment began, and no process wrote them; a tree with other differences is only not
- * verified. Never throws.
+ * Compares the restored trees with their records. A recorded file of the old version counts as damaged if it is missing
+ * or different, if it was not so before the deployment, and if no other process wrote it or is renaming it. A tree with
+ * only other differences counts as not verified. Never throws.
  */
 async function restored_files_verifyRestored(files) {
     try {
@@ -31014,14 +31289,14 @@ async function verifyPlaces(files) {
     const isDamaged = restored.some(({ verified }) => verified === false);
     return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) };
 }
-/** If only the time for it ran out, nothing is known to be damaged. */
+/** If the comparison only ran out of time, no damage is known. */
 function notVerified({ grace }, error) {
     if (grace.comparing.aborted)
         return restored_files_UNKNOWN;
     const { message } = toDeployError(error);
     return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false };
 }
-/** Returns undefined if nothing is in the place. */
+/** Returns undefined if there is nothing to compare and the place is empty. */
 async function restored_files_verifyPlace(place, files) {
     const { layout, log, grace, keepPaths, byContent } = files;
     const root = installPath(layout, place);
@@ -31047,16 +31322,16 @@ async function restored_files_verifyPlace(place, files) {
     return { verified: damaged.length > 0 ? false : isIntact || null, problems };
 }
 function describeMoving(paths) {
-    return `${listFirst(paths, restored_files_MAX_NAMED)}: missing for a moment, because another process is renaming it or a directory that contains it`;
+    return `${listFirst(paths, restored_files_MAX_NAMED)}: sometimes missing, because another process renames files or directories back and forth`;
 }
-/** False for a directory to which a version was going to move. */
+/** False for a directory to which a version from another directory was going to move. */
 function isInstalledIn(layout, place) {
     try {
         const row = findInstalled(readInstalled(layout), place);
         return row === undefined || isSamePlace(placeOf(row), place);
     }
     catch {
-        // The comparison says what is wrong with that record.
+        // The comparison reports what is wrong with `installed.json`.
         return true;
     }
 }
@@ -31073,9 +31348,9 @@ function isInstalledIn(layout, place) {
 
 
 /**
- * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
- * restored tree with its record, and runs the plan's health checks on the old version. After a cancel, it does no more
- * than the grace allows. Never throws: problems are in the result.
+ * Rolls a deployment back: restores the files, then the previous state of the services, which then use the old files.
+ * Compares the restored trees with their records, and runs the plan's health checks on the old version. After a cancel,
+ * it does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
  */
 async function rollBack(request) {
     let wasChanged;
@@ -31107,7 +31382,7 @@ async function rollBack(request) {
 function lostIn({ lost = [] }) {
     return lost;
 }
-/** Logs the version that is back in a place. Logs nothing for a directory to which a version was about to move. */
+/** Logs the version that was restored in a place. Logs nothing for a directory to which a version was about to move. */
 function logRestored({ layout, log }, place) {
     const isThere = pathExistsSync(installPath(layout, place));
     if (isThere && !isInstalledIn(layout, place))
@@ -31141,7 +31416,7 @@ async function restoreAndCheckServices(request, starts) {
     if (problems.length > 0)
         return { healthy: false, problems };
     if (starts === 'queued') {
-        log.info('Services start only after the unit of this recovery, so their health is not checked here.');
+        log.info('Services start only once the unit of this recovery has started, so their health is not checked here.');
         return { healthy: null, problems };
     }
     const checks = request.healthchecks.filter(check => check.previous_version !== null && isExamining(check));
@@ -31157,8 +31432,8 @@ async function restoreAndCheckServices(request, starts) {
     }
 }
 /**
- * Records for later runs which services were restored. Returns the error if it cannot: then they must be restored
- * again.
+ * Records for later runs which services were restored. Returns the error if that fails: then the services must be
+ * restored again.
  */
 async function noteServices({ layout }, restorations) {
     try {
@@ -31173,9 +31448,9 @@ async function noteServices({ layout }, restorations) {
 function wasDisturbed({ action, was_running: wasRunning }) {
     return wasRunning || action !== 'start';
 }
-/** With files that are neither old nor new, a restart would do more harm. */
+/** Reports a service that the rollback left alone: a restart with files that are neither old nor new would do harm. */
 function leftAlone({ action, service }) {
-    return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`;
+    return `${describeService(service)} was not restored after the plan's ${action}, because the old files could not be restored.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/recovered-end.js
@@ -31518,8 +31793,9 @@ function terminalState({ outcome }) {
 const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
  * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step
- * ended, even if another run ended it, provided that its report is found; otherwise what was recovered, if anything. If
- * another run has the lock and the main step never had the host, a later run reports it.
+ * ended, even if another run recovered it, provided that its report is found; otherwise returns what was recovered, if
+ * anything. If another run has the lock, and the main step left neither a report nor the journal in flight, returns
+ * undefined; a later run reports the main step if its journal waits.
  */
 async function recoverMainStep(host, lockTimeoutMs) {
     try {
@@ -31558,8 +31834,8 @@ function isOwnJournal({ layout, run }) {
 }
 /**
  * Recovers and reports what dead runs left, as `recover` does. Waits for the lock for at most 5 s, or for
- * `lockTimeoutMs` if that is shorter, because a live holder has already recovered the host. Throws as `recoverWhenFree`
- * does.
+ * `lockTimeoutMs` if that is shorter, because a live holder has already recovered the host. Throws UntouchableHostError
+ * if the host must not be touched, and as `recoverWhenFree` does if there is anything to recover.
  */
 async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
     requireSafeHost(host);
@@ -31568,10 +31844,10 @@ async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
     return isAnyLeft ? await recoverLocked(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS)) : undefined;
 }
 /**
- * Recovers what a dead run left, and does nothing more. Returns undefined if it left nothing. Waits for the lock.
- * Throws DeploymentError `locked`, `inconsistent` (also as `requireNothingStranded` does, without a journal) or
- * `host_not_writable`, or an error of the file system. Throws UntouchableHostError, before it looks for a journal, if
- * another user may have written one.
+ * If there is a journal, waits for the lock and recovers what dead runs left. Returns undefined if there is nothing to
+ * recover. Throws DeploymentError `locked`, `inconsistent` (also as `requireNothingStranded` does, without a journal)
+ * or `host_not_writable`, or an error of the file system. Throws UntouchableHostError if another user may have written
+ * a journal, or could write a directory in which the dead run worked.
  */
 async function recoverWhenFree(host, lockTimeoutMs) {
     requireSafeHost(host);
@@ -31591,11 +31867,11 @@ async function recoverLocked(host, lockTimeoutMs) {
     }
 }
 /**
- * Recovers what a dead run left, before another run is refused for its own reasons. If the recovery fails, the returned
- * end is `inconsistent` when the host may have neither version intact, as the journal's records decide, or when a tree
- * is stranded by a rename that should have failed. Does not wait for the lock: a live holder recovers the host itself,
- * and a run that is refused as `locked` has waited long enough. Returns the UntouchableHostError if another user may
- * have written the journal meanwhile.
+ * Recovers what a dead run left, before another run is refused for its own reasons. Returns `end`. Its outcome becomes
+ * `inconsistent` if the recovery fails and the journal's records say that the host may have neither version intact, or
+ * if a tree is stranded by a rename that should have failed. Does not wait for the lock: a live holder recovers the
+ * host itself, and a run that is refused as `locked` has waited long enough. Returns the UntouchableHostError if the
+ * host must not be touched.
  */
 async function recoverBeforeRefusal(host, end) {
     try {
@@ -31625,8 +31901,8 @@ async function recoverBeforeRefusal(host, end) {
 
 
 /**
- * Plans the snapshot of the tree that is installed at a place, under the next number and its version. Throws
- * DeploymentError `unsafe_host` if the tree can no longer be moved.
+ * Plans the snapshot of the tree that is installed at a place, named by the next number and `version`. Throws as
+ * `requireSwitchable` does, for example if the tree can no longer be moved.
  */
 async function nextSnapshot(deployment, place, version) {
     const { layout } = deployment;
@@ -31656,17 +31932,18 @@ async function announceModified(deployment, place, { path }) {
 
 
 
-/** The limit for reading a tree, to which a service may have added any number of bytes and files. */
+/** The limit for reading a tree, in bytes: a service may have added any number of bytes and files. */
 const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
-/** The minimum that counts for each unrecorded file, in bytes. */
+/** The minimum that counts for each unrecorded file or symlink, in bytes. */
 const BYTES_PER_FILE = 1024;
-/** The number that an archive may need. */
+/** The number of symlinks in a chain that an archive may contain. */
 const MAX_LINKS = 40;
 /**
- * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only the
- * files that differ from their record; undefined if these have too many bytes. Follows no symlink: one counts with the
- * bytes of the file that it leads to inside the tree, if there is one. Throws the errors of reading the record, the
- * system's error, and the signal's reason once it is aborted.
+ * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only
+ * unrecorded files, and those whose size or stamp differs from the record; returns undefined if these files would
+ * exceed the limit, or if two items have the same path. Follows no symlink on the disk: a symlink gets the digest of
+ * the returned file that it leads to, if there is one. Throws the errors of reading the record, the system's error, and
+ * the signal's reason once it is aborted.
  */
 async function describeTree({ root, keepPaths }, record, signal) {
     let room = modified_tree_MAX_BYTES;
@@ -31712,8 +31989,9 @@ function digestBehind(link, byPath) {
 
 const write_tree_record_WINDOW_BYTES = 64 * 1024;
 /**
- * Records a tree whose items come in order, under the SHA-256 of the record's own text; durable when it returns. So
- * every installed tree has its own record, which stays valid when the tree is moved. Works in slices.
+ * Records a tree whose items come in order; the record is durable on return. The name of the record is the SHA-256 of
+ * its text, which contains the stamps of the files. So every installed tree has a record of its own. The record stays
+ * valid when the tree is moved. Works in slices.
  */
 async function writeTreeRecord(layout, items, signal) {
     const temporary = temporaryName(`${layout.trees}/record`);
@@ -31780,16 +32058,16 @@ async function noteLeaving(context, place) {
     await noteDifference(context, { place, root: installPath(deployment.layout, place) }, drift);
 }
 /**
- * Compares a tree again after it was moved to `root`, because other processes could write in it until then. Notes and
- * reports how it differs from what was installed. If it differs, records it as it is, and returns its identity;
- * otherwise returns undefined. The identity has no tree digest if the tree is not a directory. Nor does it have one,
- * after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not compared although this action
- * installed it. Throws only the reason of a cancel, and file system errors.
+ * Compares a tree again after it was moved to `root`, because other processes could write in the tree until then. Notes
+ * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
+ * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. Nor does it
+ * have a tree digest, after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not compared
+ * although this action installed it. Throws only the reason of a cancel, and file system errors.
  */
 async function identifyReplaced(context, place, root) {
     const { layout, keepPaths, tools, drift: check } = context.deployment;
     const before = await check.of(place);
-    // Without a snapshot, anything that is not found now is gone.
+    // Without a snapshot, the tree is removed later: a difference that is not found now is never found.
     const drift = await check.moved(place, { root, isKept: context.order.snapshot });
     if (!isSameDifference(before, drift))
         await noteDifference(context, { place, root }, drift);
@@ -31807,7 +32085,7 @@ async function identifyReplaced(context, place, root) {
         const items = await describeTree({ root, keepPaths }, record, tools.signal);
         if (items !== undefined)
             return await writeTreeRecord(layout, items, tools.signal);
-        tools.log.warning(`${placePath(place)} is kept without a record of its files, because too many files were added.`);
+        tools.log.warning(`${placePath(place)} is kept without a record of its files, because too many bytes were added or changed.`);
     }
     catch (error) {
         tools.signal.throwIfAborted();
@@ -31835,9 +32113,9 @@ async function noteDifference({ deployment, stagingFolder }, { place, root }, dr
 
 /**
  * Stops the service of a part that the new version does not contain, if the service runs and no remaining part shares
- * it. Returns whether the part's tree exists; does nothing if it is already gone. Throws DeploymentError `step_failed`,
- * `unsafe_host` or `step_timed_out` if the service cannot be stopped, if its state is unknown, or if a kept path could
- * not be restored.
+ * it. Returns whether the part's tree exists; does nothing if the tree is gone. Throws as `findMovablePaths` and
+ * `requireSwitchable` do, and DeploymentError `step_failed` or `step_timed_out` if the service cannot be stopped or its
+ * state is unknown.
  */
 async function stopRemoved(context, part) {
     const { layout, keepPaths } = context.deployment;
@@ -31882,7 +32160,7 @@ function announceRemoved({ layout, tools, record }, removed) {
             continue;
         const version = row.snapshots.at(-1)?.version ?? 'of an unknown version';
         const path = installPath(layout, place);
-        tools.log.notice(`${path} (${version}) was removed, because this version does not contain it.`);
+        tools.log.notice(`${path} (${version}) was removed, because this version of the project does not contain it.`);
         const settings = settingsPath(layout, place);
         if (pathExistsSync(settings))
             tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`);
@@ -31893,14 +32171,14 @@ async function stopService(context, part) {
     const { log, signal } = context.deployment.tools;
     const service = hostConfig && serviceOf(hostConfig, part.id);
     if (hostConfig === undefined || service === undefined) {
-        log.notice(`The host config names no supervisor, so ${placeName(part)} was not stopped: check whether it runs.`);
+        log.notice(`No supervisor is configured, so ${placeName(part)} was not stopped: check whether it runs.`);
         return;
     }
     const { up, known, missing } = await readServiceState(service, { signal });
     if (missing || (known && !up))
         return log.info(`${describeService(service)} does not run.`);
     if (isShared(context, hostConfig, service)) {
-        log.notice(`${describeService(service)} of ${placeName(part)} is not stopped: a remaining part uses it too.`);
+        log.notice(`${describeService(service)} of ${placeName(part)} is not stopped, because a remaining part uses the same service.`);
         return;
     }
     log.info(`stop ${describeService(service)}`);
@@ -31916,7 +32194,7 @@ function isShared({ deployment, order }, config, service) {
     const inUse = ids.flatMap(id => [serviceOf(config, id), projectServiceOf(config, id)]);
     return inUse.some(other => other !== undefined && remove_part_keyOf(other) === remove_part_keyOf(service));
 }
-/** Returns the same key for every spelling of a service: systemd reads a name without a suffix as a service. */
+/** Returns the same key for every spelling of a service: systemd adds `.service` to a name without a suffix. */
 function remove_part_keyOf(service) {
     const { supervisor } = service;
     const isShort = supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit);
@@ -31986,8 +32264,8 @@ async function undo(deployment, { transaction, stagingFolder }, cause) {
     return { end, error: cause, settled: isRestored && !isUnfinished, unchecked, isUnfinished };
 }
 /**
- * Returns why a run fails: the cancel rather than its consequences. Call it before the undo, because a cancel during
- * the undo is not the cause.
+ * Returns why a run fails: the cancel rather than its consequences. Call this function before the undo, because a
+ * cancel during the undo is not the cause.
  */
 function ending_causeOf({ tools, layout }, thrown) {
     if (tools.signal.aborted)
@@ -32003,7 +32281,7 @@ function ending_causeOf({ tools, layout }, thrown) {
 
 
 
-/** Ends a run that has changed nothing. */
+/** Ends and reports a run that has changed nothing. */
 async function endUnchanged(thrown, unopened) {
     const { deployment, flow, begun } = unopened;
     const error = ending_causeOf(deployment, thrown);
@@ -32017,7 +32295,7 @@ async function endUnchanged(thrown, unopened) {
     const end = known instanceof UntouchableHostError ? failed : known;
     const isNoted = await begun?.noteEnd(end);
     if (isUntouched) {
-        // The journal is already open, so recording this opens no path.
+        // The journal is already open, so writing a record to it opens no path.
         const untouched = await concludeUntouched(deployment, { end, error });
         const { accepted, attempts } = untouched.report.reported;
         if (accepted)
@@ -32033,13 +32311,13 @@ async function endUnchanged(thrown, unopened) {
         await begun?.settle();
     return result;
 }
-/** Recovers the host at most once in each run: a run that has the lock has already recovered it. */
+/** Recovers the host at most once in each run: a run that has the lock has already recovered the host, or failed to. */
 async function recovered(deployment, failed) {
     return deployment.isLocked ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed);
 }
 /**
- * Builds the end of a run that could not recover an earlier one. The journal's records decide whether the state of the
- * host is uncertain.
+ * Returns the end of a run that failed once it had the lock. The journal's records decide whether the state of the host
+ * is uncertain; if so, the outcome is `inconsistent`.
  */
 function judged({ layout }, end) {
     return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end;
@@ -32055,15 +32333,19 @@ function judged({ layout }, end) {
 
 const OUTBOX_TIMEOUT_MS = 10_000;
 const MAX_UNANSWERED = 2;
-/** A hub may lock out a client that keeps sending credentials that it rejects. */
+/** A hub may lock out a client that keeps sending credentials that the hub rejects. */
 const MAX_DENIED = 5;
 /**
- * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips reports that the hub cannot
- * take. A report that the hub accepts or finally refuses leaves the outbox; its local report notes an acceptance. A
- * report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest reports
- * come next; after the fifth, no more are sent. Gives up for this run after a cancel, if the hub asks it to wait, or if
- * the hub fails to answer twice in a row. Only afterwards drops reports that are older than 30 days, and all but the
- * newest 200 of the same address. Never throws: file system errors become warnings.
+ * Sends each waiting report of the sender's address once, oldest first, for 10 s in all, and continues after a report
+ * that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The deployment's
+ * local report notes an acceptance.
+ *
+ * A report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest
+ * reports come next; after the fifth, no more are sent. Sending also stops after a cancel, if the hub asks to wait
+ * (429), or if the hub fails to answer twice in a row.
+ *
+ * Afterwards drops reports that are older than 30 days, and all but the newest 200 of each address. Never throws: file
+ * system errors become warnings.
  */
 async function sendOutbox(outbox, now = new Date()) {
     try {
@@ -32107,7 +32389,7 @@ async function sendWaiting(outbox, waiting) {
     }
     return denials[0];
 }
-/** True if the hub already has the report, which then only leaves the outbox. */
+/** If the hub already has the report, removes it from the outbox and returns true. */
 function wasAccepted({ layout }, { path, report }) {
     if (local_report_findAccepted(layout, report) === undefined)
         return false;
@@ -32157,8 +32439,8 @@ function logDelivery({ log }, { report: { started_at }, delivery }) {
 
 
 /**
- * The lock of one deployment on its host. The deployment may take it twice: to survey a host that is not quiet, before
- * it fetches, and to install.
+ * The lock of one deployment on its host. The deployment may take it twice: before the fetch, to survey a host that is
+ * not quiet, and to install.
  */
 class HostLock {
     #deployment;
@@ -32169,8 +32451,9 @@ class HostLock {
     }
     /**
      * Takes the lock and recovers what a dead run left. The first time, also sends the reports that wait in the outbox.
-     * Anything read from the host before is out of date afterwards, and the record is read once. Records how long it waited for another run. Throws
-     * DeploymentError `locked` or `inconsistent`, UntouchableHostError, or file system errors; the lock may then be held.
+     * Anything that was read from the host before may then be out of date. The host's record is read once, and used until
+     * `release`. Records how long the run waited for another run. Throws DeploymentError `locked` or `inconsistent`,
+     * UntouchableHostError, file system errors, or the signal's reason; the lock may then be held.
      */
     async take(timeoutMs) {
         const { host, tools } = this.#deployment;
@@ -32342,7 +32625,7 @@ async function openSession(deployment, begun) {
             begun.abandon();
             const unwritten = await tryToRestoreRecord(host, { record: readHostRecord(layout) });
             if (unwritten !== undefined)
-                return log.warning(`${unwritten.message} The next run writes it.`);
+                return log.warning(`${unwritten.message} The next run writes that file.`);
             const hasLost = transaction.lost.length > 0;
             await session_orWarn(log, async () => await endJournal(host, { id, hasLost }));
         },
@@ -32366,9 +32649,9 @@ async function session_orWarn(log, act) {
 /**
  * Examines the host before anything is fetched, so that a deployment is refused as early as possible. A quiet host
  * passes without its lock. Otherwise takes the lock, without waiting for it, recovers a dead run and sends the outbox;
- * if another run has the host, all of that comes after the download. The survey only refuses: whatever passes is judged
- * again once the host is locked for the installation. Throws what `check` throws, and what `HostLock.take` throws
- * except `locked`; the lock may then be held.
+ * if another run has the host, all of this is done after the download. The survey can only refuse a deployment:
+ * whatever passes is judged again once the host is locked for the installation. Throws what `check` throws, and what
+ * `HostLock.take` throws except `locked`; the lock may then be held.
  */
 async function surveyHost(deployment, lock, check) {
     if (await passesUnlocked(deployment, check))
@@ -32413,7 +32696,7 @@ async function isFree(deployment, lock) {
     catch (error) {
         if (deployment.isLocked || toDeployError(error).code !== 'locked')
             throw error;
-        // The other run may have released it just now.
+        // The other run may have released the lock just now.
         if (pathExistsSync(host.layout.lock))
             tools.log.info(`Another deployment is in progress here: ${describeOther(host.layout.lock)}. This run does not wait for it yet.`);
         return false;
@@ -32435,7 +32718,7 @@ async function isFree(deployment, lock) {
  * Runs a deployment on its host: the survey, the fetch, then the lock, the recovery of what a dead run left, the rest
  * of the contract's flow, commit or rollback, and the reports. In this order, no run waits for another run's download.
  * However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says
- * `inconsistent`. Never throws for a failure of the run: the result contains it.
+ * `inconsistent`. Never throws for a failure of the run: the result contains the error.
  */
 async function runDeployment(deployment, flow) {
     const lock = new HostLock(deployment);
@@ -32463,7 +32746,9 @@ function noteLeft({ tools, layout, isLocked }, ended) {
     const mayLeave = isLocked && tools.signal.aborted && ended.report.outcome !== 'inconsistent';
     return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) };
 }
-/** Prepares the host and checks the operator's files. A run that is refused here creates no project root. */
+/**
+ * Prepares the host and checks the operator's files. A run whose operator's files are refused creates no project root.
+ */
 async function prepareAndCheck(deployment, flow) {
     const { host, tools } = deployment;
     if (pathExistsSync(host.layout.root)) {
@@ -32491,7 +32776,7 @@ async function runLocked(session, fetched, { deployment, flow }) {
             await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
     }
     const isNoted = await session.noteEnd(ending.end, ending.isUnfinished);
-    // The staged tree may be what fills the disk. Nothing needs it, and the reports need space.
+    // The staged tree may have filled the disk. Nothing needs it any more, and the reports need space.
     if (isNoted && ending.settled && ending.error?.code === 'disk_full')
         await session.makeRoom();
     const result = await conclude_conclude(deployment, ending, attempts => session.noteReported(attempts));
@@ -32510,9 +32795,9 @@ async function runLocked(session, fetched, { deployment, flow }) {
 
 
 /**
- * Opens a file for a download: created in a private directory (0700) below `parent`, then unlinked. So no other job can
- * reach it by name, and nothing stays behind, even if this process is killed. Throws DeploymentError `disk_full` or
- * `host_not_writable`.
+ * Opens a file for a download. The file is created in a private directory (0700) below `parent` and then unlinked, so
+ * no other job can reach it by name, and nothing stays behind, even if this process is killed later. Throws
+ * DeploymentError `disk_full`, `host_not_writable` or `step_failed`.
  */
 function openPrivateFileSync(parent) {
     try {
@@ -32639,11 +32924,12 @@ function findPart(parts, name) {
 
 
 /**
- * Seeds `<directory>/<id>.env` from a template of the installed artifact, whose path `from` begins with the part's
- * name. The file has mode 0600 from its first byte, and is written completely or not at all; an existing file is only
- * read. Also seeds the settings that a host framework injects, as `seedInjectedEnv` does. Throws DeploymentError
- * `step_failed` if the template or the existing settings are not a regular file, if the template's bytes are not the
- * recorded ones, or if a required key is or ends up empty.
+ * Seeds `<directory>/<id>.env` from a template in the installed part; the template's path, `from`, begins with the
+ * part's name. The file has mode 0600 from its first byte, and is written completely or not at all; an existing file is
+ * only read. Also seeds the settings that a host framework injects, as `seedInjectedEnv` does. Throws DeploymentError
+ * `step_failed` if the template or the existing settings cannot be read as a small regular file, if the template's
+ * bytes are not the recorded ones, or if a required key is empty in the existing settings or would be empty in the new
+ * ones.
  */
 async function writeEnv(context, part, from) {
     const isThere = pathExistsSync(settingsPath(context.deployment.layout, part));
@@ -32682,24 +32968,24 @@ async function seed({ deployment, transaction, stagingFolder, results }, part, f
     await writeNewFile(staged, settings.text);
     const paths = { staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged), path: (0,external_node_path_namespaceObject.relative)(layout.root, target) };
     await transaction.apply([{ type: 'create_file', ...paths }]);
-    tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`);
+    tools.log.info(`${target} was written; ${describeUse(settings.given, request.settings)}.`);
     return settings.text;
 }
-/** Replaces the plan's `plugins/` with the part's directory, whose name on this host may differ. */
+/** Replaces the first folder of the plan's path with the part's directory, which may have another name on this host. */
 function templatePath({ directory }, from) {
     return [directory, ...from.split('/').slice(1)].join('/');
 }
-/** Verifies the template again, because a service can write into its directory at any time. */
+/** Verifies the installed template again, because a service can write into its own directory at any time. */
 function verifyTemplate({ layout }, tree, { from, inner, template }) {
     const recorded = openTreeRecord(layout, tree)?.(inner);
     if (recorded?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', template))
         return;
     throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} was changed on this host after it was verified: find out what changed it, then deploy again.`);
 }
-/** Names the operator's settings that were used, and those that neither template nor plugin.yaml has; never values. */
+/** Names the operator's settings that were used, and those that neither the template nor the part declares. */
 function describeUse(used, settings) {
     const unused = [...settings.keys()].filter(name => !used.includes(name));
-    const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : '';
+    const rest = unused.length > 0 ? `; neither the template nor the part's environment has ${listNames(unused)}` : '';
     return `from the input settings: ${listNames(used) || 'nothing'}${rest}`;
 }
 function readTemplate(root, from) {
@@ -32709,20 +32995,20 @@ function readTemplate(root, from) {
             return bytes;
     }
     catch (error) {
-        const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`;
+        const found = errnoOf(error) === 'ENOENT' ? 'is missing' : `cannot be read (${errnoOf(error)})`;
         throw unusableTemplate(from, found);
     }
     throw unusableTemplate(from, NOT_A_SMALL_FILE);
 }
 function unusableTemplate(from, found) {
-    const remedy = 'correct "from" in the plan, or the artifact';
+    const remedy = 'check the installed file, "from" in the plan, and the artifact';
     return new DeploymentError('step_failed', `The settings template ${from} ${found}: ${remedy}.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/await-all.js
 /**
- * Returns the results of all pieces of work once all have ended. If some failed, throws the error of the first of them,
- * in their order. Unlike Promise.all, leaves nothing running: a child that is being ended after a cancel, for example.
+ * Returns the results of all pieces of work once all have ended. If any failed, throws the first error in the order of
+ * the arguments. Unlike Promise.all, leaves nothing running, such as a child that is being ended after a cancel.
  */
 async function awaitAll(...works) {
     const ends = await Promise.allSettled(works);
@@ -32747,13 +33033,18 @@ class TreeChange {
     #before;
     #counts = { changed: 0, added: 0, removed: 0, all: 0 };
     #isUncounted = false;
-    /** Those that only undo changes on the host: edited and missing files return, added ones are removed. */
+    /**
+     * The numbers of counted files for which the new tree only undoes a change on the host: edited and missing files are
+     * restored, added files are removed.
+     */
     #undone = { restored: 0, removed: 0 };
-    /** `before` is the installed tree, if any. Never throws: without its record, nothing is compared. */
+    /**
+     * `before` is the installed tree, if any. Never throws: without a readable record of that tree, nothing is compared.
+     */
     constructor(layout, before) {
         this.#before = before && orUndefined(() => readRecordLines(layout, before));
     }
-    /** Passes the items of the new tree on while it counts them. */
+    /** Passes on the items of the new tree while counting them. */
     *count(items) {
         const before = (this.#before ?? [])[Symbol.iterator]();
         const next = () => before.next().value;
@@ -32779,8 +33070,8 @@ class TreeChange {
     }
     /**
      * Corrects the counts, which compare two records, by the differences between the replaced tree and its own record.
-     * Reads both records once, however many files differ. Works in slices. Throws the errors of reading a record, and
-     * then corrects nothing.
+     * Reads each record at most once, however many files differ. Works in slices. If a record cannot be read, throws as
+     * `readRecordLines` does and corrects nothing.
      */
     async correct(drift, layout, records) {
         if (drift.instead !== undefined) {
@@ -32821,7 +33112,7 @@ class TreeChange {
         this.#counts[from]--;
         this.#counts[to]++;
     }
-    /** `58 files changed, 2 added, 1 removed`, or the number of files if there was nothing to compare with. */
+    /** `58 files changed, 2 added, 1 removed`, or the number of all files if the changes could not be counted. */
     inWords() {
         const { changed, added, removed, all } = this.#counts;
         if (this.#before === undefined || this.#isUncounted)
@@ -32856,7 +33147,7 @@ async function findVersions(paths, layout, records) {
 function tree_change_isSame({ before, after } = {}) {
     return before !== undefined && after !== undefined && isAlike(before, after);
 }
-/** The damage of a record is reported where it matters. */
+/** Returns undefined instead of throwing. Damage of a record is reported where the record is needed. */
 function orUndefined(read) {
     try {
         return read();
@@ -32878,10 +33169,10 @@ function orUndefined(read) {
 
 
 /**
- * Makes the trees of staged parts durable, all with one sync, records them, and compares the trees that are replaced
- * next with their records. Changes nothing but the staging folder and the records. The tree of a returning part is
- * already durable and recorded. Calls `reach` with each part before it checks that the part's kept paths can be carried
- * over.
+ * Makes the trees of staged parts durable, with one sync if possible, records the trees, and compares the trees that
+ * are replaced next with their records. Changes nothing but the staging folder and the records. The tree of a returning
+ * part is already durable and recorded. Calls `reach` with each part before the check that the part's kept paths can be
+ * carried over.
  */
 async function prepareParts(context, { parts, next }, reach = () => undefined) {
     const { layout, keepPaths, tools } = context.deployment;
@@ -32908,13 +33199,16 @@ async function syncNew(parts, signal) {
     if (first !== undefined)
         await syncTrees([first.staged, ...others.map(({ staged }) => staged)], signal);
 }
-/** Records the trees while the sync runs in a separate process. The syncs of the records wait for that sync. */
+/**
+ * Records the trees while the sync runs in a separate process. Starts all records before it awaits any, because the
+ * syncs of the records may have to wait for that sync.
+ */
 async function recordEach(context, parts) {
     const records = [];
     for (const part of parts) {
         await hearSignals();
         const record = recordTree(context, part);
-        // All are awaited below. Until then, one that fails must not count as unhandled.
+        // All these promises are awaited below. Until then, a rejection must not count as unhandled.
         record.catch(() => undefined);
         records.push(record);
     }
@@ -32941,8 +33235,8 @@ async function compareEach({ deployment }, parts) {
 
 
 /**
- * Plans the moves of the host's own settings of a part. They follow the part to another directory, even if it was
- * removed in between.
+ * Plans the moves of the settings that the host has for a part. The settings follow the part to another directory, even
+ * if the part was removed in between.
  */
 function planSettingsMove({ deployment, order }, { previous, ...part }) {
     const { layout, tools } = deployment;
@@ -32957,11 +33251,11 @@ function planSettingsMove({ deployment, order }, { previous, ...part }) {
         moves: isThere && !isTaken ? [move] : [],
         announce() {
             if (installed !== undefined)
-                tools.log.notice(`${installPath(layout, place)} was installed before; it is now ${installPath(layout, part)}.`);
+                tools.log.notice(`The part that was in ${installPath(layout, place)} is now in ${installPath(layout, part)}.`);
             if (isThere && isTaken)
                 tools.log.notice(`${from} was not moved, because ${to} exists: remove ${from} when nothing needs it.`);
             else if (isThere)
-                tools.log.notice(`Its settings, ${from}, are ${to} now.`);
+                tools.log.notice(`The settings file ${from} was moved to ${to}.`);
         },
     };
 }
@@ -32975,8 +33269,8 @@ function planSettingsMove({ deployment, order }, { previous, ...part }) {
 
 
 /**
- * Makes room in a staged tree for the kept paths that `keeper` has, and returns these paths. Drops the artifact's own
- * files there. A snapshot's own files there were moved away before, and are never removed.
+ * Makes room in a staged tree for the kept paths of the tree `keeper`, and returns these paths. Removes the artifact's
+ * own files at these paths. A snapshot's own files at these paths were moved away earlier, and are never removed.
  */
 async function prepareKeptPaths({ deployment }, part, keeper) {
     const { layout, keepPaths } = deployment;
@@ -32998,15 +33292,15 @@ async function drop({ tools }, staged, kept) {
     }
 }
 /**
- * Refuses a staged snapshot that still contains one of these paths: the installed version may have created its own only
- * after the snapshot's were moved away.
+ * Refuses a staged snapshot that still contains one of these paths: the installed version may have created that path
+ * only after the snapshot's copies were moved away.
  */
 function requireAbsent(part, kept) {
     const late = kept.find(path => pathExistsSync((0,external_node_path_namespaceObject.join)(part.staged, path)));
     if (late !== undefined)
         throw justAppeared(`${placePath(part)}/${late}`);
 }
-/** Creates parent directories durably, because some are created after the sync of the tree. */
+/** Creates a path's parent directories durably, because some of them are created after the sync of the tree. */
 async function makeParents(staged, path) {
     const parts = path.split('/').slice(0, -1);
     for (let depth = 1; depth <= parts.length; depth++) {
@@ -33017,7 +33311,7 @@ async function makeParents(staged, path) {
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(parent));
     }
 }
-/** Plans the moves of kept paths from the tree that has them into another. Both paths are absolute. */
+/** Plans the moves of kept paths from one tree into another. `from` and `to` are the absolute paths of the trees. */
 function keptMoves({ layout: { root } }, { from, to }, kept) {
     return kept.map(path => ({
         type: 'move',
@@ -33036,8 +33330,9 @@ function keptMoves({ layout: { root } }, { from, to }, kept) {
 
 
 /**
- * Plans how a prepared part takes its place. Makes the directory that is going to contain it, and room for the kept
- * paths. Throws DeploymentError `step_failed` or `unsafe_host`.
+ * Plans how a prepared part takes its place. Makes the directory that is going to contain the part, and makes room in
+ * the new tree for the kept paths. Throws DeploymentError `step_failed`, `unsafe_host` or `inconsistent`, or file
+ * system errors.
  */
 async function planReplacement(context, prepared) {
     const { deployment, results } = context;
@@ -33060,7 +33355,7 @@ async function planReplacement(context, prepared) {
             const from = snapshot?.path ?? leftBehind;
             if (from === undefined)
                 return [];
-            // The old version may have created some of these paths only now.
+            // The old version may have created kept paths since the first preparation.
             const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, from);
             return keptMoves(deployment, { from, to: part.staged }, [...new Set([...kept, ...late])]);
         },
@@ -33086,7 +33381,7 @@ async function replace_part_describe(context, prepared, modified) {
     const did = change.inWords();
     return { status: 'done', did, story: `${placePath(part)} is now ${part.version}, ${did}` };
 }
-/** Corrects the count of changes for files that were edited on this host, because they were replaced too. */
+/** Corrects the count of changes for files that were edited on this host, because these files were replaced, too. */
 async function countEdited({ deployment }, { part, change, recorded, wasThere }) {
     const { previous } = part;
     const drift = await deployment.drift.of(previous.place);
@@ -33099,7 +33394,7 @@ async function countEdited({ deployment }, { part, change, recorded, wasThere })
         // A wrong count is no reason to fail a deployment.
     }
 }
-/** Creates the directory and its parents. Each of them is removed again if it stays empty. */
+/** Creates the directory and its missing parents. A rollback removes each of them that is empty. */
 async function makeDirectory({ deployment, transaction }, directory) {
     const parts = directory.split('/');
     for (let depth = 1; depth <= parts.length; depth++) {
@@ -33113,19 +33408,20 @@ async function makeDirectory({ deployment, transaction }, directory) {
 
 
 
-/** The groups of moves, in their order. No move of a group depends on another one of the same group. */
+/** The groups of moves, in their order. No move depends on another move of its group. */
 const GROUPS = [
     ({ snapshot }) => (snapshot === undefined ? [] : [snapshot.move]),
     one => one.kept(),
     one => one.into(),
 ];
 /**
- * Switches parts together. Stops the services of removed parts, then compares and checks the trees that are replaced;
- * from then on, only moves. All old trees go to the snapshots, then the kept paths into the new trees (if there is no
- * old tree, from the snapshot that was left behind), then all new trees into their places. Only then compares the old
- * trees again, which other processes could change until they were moved. Returns the result of each part, except those
- * that are already gone. Calls `reach` with each part when it begins to work on it. Throws DeploymentError
- * `step_failed` or `unsafe_host`, what stopping a service throws, or file system errors.
+ * Switches parts together. Stops the services of removed parts, then compares and checks the trees that are removed or
+ * replaced. After that, the function only moves: all old trees to the snapshots, then the kept paths into the new
+ * trees, then all new trees into their places. If a part has no old tree, its kept paths come from the snapshot that
+ * was left behind. Finally compares the old trees again, because other processes could change these trees until the
+ * move. Returns the result of each part, except the removed parts that were already gone. Calls `reach` with a part
+ * when the work on that part begins. Throws DeploymentError `step_failed`, `unsafe_host` or `inconsistent`, the errors
+ * of stopping a service, or file system errors.
  */
 async function switchParts(context, parts, reach = () => undefined) {
     const planned = await planSwitches(context, parts, reach);
@@ -33140,7 +33436,7 @@ async function switchParts(context, parts, reach = () => undefined) {
     }
     return results;
 }
-/** Returns the moves of a group, each with the part whose tree it moves. */
+/** Returns the moves of a group, each with the part that the move belongs to. */
 async function ownersOf(planned, movesOf, reach) {
     const owners = new Map();
     for (const one of planned) {
@@ -33179,12 +33475,13 @@ async function planSwitches(context, { removed, prepared }, reach) {
 
 
 
-/** The limit, because each is moved separately. */
+/** The maximum number of paths, because each is moved separately. */
 const MAX_STRAYS = 2000;
 /**
- * Returns the unrecorded files in the bytecode caches of a tree, without keep-paths, as relative paths; of a cache that
- * is unrecorded as a whole, only its own path. A process that could write in the tree may have put code there.
- * Undefined if there are more than 2,000. Throws the system's error, and the signal's reason once it is aborted.
+ * Returns the relative paths of the unrecorded files in the bytecode caches of a tree, without keep-paths; for a cache
+ * that is unrecorded as a whole, only the path of the cache. A process that could write in the tree may have put code
+ * in these files. Returns undefined if there are more than 2,000 paths. Throws the system's error, and the signal's
+ * reason once it is aborted.
  */
 async function findStrayCaches({ root, keepPaths }, record, signal) {
     const slice = new TimeSlice(signal);
@@ -33534,7 +33831,10 @@ class StepLedger {
     reach(step) {
         this.#reached = step ?? this.#reached;
     }
-    /** Divides the time since the last step among these steps. Without any, the time counts for no step. */
+    /**
+     * Divides the time since the last call of `share` or `end` equally among these steps. Without any steps, that time is
+     * dropped.
+     */
     share(steps) {
         const each = (this.#now() - this.#since) / steps.length;
         for (const step of steps)
@@ -33548,7 +33848,7 @@ class StepLedger {
         this.#since = this.#now();
         await this.#record.addStep(entry);
     }
-    /** Records that the current step has failed, and that the other remaining steps were not run. */
+    /** Records that the step set by `reach` has failed, and that the other remaining steps were not run. */
     async fail(error) {
         const failed = error instanceof Error ? error.message : String(error);
         for (const step of this.#left) {
@@ -33568,7 +33868,7 @@ class StepLedger {
 /**
  * Divides all steps into runs, in their order: removals first, then the plan's. Consecutive steps are one run if each
  * of them removes a part, installs a part that is staged or already in its place, or does nothing. So no slow work
- * comes between their switches.
+ * comes between the switches of one run.
  */
 function divideIntoRuns(context) {
     const { removals, steps } = context.order;
@@ -33638,9 +33938,9 @@ function removalOf(part) {
 
 /**
  * Prepares all staged parts, removes the parts that the new version does not contain, then runs the plan's steps in
- * their order, and records each with its duration. Calls `beforeStep` before each step of the plan. All parts that a
- * run of steps removes and installs are switched together, before the first of its steps is recorded. If a step throws,
- * records the remaining ones as not run, and throws the same error.
+ * their order, and records each step with its duration. Calls `beforeStep` before each step of the plan. All parts that
+ * a run of steps removes or installs are switched together, before the first step of that run is recorded. If a step or
+ * its preparation throws, records that step as failed and the remaining steps as not run, and throws the same error.
  */
 async function runSteps(context, beforeStep) {
     const { order, deployment, transaction, idle } = context;
@@ -33679,8 +33979,8 @@ async function runSteps(context, beforeStep) {
     warnOfMissingEnv(context);
 }
 /**
- * Prepares the staged parts of all runs. Meanwhile compares the installed trees that are replaced before any other
- * step.
+ * Prepares the staged parts of all runs. Meanwhile compares the installed trees that the first run replaces with their
+ * records.
  */
 async function prepareRuns(context, runs, ledger) {
     const steps = new Map(runs.flatMap(({ staged }) => [...staged]));
@@ -33688,7 +33988,7 @@ async function prepareRuns(context, runs, ledger) {
     const next = new Set(runs[0]?.staged.keys());
     return await prepareParts(context, { parts, next }, part => ledger.reach(steps.get(part)));
 }
-/** Switches the parts of a run. Returns the ends of the steps that this completes. */
+/** Switches the parts of a run. Returns the ends of the steps that the switch completes. */
 async function switchRun(context, { removed, staged }, { prepared, ledger }) {
     const steps = new Map([...removed, ...staged]);
     const parts = { removed: [...removed.keys()], prepared: prepared.filter(({ part }) => steps.has(part)) };
@@ -33703,7 +34003,7 @@ async function switchRun(context, { removed, staged }, { prepared, ledger }) {
 function isDone(end) {
     return typeof end === 'object' && 'did' in end && end.status === 'done';
 }
-/** Logs the notices that concern several steps, in one line each. */
+/** Logs which steps were skipped, and which files differ from what was installed, in one line each. */
 function run_steps_announce({ deployment, idle }) {
     announceSkipped(deployment, idle);
     warnOfDrift(deployment);
@@ -33736,8 +34036,9 @@ function describeSequence(steps) {
 
 const PROGRESS_EVERY_MS = 2000;
 /**
- * Logs the progress of a download, at most every 2 s. Throws DeploymentError `disk_full` at the first bytes, before
- * anything is written, if the temporary folder has no room for the whole download.
+ * Returns a function that logs the progress of a download, at most every 2 s. Its first call, before anything is
+ * written, throws DeploymentError `disk_full` if the total is known and the temporary folder has no room for that many
+ * bytes.
  */
 function watchDownload({ log, now, runner, }) {
     let loggedAt = now().getTime();
@@ -33749,7 +34050,7 @@ function watchDownload({ log, now, runner, }) {
         if (now().getTime() - loggedAt < PROGRESS_EVERY_MS)
             return;
         loggedAt = now().getTime();
-        log.info(`${bytesInWords(received)} of ${total === undefined ? 'an unknown size' : bytesInWords(total)}`);
+        log.info(`${bytesInWords(received)} of ${total === undefined ? 'an unknown total' : bytesInWords(total)}`);
     };
 }
 function refuseWithoutSpace(folder, bytes) {
@@ -33758,7 +34059,7 @@ function refuseWithoutSpace(folder, bytes) {
     if (free >= bytes)
         return;
     const shortage = byteShortage(free, bytes);
-    throw new DeploymentError('disk_full', `The artifact has ${shortage.needed}, but the runner's temporary folder ${folder} has ${shortage.free} free: free some space and run again. Nothing was changed.`);
+    throw new DeploymentError('disk_full', `The artifact needs ${shortage.needed}, but the runner's temporary folder ${folder} has ${shortage.free} free. Nothing was changed: free some space there and run again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/fetch.js
@@ -33838,12 +34139,12 @@ function refuseDowngrade(latest, { version, isOurs }) {
     throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`);
 }
 /**
- * Returns DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever the
- * hub calls them now. Their replacement may be an older version.
+ * Returns DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
+ * version the hub calls them now: they may be those of an older version.
  */
 function replacedBytes({ version, sha256 }, present) {
     const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
-    return downgrade(`This host has already replaced ${served}${presentClause(present)}. latest does not restore a replaced version`);
+    return downgrade(`This host has already replaced ${served}${presentClause(present)}. A run with version: latest does not restore a replaced version`);
 }
 function presentClause(present) {
     const { version = null, installed_at: since = null } = present ?? {};
@@ -33857,8 +34158,8 @@ function downgrade(finding) {
 }
 /**
  * Refuses a version that this host knows with different bytes, unless the operator has pinned the new bytes and set
- * `redeploy`: throws ArtifactError `version_reused`. A published version must never change. A pin alone may come from a
- * release gate, which knows what the hub serves now, but not what it served before.
+ * `redeploy`: throws ArtifactError `version_reused`. A published version must never change. A pin alone is not enough:
+ * it may come from a release gate, which knows what the hub serves now, but not what the hub served before.
  */
 function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
     if (accepted.redeploy && accepted.artifactSha256 === sha256)
@@ -33872,7 +34173,10 @@ function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/trees/extracted-tree.js
-/** Returns a test for the paths of these files. Collects the paths on the first call: most plans name no file. */
+/**
+ * Returns a function that says whether a path is that of one of these files. Only the first call of that function
+ * collects the paths, because most plans name no file.
+ */
 function pathTest(files) {
     let paths;
     return path => {
@@ -33898,8 +34202,8 @@ function pathsOf(files) {
 
 
 /**
- * Checks that a part keeps all data of this host when it changes its directory: its settings, and the targets of
- * symlinks in its kept paths. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * Checks that a part keeps this host's data when the part's directory changes: the settings, and the targets of
+ * symlinks in the kept paths. Throws DeploymentError `unsafe_host` or `place_taken`.
  */
 async function requireMovableData(host, move) {
     if (isSamePlace(move.target, formerPlace(move.previous, move.origin)))
@@ -33907,7 +34211,10 @@ async function requireMovableData(host, move) {
     requireMovableSettings(host.layout, move);
     await requireMovableLinks(host, move);
 }
-/** A symlink's target may be relative to its directory; only the operator may choose between two settings files. */
+/**
+ * Refuses settings that are not a regular file: the target of a symlink may be relative to the symlink's directory. If
+ * both places have settings, only the operator may choose between them.
+ */
 function requireMovableSettings(layout, { target, previous, origin, isOperators }) {
     const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)];
     const found = lstatIfPresentSync(from);
@@ -33916,11 +34223,11 @@ function requireMovableSettings(layout, { target, previous, origin, isOperators 
     if (pathExistsSync(to)) {
         if (isOperators)
             return;
-        throw new DeploymentError('place_taken', `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now: nothing was changed. Remove the file that must not be used, or keep the plugins directory.`);
+        throw new DeploymentError('place_taken', `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now: nothing was changed. Remove the file that must not be used, or keep the previous plugins directory.`);
     }
     if (found.isFile())
         return;
-    throw new DeploymentError('unsafe_host', `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}: nothing was changed. Move it there yourself, or keep the plugins directory.`);
+    throw new DeploymentError('unsafe_host', `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}: nothing was changed. Move the settings yourself, or keep the previous plugins directory.`);
 }
 async function requireMovableLinks({ layout, keepPaths }, move) {
     const { target, previous, origin } = move;
@@ -33935,10 +34242,10 @@ async function requireMovableLinks({ layout, keepPaths }, move) {
         const isInside = `${leads}/`.startsWith(`${before}/`);
         if (isInside ? !(0,external_node_path_namespaceObject.isAbsolute)(link) : leads === wouldLead)
             continue;
-        throw new DeploymentError('unsafe_host', `${(0,external_node_path_namespaceObject.join)(keeper, path)}, which keep-paths names, is a symlink to ${link}, which would lead nowhere or elsewhere in ${placePath(target)}: nothing was changed. Make it ${isInside ? 'relative' : 'absolute'}, or keep the plugins directory.`);
+        throw new DeploymentError('unsafe_host', `The kept path ${(0,external_node_path_namespaceObject.join)(keeper, path)} is a symlink to ${link}. After the move to ${placePath(target)}, the symlink would lead elsewhere or nowhere. Nothing was changed. Make the symlink ${isInside ? 'relative' : 'absolute'}, or keep the previous plugins directory.`);
     }
 }
-/** Returns each symlink that is a kept path, or is inside one. */
+/** Returns each symlink that is a kept path, or is inside a kept path. */
 async function keptLinks(root, keepPaths) {
     const found = [];
     for (const kept of presentPaths(root, keepPaths)) {
@@ -33968,9 +34275,11 @@ async function keptLinks(root, keepPaths) {
 
 
 /**
- * Checks that a part can be in the directory chosen for it: that the directory is really below the project root; that
- * the part is in no other part and contains none; that it replaces nothing that was not installed there; and that no
- * data of this host is lost in the move. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * Checks that a plugin can be in the directory chosen for it: that the directory leads out of the project root only if
+ * the operator chose it, or if it is `plugins`; that a publisher's directory has no other purpose; that the plugin is
+ * not inside another part and contains none; that the plugin does not unexpectedly replace content without a record;
+ * and that `requireMovableData` allows the move. A service always passes. Throws DeploymentError `unsafe_host` or
+ * `place_taken`.
  */
 async function verifyDestination(host, destination) {
     const { layout } = host;
@@ -33986,7 +34295,7 @@ async function verifyDestination(host, destination) {
     refuseOccupied(layout, destination);
     await requireMovableData(host, { ...destination, isOperators: chosenBy === 'operator' });
 }
-/** Symlinks of the operator may lead out of the root, as they always could in place of `plugins`. */
+/** A directory that the operator chose may lead out of the root through a symlink, and so may `plugins`. */
 function requireInside(layout, { target: { directory }, chosenBy }) {
     if (directory === DEFAULT_PLUGINS_DIRECTORY)
         return;
@@ -33996,16 +34305,18 @@ function requireInside(layout, { target: { directory }, chosenBy }) {
         return;
     if (chosenBy === 'operator' && inside.startsWith('../'))
         return;
-    throw new DeploymentError('unsafe_host', `The plugins directory ${directory} leads to ${real}, which is not a directory for plugins below project-root: nothing was changed. Find out who made the symlink, and correct it or plugins.directory in integration.yaml.`);
+    throw new DeploymentError('unsafe_host', `The plugins directory ${directory} leads to ${real}, but plugins must be below project-root, outside extensions and .hub-deploy. Nothing was changed. Correct the symlink or choose another plugins directory, and find out who made the symlink.`);
 }
-/** A publisher must not add to a directory for another purpose, such as the source of the host framework. */
+/** A publisher must not add plugins to a directory that has another purpose, such as the host framework's source. */
 function refuseForeignDirectory(layout, { directory }) {
     const found = (0,external_node_path_namespaceObject.relative)(layout.root, nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory)));
     if (found === '' || knownDirectories(layout).includes(directory))
         return;
-    throw new DeploymentError('place_taken', `This project wants to install plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, found)} exists, and nothing says that it is for plugins: nothing was changed. If it is, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`);
+    throw new DeploymentError('place_taken', `This project wants to install plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, found)} exists and is not known to be for plugins. Nothing was changed. If it is for plugins, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`);
 }
-/** Everything below a directory of plugins is in a plugin, whatever process put it there. */
+/**
+ * Everything in a subdirectory of a directory of parts belongs to the part of that name, whichever process created it.
+ */
 function refuseBelowPart(layout, { directory }) {
     const path = realDirectory(layout, directory);
     for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
@@ -34013,10 +34324,10 @@ function refuseBelowPart(layout, { directory }) {
         if (other === undefined || !relocation_isBelow(path, other))
             continue;
         const [id] = (0,external_node_path_namespaceObject.relative)(other, path).split('/');
-        throw new DeploymentError('place_taken', `Nothing can be installed in ${directory}, because ${shelf}/${id} is the place of another part: nothing was changed. Choose a plugins directory that is not below ${shelf}.`);
+        throw new DeploymentError('place_taken', `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name: nothing was changed. Choose a plugins directory that is not below ${shelf}.`);
     }
 }
-/** A part that is in another one, or contains it, would be moved away with it. */
+/** If a part were inside another one, moving the outer part would move the inner one, too. */
 function refuseNesting(layout, target) {
     const path = realPath(layout, target);
     for (const row of readInstalled(layout)) {
@@ -34026,7 +34337,7 @@ function refuseNesting(layout, target) {
         const other = realPath(layout, place);
         if (path !== other && !relocation_isBelow(path, other) && !relocation_isBelow(other, path))
             continue;
-        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'there' : relocation_isBelow(path, other) ? 'around it' : 'in it'}: nothing was changed. Choose another plugins directory.`);
+        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : relocation_isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}: nothing was changed. Choose another plugins directory.`);
     }
 }
 function refuseOccupied(layout, { target, previous, chosenBy, allowTakeover }) {
@@ -34037,8 +34348,8 @@ function refuseOccupied(layout, { target, previous, chosenBy, allowTakeover }) {
     if (isExpected || !pathExistsSync(path))
         return;
     const why = isMoving
-        ? `${placePath(previous.place)} is to be moved there. Move ${path} away, or keep the plugins directory`
-        : `this host's integration.yaml, and not the operator, names its directory. Move ${path} away, set plugins-directory, or set allow-takeover: true if you mean to replace it`;
+        ? `${placePath(previous.place)} must move there. Move ${path} away, or keep the previous plugins directory`
+        : `the operator did not choose this directory. Move ${path} away; or, to replace it, set plugins-directory or allow-takeover: true`;
     throw new DeploymentError('place_taken', `${placePath(target)} is taken: this action has no record of what is there, and ${why}. Nothing was changed.`);
 }
 function relocation_isBelow(path, other) {
@@ -34057,9 +34368,10 @@ function realPath(layout, { directory, id }) {
 
 
 /**
- * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
- * Without a secret, it only warns. Also warns of kept paths that the signature covers, because they contain the host's
- * own files. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
+ * Writes `plugin.sig` into a staged plugin that needs one, replacing any that the artifact shipped, and returns the
+ * tree with that file. Without a secret, only logs a warning. Also warns about kept paths that the signature covers,
+ * because their files belong to the host. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside
+ * the plugin.
  */
 async function signForHost(plugin, secret) {
     const { staged, tree, pluginYaml } = plugin;
@@ -34082,8 +34394,9 @@ async function signForHost(plugin, secret) {
     };
 }
 /**
- * True if `signForHost` would give an installed plugin the `plugin.sig` that it has; then logs the same warnings. Also
- * false if that cannot be known without the artifact.
+ * True if `signForHost` would not change the `plugin.sig` of an installed plugin, or the lack of one; then logs the
+ * same warnings as `signForHost`. Also false if only the artifact could show whether `signForHost` would change the
+ * file.
  */
 async function isSignedForHost(plugin, secret) {
     const { installed, pluginYaml, find } = plugin;
@@ -34102,15 +34415,15 @@ async function isSignedForHost(plugin, secret) {
     return isAlike;
 }
 function warnOfUnsigned({ id, pluginYaml, log }) {
-    log.warning(`plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it: set the input to that framework's secret.`);
+    log.warning(`The plugin ${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load the plugin. Set plugin-secret-key to that framework's secret.`);
 }
-/** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
+/** The host framework hashes the files that it finds when it loads the plugin, including the host's own files. */
 function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
     const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
     const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
     if (kept.length === 0)
         return;
-    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
+    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/replaced-artifact.js
@@ -34130,7 +34443,8 @@ const successSchema = object({
     sources: optional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
 });
 /**
- * True if this host has had an artifact, according to its retained versions or its audit log, and now runs another one.
+ * True if this host has had an artifact, according to its retained versions or its audit log, but does not have it
+ * installed now.
  */
 function wasReplaced(layout, artifact) {
     const { origin, sha256 } = artifact;
@@ -34148,8 +34462,8 @@ function presentVersion(layout, origin) {
     return row && { version: row.project_version ?? row.version, installed_at: row.installed_at };
 }
 /**
- * True if this host has had the content that a source supplies, according to its retained versions or its audit log,
- * and replaced it: in the same part, or in another part of the same origin if none has it now. The last version of a
+ * True if this host has had the content of a source, according to its retained versions or its audit log, and replaced
+ * it: in the same part, or in another part of the same origin if no part has that content now. The last version of a
  * removed part does not count as replaced.
  */
 function wasSupplyReplaced(layout, { origin, part, source }) {
@@ -34238,9 +34552,9 @@ const PLUGIN_YAML = 'plugin.yaml';
 /** The files that every signed plugin has. */
 const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
 /**
- * Finds the tree that is installed in a place, if extracting this artifact would give exactly that tree: it came from
- * the same bytes, with the same keep-paths and `plugin.sig`, and no file is missing or changed. Returns undefined
- * otherwise, or if this cannot be known without an extraction.
+ * Finds the tree that is installed in a place, if the extraction of this artifact would give the same tree, apart from
+ * added files: the tree came from the same bytes, with the same keep-paths and `plugin.sig`, and no file is missing or
+ * changed. Returns undefined otherwise, and if only an extraction could show whether the trees are the same.
  */
 async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
     if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
@@ -34258,8 +34572,8 @@ function hasRegularFile({ find }, path) {
     return (find(path)?.kind ?? 'link') !== 'link';
 }
 /**
- * Turns a part into one that stays in its place, if its new tree is already installed there with nothing missing or
- * changed. Returns any other part as it is.
+ * Turns a part into one that stays in its place, if its new tree is already installed there: nothing is missing or
+ * changed, and the plugin's signature covers no added file. Returns any other part as it is.
  */
 async function keepIfIntact(deployment, part, origin) {
     const { installed } = part.previous;
@@ -34277,7 +34591,8 @@ async function isIntact(deployment, place) {
     return drift !== undefined && isOnlyAdded(drift);
 }
 /**
- * True if a file was added that the signature of the installed plugin covers, so that the host framework rejects it.
+ * True if a file was added that the signature of the installed plugin covers, so that the host framework rejects the
+ * plugin.
  */
 async function isAddedToSigned({ layout, keepPaths }, part) {
     const shipped = pathsOf(part.tree.files);
@@ -34336,7 +34651,7 @@ function readRecordedYaml(installed, find) {
     const isRecorded = text !== undefined && find(PLUGIN_YAML)?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', text);
     return isRecorded ? parsePluginYaml(text) : undefined;
 }
-/** Treats a record that cannot be used like a missing one: before the tree is replaced, a warning names the record. */
+/** Treats an unusable record like a missing one, because a warning names the record before the tree is replaced. */
 function orIfUnreadable(otherwise, read) {
     try {
         return read();
@@ -34358,16 +34673,16 @@ function isSameList(recorded, asked) {
 const HEADER_FORM = /^hmac_sha256:([0-9a-fA-F]{64})$/;
 /**
  * Parses the 32 bytes of an `X-Signature` header `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature").
- * Throws SignatureError `missing_signature` if there is none, `invalid_signature_format` if it has another form or
+ * Throws SignatureError `missing_signature` if there is none, and `invalid_signature_format` if it has another form or
  * algorithm.
  */
 function parseSignatureHeader(header) {
     if (header === undefined || header.trim() === '') {
-        throw new SignatureError('missing_signature', 'The hub sent the artifact without an X-Signature header, so it was refused: ask the publisher to sign it.');
+        throw new SignatureError('missing_signature', 'The hub sent the artifact without an X-Signature header, so the artifact was refused: ask the publisher to sign it.');
     }
     const hex = HEADER_FORM.exec(header.trim())?.[1];
     if (hex === undefined) {
-        throw new SignatureError('invalid_signature_format', `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}", so it was refused: ask the publisher to sign it again.`);
+        throw new SignatureError('invalid_signature_format', `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}", so the artifact was refused: ask the publisher to sign it again.`);
     }
     return Buffer.from(hex, 'hex');
 }
@@ -34389,15 +34704,15 @@ function verifyHmacSignature(artifact, computedHmac, header) {
  */
 function verifyPinnedDigest(artifact, pinnedSha256) {
     if (artifact.sha256 !== pinnedSha256) {
-        throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, but the artifact's is ${artifact.sha256}, so it was refused. ` +
+        throw new SignatureError('digest_mismatch', `artifact-sha256 pins ${pinnedSha256}, but the artifact has the SHA-256 ${artifact.sha256}, so it was refused. ` +
             'Find out where the different bytes come from, and pin their digest only if they are the bytes that you reviewed.');
     }
     return artifact;
 }
 function signature_remedyFor({ apiKey }) {
     return apiKey === undefined
-        ? 'Check that this secret made the signature, and of this very file. If it did, the bytes were changed afterwards.'
-        : `Compare it with the secret that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher\u2019s, on others that of the key\u2019s owner. If they are the same, the bytes were changed in transit.`;
+        ? 'Check that the signature was made with this secret and for this very file. If so, the bytes were changed afterwards.'
+        : `Compare this secret with the one that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher\u2019s, on others that of the key\u2019s owner. If the two are the same, the bytes were changed after they were signed.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/trees/file-list.js
@@ -34445,16 +34760,16 @@ class FileList {
 ;// CONCATENATED MODULE: ./build/core/archive/archive-entry.js
 
 
-/** Returns ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
+/** Returns an ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
 function unsafeEntry(name, problem) {
     return new ArchiveError('unsafe_archive', entrySentence(name, problem));
 }
-/** Returns ArchiveError `invalid_archive` that names the entry, cleaned, and its damage. */
+/** Returns an ArchiveError `invalid_archive` that names the entry, cleaned, and its damage. */
 function invalidEntry(name, problem, cause) {
     const options = cause === undefined ? {} : { cause };
     return new ArchiveError('invalid_archive', entrySentence(name, problem), options);
 }
-/** Returns ArchiveError `invalid_archive` about the whole archive. */
+/** Returns an ArchiveError `invalid_archive` about the whole archive. */
 function invalidArchive(problem) {
     return new ArchiveError('invalid_archive', `The archive is damaged or misleading (${problem}), so it was refused: the publisher must pack it again.`);
 }
@@ -34474,19 +34789,19 @@ function readExactly(fd, buffer, position) {
     for (let at = 0; at < buffer.length;) {
         const count = (0,external_node_fs_namespaceObject.readSync)(fd, buffer, at, buffer.length - at, position + at);
         if (count === 0)
-            throw invalidArchive('its file became shorter');
+            throw invalidArchive('its file became shorter while it was read');
         at += count;
     }
 }
 /**
- * Fills `buffer` from the beginning of the file, in the thread pool, because many bytes take a while. Throws as
- * `readExactly` does.
+ * Fills `buffer` from the beginning of the file. Reads in the thread pool, because reading many bytes takes a while.
+ * Throws as `readExactly` does.
  */
 async function readWhole(fd, buffer) {
     for (let at = 0; at < buffer.length;) {
         const { bytesRead } = await readAt(fd, buffer, at, buffer.length - at, at);
         if (bytesRead === 0)
-            throw invalidArchive('its file became shorter');
+            throw invalidArchive('its file became shorter while it was read');
         at += bytesRead;
     }
 }
@@ -34495,9 +34810,9 @@ const readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs
 ;// CONCATENATED MODULE: ./build/install/archive/read-window.js
 
 
-/** The largest number of bytes that one view may request. */
+/** The size of the largest view, in bytes. */
 const read_window_WINDOW_BYTES = 1024 * 1024;
-/** A file seen through one reused buffer, whatever its descriptor's own position is. */
+/** Shows parts of a file through one reused buffer, whatever the descriptor's own position is. */
 class ReadWindow {
     fileSize;
     #fd;
@@ -34509,8 +34824,9 @@ class ReadWindow {
         this.fileSize = file.size;
     }
     /**
-     * Returns a view of `length` bytes (at most WINDOW_BYTES) that is valid until the next view. If they have to be read,
-     * reads `ahead` bytes at once for later views. Throws ArchiveError `invalid_archive` if the file ends first.
+     * Returns a view of `length` bytes (at most WINDOW_BYTES) that is valid until the next view. If the buffer does not
+     * contain these bytes yet, reads up to `ahead` bytes at once, for later views. Throws ArchiveError `invalid_archive`
+     * if the file does not contain all of these bytes.
      */
     look(position, length, ahead = length) {
         if (position < 0 || position + length > this.fileSize)
@@ -34520,7 +34836,7 @@ class ReadWindow {
         const from = position - this.#start;
         return this.#buffer.subarray(from, from + length);
     }
-    /** Fills the caller's own buffer. Throws ArchiveError `invalid_archive` if the file ends first. */
+    /** Fills the caller's own buffer from `position`. Throws ArchiveError `invalid_archive` if the file ends first. */
     read(position, buffer) {
         readExactly(this.#fd, buffer, position);
     }
@@ -34544,9 +34860,10 @@ const PERMISSION_BITS = 4095n;
 /** O_EXCL fails if anything is at the path, even a symlink. */
 const NEW_FILE = external_node_fs_namespaceObject.constants.O_WRONLY | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL;
 /**
- * Creates new files, directories and symlinks below a folder, with the given modes whatever the umask. Never writes
- * through or over anything that exists. Every method throws DeploymentError `disk_full` or `host_not_writable` if the
- * host refuses, and ArchiveError `unsafe_archive` if this file system treats two paths as one or finds a path too long.
+ * Creates new files, directories and symlinks below a folder; files get the given modes and directories 0755, whatever
+ * the umask. Never writes through or over anything that exists. Every method throws DeploymentError `disk_full`,
+ * `host_not_writable` or `step_failed` if the host refuses a write, and ArchiveError `unsafe_archive` if this file
+ * system treats two paths as one or a path is too long for it.
  */
 class TreeWriter {
     #root;
@@ -34578,7 +34895,7 @@ class TreeWriter {
     makeSymlink({ path, target }) {
         asHostError(path, () => (0,external_node_fs_namespaceObject.symlinkSync)(target, this.#at(path)));
     }
-    /** Writes a whole file. `sha256` is the digest of its bytes, if the caller knows it. */
+    /** Writes a whole file. Computes the digest of `bytes` unless the caller passes it as `sha256`. */
     writeFile({ path, mode }, bytes, sha256 = (0,external_node_crypto_namespaceObject.hash)('sha256', bytes, 'hex')) {
         const stamp = asHostError(path, () => {
             const fd = this.#openNew(path, mode);
@@ -34592,7 +34909,7 @@ class TreeWriter {
         });
         return { path, size: bytes.length, mode, sha256, stamp };
     }
-    /** Writes a file piece by piece. An error from the pieces themselves passes unchanged. */
+    /** Writes a file piece by piece. Errors that the pieces themselves throw are passed on unchanged. */
     async writeFileFrom({ path, mode }, pieces) {
         const digest = (0,external_node_crypto_namespaceObject.createHash)('sha256');
         let [size, stamp] = [0, ''];
@@ -34620,13 +34937,16 @@ class TreeWriter {
 /** Sets the mode of a written file and returns the file's stamp. */
 function finishFile(fd, mode) {
     const stat = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
-    // The umask or a default ACL may have removed bits. Checking takes an eighth of the time of a change.
+    // The umask or a default ACL may have removed bits. Checking the mode takes an eighth of the time of changing it.
     if ((stat.mode & PERMISSION_BITS) === BigInt(mode))
         return stampOf(stat);
     (0,external_node_fs_namespaceObject.fchmodSync)(fd, mode);
     return stampOf((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }));
 }
-/** Returns the space that a planned tree takes on a disk. A directory or a symlink takes a block too. */
+/**
+ * Returns the space and the inodes that a planned tree takes on a disk, with the inodes for the deployment's own
+ * records. A directory or a symlink takes a block, too.
+ */
 function spaceFor({ files, directories, symlinks }) {
     const others = directories.length + symlinks.length;
     const sizes = new Float64Array(files.length + others).fill(1);
@@ -34662,14 +34982,18 @@ const MEMBER_EXTRA_BYTES = MEMBER_HEADER.length + MEMBER_TRAILER_BYTES;
 const SPARE_BYTES = 64;
 /** Room for most batches; a batch that needs more gets its own buffer. */
 const MEMBERS_BYTES = 288 * 1024;
-/** True if an entry can be inflated with others. An empty one could hide behind the next. */
+/**
+ * True if an entry can be inflated with others. An empty entry cannot: it adds nothing to the sizes that `inflate`
+ * compares, so it could run on into the next entry unnoticed.
+ */
 function canInflateTogether({ method, size }) {
     return method === 'deflated' && size > 0;
 }
 /**
- * Inflates many small entries by one call. The setup for one entry costs as much as inflating it, and the thread pool
- * can work on many entries while this thread writes those before. The packed bytes of the entries, one after the other,
- * become the members of a gzip file (RFC 1952), each with a trailer of the CRC and the size that the directory gives.
+ * Inflates many small entries in one call. The setup for one entry costs as much as inflating it, and the thread pool
+ * can inflate entries while this thread writes the ones before them. The packed bytes of the entries, one after the
+ * other, become the members of a gzip file (RFC 1952), each with a trailer that contains the CRC and the size from the
+ * directory.
  */
 class BatchInflater {
     zip;
@@ -34679,11 +35003,13 @@ class BatchInflater {
         this.zip = zip;
     }
     /**
-     * Returns all bytes of small entries that pass `canInflateTogether`, one after the other, in memory that they share
-     * with nothing else; undefined if they cannot be vouched for together. That says nothing about any single entry: try
-     * fewer, and `readSmallEntry` for one. Vouches that each entry has its declared size and CRC, and that none of its
-     * packed bytes were left over: a member can begin only at the magic, so each must end before one of our headers; it
-     * ends with a trailer that matches it; and because the sizes add up, that trailer is its own.
+     * Returns all bytes of small entries that pass `canInflateTogether`, one entry after the other, in memory that they
+     * share with nothing else. Returns undefined if it cannot vouch for the entries together. Another call may still
+     * vouch for fewer of the entries, and `readSmallEntry` for a single entry.
+     * Vouches that each entry has its declared size and CRC, and that none of its packed bytes were left over. A member
+     * can begin only at the magic, which only our headers contain, so each member ends right before a header of ours or
+     * at the end. Each member ends with a trailer that matches its content. Because the sizes add up, each trailer is
+     * that of its own entry.
      */
     async inflate(entries) {
         const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES);
@@ -34713,9 +35039,9 @@ class BatchInflater {
         return { members, count: entries.length, size: entries.reduce((sum, { size }) => sum + size, 0) };
     }
 }
-/** Resolves to undefined if the bytes are not gzip or unpack to more than `size` bytes. */
+/** Resolves to undefined if the bytes are not valid gzip or unpack to more than `size` bytes. */
 function gunzipWhole(members, size) {
-    // Too large for the pool that small buffers share, because the memory of the answer is freed as a whole.
+    // The chunk is too large for the pool that small buffers share, because the memory of the answer is freed as a whole.
     const options = { info: true, maxOutputLength: size, chunkSize: Math.max(size + SPARE_BYTES, Buffer.poolSize) };
     return new Promise(resolve => {
         (0,external_node_zlib_namespaceObject.gunzip)(members, options, (error, answer) => {
@@ -34775,41 +35101,42 @@ class NumberColumn {
 
 
 
-/** Several times the average length of the longest real paths. */
+/** Several times the average length of paths in real archives, even in those with the longest paths. */
 const NAME_BYTES_PER_ENTRY = 256;
-/** Allows a few entries the longest names. */
+/** Lets a few entries have the longest names. */
 const SPARE_NAME_BYTES = 1024 * 1024;
 /** For PAX headers and long names in a tar; most members need none. */
 const EXTENSION_BYTES_PER_ENTRY = 1024;
 const SPARE_EXTENSION_BYTES = 1024 * 1024;
 /**
- * Throws ArchiveError `archive_too_large` if an archive lists more entries, or needs more directories, than
- * `max-entries`.
+ * Throws ArchiveError `archive_too_large` if an archive has more entries than `max-entries`. The count may include the
+ * directories that paths imply.
  */
 function verifyEntryCount(count, limits) {
     if (count <= limits.maxEntries)
         return;
     throw archive_limits_tooLarge(`The archive has ${count} entries, more than max-entries allows (${limits.maxEntries})`, 'max-entries');
 }
-/** Throws ArchiveError `archive_too_large` if an archive's entries declare more than `max-extracted-bytes`. */
+/** Throws ArchiveError `archive_too_large` if an archive's entries together declare more than `max-extracted-bytes`. */
 function verifyExtractedBytes(bytes, limits) {
     if (bytes <= limits.maxExtractedBytes)
         return;
     throw archive_limits_tooLarge(`The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes})`, 'max-extracted-bytes');
 }
 /**
- * Throws ArchiveError `archive_too_large` if the names and symlink targets of a listing, which are in memory all at
- * once, have more than 256 characters for each entry of `max-entries`, and 1 MiB to spare.
+ * Throws ArchiveError `archive_too_large` if the names and symlink targets of a listing together exceed 256 bytes for
+ * each entry that `max-entries` allows, plus 1 MiB, counted in UTF-8. All of them are in memory at once.
  */
 function verifyNameBytes(bytes, { maxEntries }) {
     const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES;
     if (bytes <= most)
         return;
-    const found = `The archive's names take more than the ${most} bytes`;
+    const found = `The archive's names and symlink targets take more than the ${most} bytes`;
     throw archive_limits_tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries');
 }
 /**
- * Throws ArchiveError `archive_too_large` if a tar has more PAX headers and long names than `max-entries` members need.
+ * Throws ArchiveError `archive_too_large` if the PAX headers and long names of a tar together exceed 1 KiB for each
+ * entry that `max-entries` allows, plus 1 MiB.
  */
 function verifyExtensionBytes(bytes, { maxEntries }) {
     const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES;
@@ -34873,7 +35200,7 @@ function macosProblem(component) {
     return undefined;
 }
 /**
- * Converts to upper case first, which also unites letters with several lower cases (`\u00df` and `ss`, the two lower
+ * Converts to upper case first, which also unites letters with several lower-case forms (`\u00df` and `ss`, the two lower
  * sigmas).
  */
 function foldCase(text) {
@@ -34885,7 +35212,7 @@ function foldCase(text) {
 
 
 
-// Keeps the BOM: without it, two different names would become equal.
+// Keeps a byte order mark: without it, two different names could become equal.
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const CONTROL_CHARACTER = /\p{Cc}/u;
 const DRIVE_LETTER = /^[A-Za-z]:/;
@@ -34898,12 +35225,12 @@ function decodeEntryText(bytes, encoding) {
         return bytes.toString('latin1');
     const shown = bytes.toString('utf8');
     if (encoding === 'ascii')
-        throw unsafeEntry(shown, 'has a non-ASCII name that is not marked as UTF-8');
+        throw unsafeEntry(shown, 'has a non-ASCII name or target that is not marked as UTF-8');
     try {
         return strictUtf8.decode(bytes);
     }
     catch {
-        throw unsafeEntry(shown, 'has a name that is not valid UTF-8');
+        throw unsafeEntry(shown, 'has a name or target that is not valid UTF-8');
     }
 }
 /**
@@ -34956,7 +35283,7 @@ function componentProblem(component) {
         return `has a name of more than ${MAX_NAME_BYTES} bytes`;
     return undefined;
 }
-/** Counts bytes only if the number of characters does not decide: a UTF-16 unit is 1 to 3 bytes of UTF-8. */
+/** Counts bytes only if the number of UTF-16 units does not decide: each unit takes 1 to 3 bytes of UTF-8. */
 function isLongerThan(text, maxBytes) {
     if (text.length * 3 <= maxBytes)
         return false;
@@ -34965,7 +35292,7 @@ function isLongerThan(text, maxBytes) {
 
 ;// CONCATENATED MODULE: ./build/core/archive/planned-files.js
 var planned_files_a;
-/** The files of a plan, or some of them. Each becomes an object only while it is used: an archive may have many. */
+/** The files of a plan, or some of them. A file becomes an object only while it is used: an archive may have many. */
 class PlannedFiles {
     #source;
     #places;
@@ -34984,12 +35311,12 @@ class PlannedFiles {
     filterByEntry(test) {
         return this.#of(this.#places.filter(place => test(this.#source.entryAt(place))));
     }
-    /** Returns the same files in the order of a number that their entries have, the smallest first. */
+    /** Returns the same files, ordered by the numbers that `numberOf` returns for their entries, smallest first. */
     sortedBy(numberOf) {
         const numberAt = (place) => numberOf(this.#source.entryAt(place));
         return this.#of(this.#places.toSorted((a, b) => numberAt(a) - numberAt(b)));
     }
-    /** Returns the files from one position to just before another. */
+    /** Returns the files from position `start` up to, but not including, position `end`. */
     slice(start, end) {
         return this.#of(this.#places.subarray(start, end));
     }
@@ -35015,12 +35342,12 @@ planned_files_a = PlannedFiles;
 
 ;// CONCATENATED MODULE: ./build/core/columns/half-sip-hash.js
 const FINAL_ROUNDS = 3;
-/** The bytes of a UTF-16 unit, and of the number before the text. */
+/** The sizes of a UTF-16 unit, and of the number before the text. */
 const UNIT_BYTES = 2;
 const NUMBER_BYTES = 4;
 /**
- * Returns the HalfSipHash-1-3 of a number of 32 bits and a text in UTF-16, as 32 bits without sign. The Linux kernel
- * uses this keyed hash for its tables: without the key, nobody can choose texts that collide.
+ * Returns the HalfSipHash-1-3 of a number of 32 bits and a text in UTF-16, as an unsigned number of 32 bits. Without
+ * the key, nobody can choose texts that collide.
  */
 function halfSipHash([low, high], number, text) {
     let v0 = low;
@@ -35048,7 +35375,10 @@ function halfSipHash([low, high], number, text) {
     }
     return (v1 ^ v3) >>> 0;
 }
-/** The number, then two units of the text at a time, then the length in bytes with a last single unit. */
+/**
+ * Returns the word at a position: first the number, then two units of the text in each word, and last the length in
+ * bytes, together with the last unit of a text of odd length.
+ */
 function wordAt(at, number, text) {
     if (at === 0)
         return number;
@@ -35061,7 +35391,7 @@ function wordAt(at, number, text) {
 
 ;// CONCATENATED MODULE: ./build/core/columns/hash-index.js
 const INITIAL_SLOTS = 1024;
-/** The words of a slot: a hash, and a number plus one. In an empty slot, both are zero. */
+/** A slot has two words: a hash, and a number plus one. In an empty slot, both words are zero. */
 const SLOT_WORDS = 2;
 /** The share of slots that may be taken, so that a search soon reaches an empty one. */
 const MAX_FILLING = 1 / 2;
@@ -35076,7 +35406,7 @@ class HashIndex {
         this.#put(hash, number);
         this.#count += 1;
     }
-    /** Returns the number under a hash for which `isRight` is true, or undefined. */
+    /** Returns a number that was added under this hash and for which `isRight` is true, or undefined. */
     find(hash, isRight) {
         for (let slot = this.#slotOf(hash);; slot = this.#slotOf(slot + 1)) {
             const number = this.#numberIn(slot);
@@ -35131,8 +35461,8 @@ const NONE = -1;
 const WORD = 2 ** 32;
 /**
  * The tree that an extraction is going to create. Refuses entries that could not exist next to each other: two equal
- * names, a file that is also a directory, anything below a file or symlink. Names are equal if they may be one name to
- * the platform. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large
+ * names, a file that is also a directory, anything below a file or symlink. Names are equal if the platform may treat
+ * them as one name. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large
  * archive, and keep twice the room for new ones.
  */
 class PlannedTree {
@@ -35143,17 +35473,17 @@ class PlannedTree {
     #parents = new NumberColumn('int32');
     #types = new NumberColumn('int32');
     #entries = new NumberColumn('int32');
-    /** The last child of each directory. The next sibling of the last child is the first one. */
+    /** The last child of each directory. The next sibling of the last child is the first child. */
     #lastChildren = new NumberColumn('int32');
     #nextSiblings = new NumberColumn('int32');
     /** Finds a node by its parent and comparison key. */
     #index = new HashIndex();
-    /** Finds a directory that was entered before by its path, so that its depth costs nothing. */
+    /** Finds an entered directory by its path, so that the depth of the directory costs nothing. */
     #known = new HashIndex();
     #key = [(0,external_node_crypto_namespaceObject.randomInt)(WORD), (0,external_node_crypto_namespaceObject.randomInt)(WORD)];
-    /** The directory that was entered last: most entries are next to the one before. */
+    /** The directory that was entered last: most entries are in the same directory as the entry before. */
     #entered = { directory: TOP, path: '' };
-    /** The paths of directories, once they are needed. All paths below a directory share the text. */
+    /** The paths of directories that were needed so far. All paths below a directory share the text of its path. */
     #paths = new Map([[TOP, '']]);
     constructor(platform) {
         this.#platform = platform;
@@ -35163,7 +35493,10 @@ class PlannedTree {
     get count() {
         return this.#parents.length - 1;
     }
-    /** Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive`. */
+    /**
+     * Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive` for an entry
+     * that cannot exist next to the earlier ones.
+     */
     add(path, listed) {
         const nameAt = path.lastIndexOf('/') + 1;
         const parent = nameAt === 0 ? TOP : this.#enter(path.slice(0, nameAt - 1), path);
@@ -35171,7 +35504,7 @@ class PlannedTree {
         const there = this.find(parent, name);
         return there === undefined ? this.#create(parent, name, listed) : this.#unite(there, path, listed);
     }
-    /** Returns the child of a directory that has this name, or a name that may be equal on the platform. */
+    /** Returns a directory's child with this name, or with a name that may be equal on the platform. */
     find(directory, name) {
         const key = this.#keyOf(name);
         const isIt = (node) => this.parentOf(node) === directory && this.#keyOf(this.nameOf(node)) === key;
@@ -35216,8 +35549,8 @@ class PlannedTree {
         return directory === TOP ? this.pathOf(node) : this.pathOf(node).slice(this.pathOf(directory).length + 1);
     }
     /**
-     * Yields everything below a directory: each directory before its contents, and these by name. This is the order of
-     * the tree digest, without comparing whole paths.
+     * Yields everything below a directory: each directory before its contents, and the contents by name. This is the
+     * order of the tree digest, without comparing whole paths.
      */
     *inOrder(directory) {
         // Not by recursion: a generator in a generator costs a step for each level and node.
@@ -35237,7 +35570,10 @@ class PlannedTree {
         const named = this.childrenOf(directory).map(node => ({ node, name: this.nameOf(node) }));
         return named.sort((a, b) => comparePaths(b.name, a.name)).map(({ node }) => node);
     }
-    /** Returns the directory at `path`, which an entry is below; creates it, and those above it, if necessary. */
+    /**
+     * Returns the directory at `path`; creates it and its parents if necessary. `below` is the path of the entry that
+     * needs the directory.
+     */
     #enter(path, below) {
         if (this.#entered.path === path)
             return this.#entered.directory;
@@ -35288,7 +35624,10 @@ class PlannedTree {
         this.#nextSiblings.add(node);
         return node;
     }
-    /** Completes an implied directory: a directory may be listed once after its children. */
+    /**
+     * Completes an implied directory, because a directory may be listed after its children. Refuses any other entry whose
+     * name is taken.
+     */
     #unite(there, path, { type, entry }) {
         const own = this.pathOf(there);
         if (own !== path)
@@ -35315,8 +35654,8 @@ const MAX_HOPS = 40;
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u;
 const symlink_policy_DRIVE_LETTER = /^[A-Za-z]:/;
 /**
- * Follows the symlinks of a planned tree in the listing. Follows each symlink once, whatever leads through it (contract
- * 4.3, rule 5).
+ * Follows the symlinks of a planned tree in the archive's listing, never on the disk (contract 4.3, rule 5). Follows
+ * each symlink only once, however many others lead through it.
  */
 class SymlinkResolver {
     #links;
@@ -35326,7 +35665,8 @@ class SymlinkResolver {
     }
     /**
      * Vouches for a symlink: its target is relative and stays inside the root at every step. It may pass through other
-     * symlinks, at most 40 in all and never in a circle, and may lead to nothing. Throws ArchiveError `unsafe_archive`.
+     * symlinks, at most 40 in all and never in a circle, and may lead to a path that the archive does not contain. Throws
+     * ArchiveError `unsafe_archive` for any other symlink.
      */
     resolve(symlink) {
         return this.#resolve(symlink, 1);
@@ -35405,7 +35745,7 @@ class SymlinkResolver {
     }
     /**
      * Refuses steps that are unsafe where the archive contains nothing: the host may put its own symlink there, and a
-     * `..` behind that would lead outside.
+     * `..` behind that symlink could lead outside.
      */
     #danglingProblem(step) {
         if (step === '..')
@@ -35413,7 +35753,7 @@ class SymlinkResolver {
         const problem = platformNameProblem(step, this.#links.platform);
         return problem === undefined ? undefined : `whose target ${problem}`;
     }
-    /** A parent has a lower number than its children, so the higher number is never the one that contains the other. */
+    /** A parent has a lower number than its children: of two directories, the higher number never contains the other. */
     #commonDirectory(a, b) {
         let [one, other] = [a, b];
         while (one !== other) {
@@ -35612,9 +35952,9 @@ const SATURATED_16 = 0xffff;
 const SATURATED_32 = 0xffffffff;
 /**
  * Finds the only central directory of a ZIP. Requires one end record, whose comment ends with the file and contains no
- * signature of another; zip64 only if a field asks for it, without an extensible sector; one disk; and the directory
- * right before its end record. Throws ArchiveError `invalid_archive` for anything in which another reader might find
- * another directory, `empty_artifact` for an empty directory.
+ * signature of another end record; zip64 only if a field asks for it, without an extensible sector; one disk; and the
+ * directory right before its end record. Throws ArchiveError `invalid_archive` for anything in which another reader
+ * might find another directory, and `empty_artifact` for an empty directory.
  */
 function locateDirectory(window) {
     const end = readEndRecord(window);
@@ -35642,8 +35982,8 @@ function readEndRecord(window) {
     return parseEndRecord(tail.subarray(at), fileSize - tailBytes + at);
 }
 /**
- * Returns the positions of the signatures whose comments end with the file. Others may be data: a nested stored ZIP
- * contains one.
+ * Returns the positions of the end records whose comments end with the file. Other signatures of end records may be
+ * data: a nested stored ZIP contains one.
  */
 function endRecordCandidates(tail) {
     const candidates = [];
@@ -35662,7 +36002,7 @@ function parseEndRecord(record, position) {
     return { position, count, size: record.readUInt32LE(12), offset: record.readUInt32LE(16) };
 }
 function oneOfSeveral() {
-    return invalidArchive('it is one part of several');
+    return invalidArchive('it is one part of a split archive');
 }
 function readZip64Record(window, end) {
     const position = end.position - LOCATOR_BYTES;
@@ -35787,14 +36127,14 @@ const UNIX_TYPES = new Map([
 ]);
 const DOS = 0;
 const UNIX = 3;
-/** The systems whose archives have Unix modes that mean something. */
+/** The systems whose archives have meaningful Unix modes: Unix and OS X. */
 const UNIX_SYSTEMS = new Set([UNIX, 19]);
 /**
- * Returns the type of an entry: its Unix type if a Unix gave it one, otherwise a directory if its name ends in `/`, and
- * a file if not.
- * Throws ArchiveError `unsafe_archive` if the attributes call the entry a directory but its name does not, and if they
- * call it a symlink, device or the like although neither Unix nor DOS made it: some tools believe such attributes,
- * others extract a file.
+ * Returns the type of an entry: its Unix type if a Unix system gave it one, otherwise a directory if its name ends in
+ * `/`, and a file if not.
+ * Throws ArchiveError `unsafe_archive` if the attributes call the entry a directory but its name does not end in `/`,
+ * and if they call it a symlink, device or the like although neither Unix nor DOS made it: some tools believe such
+ * attributes, others extract a file.
  */
 function entryType(attributes, name) {
     verifySystem(attributes, name);
@@ -35807,18 +36147,18 @@ function entryType(attributes, name) {
         return isNamedDirectory ? 'directory' : 'file';
     return UNIX_TYPES.get(unixType) ?? 'unknown type';
 }
-/** Accepts any entry that DOS made: it becomes a file, as with unzip. */
+/** Accepts any entry that Unix or DOS made. The Unix type of an entry from DOS is ignored, as unzip ignores it. */
 function verifySystem({ system, external }, name) {
     if (system === UNIX || system === DOS)
         return;
     const type = UNIX_TYPES.get((external >>> 16) & TYPE_MASK) ?? 'file';
     if (type !== 'file' && type !== 'directory')
-        throw unsafeEntry(name, `is marked as a ${type} by a system (${system}) that tools interpret differently`);
+        throw unsafeEntry(name, `is marked as a ${type} by a system (${system}) whose attributes tools interpret differently`);
 }
 function isOwnerExecutable(attributes) {
     return (unixMode(attributes) & OWNER_EXECUTE) !== 0;
 }
-/** Returns 0 if no Unix tool wrote the attributes. */
+/** Returns 0 if neither Unix nor OS X wrote the attributes. */
 function unixMode({ system, external }) {
     return UNIX_SYSTEMS.has(system) ? external >>> 16 : 0;
 }
@@ -35831,7 +36171,7 @@ const UNICODE_PATH_ID = 0x7075;
 const UNICODE_PATH_VERSION = 1;
 /** The fields of ASi Unix and libarchive, from which some tools take an entry's type and a symlink's target. */
 const TYPE_IDS = new Set([0x756e, 0x6c78]);
-/** The version of a Unicode path, and the CRC of the name that it replaces. */
+/** The bytes before the path in a Unicode path field: the version, and the CRC of the name that the path replaces. */
 const UNICODE_PATH_PREFIX_BYTES = 5;
 const FIELD_HEADER_BYTES = 4;
 const zip_extra_fields_SATURATED_32 = 0xffffffff;
@@ -35841,8 +36181,8 @@ class ZipExtraFields {
     #zip64;
     #unicodePath;
     /**
-     * Throws ArchiveError `invalid_archive` if a field is cut short or one that matters occurs twice, `unsafe_archive`
-     * for a field that gives the entry another type in some tools.
+     * Throws ArchiveError `invalid_archive` if a field is cut short, or if a zip64 or Unicode path field occurs twice,
+     * and `unsafe_archive` for a field that gives the entry another type in some tools.
      */
     constructor(header, { start, end: extraEnd, rawName }) {
         this.#rawName = rawName;
@@ -35851,7 +36191,7 @@ class ZipExtraFields {
             const end = at + FIELD_HEADER_BYTES + header.readUInt16LE(at + 2);
             if (end > extraEnd)
                 throw invalidEntry(this.#showName(), 'has an extra field that is cut short');
-            // Creates a view only of a field that matters: nearly every entry has others.
+            // Creates a view only of a field that matters: nearly every entry has other fields.
             const value = () => header.subarray(at + FIELD_HEADER_BYTES, end);
             if (TYPE_IDS.has(id))
                 throw unsafeEntry(this.#showName(), 'has an extra field that could make it a symlink');
@@ -35871,7 +36211,7 @@ class ZipExtraFields {
     }
     /**
      * Throws ArchiveError `unsafe_archive` if a Unicode path differs from the header's name, because some tools would use
-     * it; `invalid_archive` if it has another version or was made for another name.
+     * the Unicode path, and `invalid_archive` if the field has another version or was made for another name.
      */
     verifyUnicodePath(rawName) {
         const path = this.#unicodePath;
@@ -35886,8 +36226,9 @@ class ZipExtraFields {
         }
     }
     /**
-     * Returns the true values of 32-bit fields, given in the order of the zip64 field, which has each saturated one in 64
-     * bits. Throws ArchiveError `invalid_archive` if one is missing or too large for a JavaScript integer.
+     * Returns the true values of 32-bit fields. The zip64 field contains a 64-bit value for each saturated 32-bit field,
+     * in the order in which `fields` must be given. Throws ArchiveError `invalid_archive` if a value is missing or too
+     * large for a JavaScript integer.
      */
     resolveZip64(fields) {
         if (!fields.includes(zip_extra_fields_SATURATED_32))
@@ -35903,10 +36244,10 @@ class ZipExtraFields {
     }
     #zip64At(at) {
         if (this.#zip64 === undefined || at + 8 > this.#zip64.length)
-            throw invalidEntry(this.#showName(), 'lacks its zip64 sizes');
+            throw invalidEntry(this.#showName(), 'lacks a size or position in its zip64 field');
         const value = this.#zip64.readBigUInt64LE(at);
         if (value > BigInt(Number.MAX_SAFE_INTEGER))
-            throw invalidEntry(this.#showName(), 'has a size that is impossibly large');
+            throw invalidEntry(this.#showName(), 'has a size or position that is impossibly large');
         return Number(value);
     }
     #showName() {
@@ -35931,7 +36272,10 @@ class ZipExtraFields {
 
 const HEADER_SIGNATURE = 0x02014b50;
 const HEADER_BYTES = 46;
-/** The bytes of most headers, central and local, with names and extra fields: for these, one view is enough. */
+/**
+ * Most headers, central and local, fit into this many bytes with their names and extra fields: one view is enough for
+ * them.
+ */
 const MOST_HEADER_BYTES = 512;
 const ENCRYPTED = 0x0001;
 const PATCHED = 0x0020;
@@ -35943,10 +36287,11 @@ const zip_directory_METHODS = new Map([
     [8, 'deflated'],
 ]);
 /**
- * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else. Adds
- * each entry to `listing` as soon as it is read. Throws what the listing throws, and ArchiveError `invalid_archive` for
- * damage, encryption and methods other than stored and deflate, `unsafe_archive` for names in no encoding or in two,
- * `archive_too_large` above `max-entries`, and `empty_artifact`.
+ * Lists a ZIP by its central directory alone. The directory must contain exactly the headers that the end record
+ * promises, and nothing else. Adds each entry to `listing` as soon as it is read. Throws what the listing throws, and
+ * ArchiveError `invalid_archive` (damage, encryption, a split archive, or a method other than stored and deflate),
+ * `unsafe_archive` (a path that is too long, or a name or type that tools read differently), `archive_too_large` (more
+ * than `max-entries`) or `empty_artifact`.
  */
 async function readZipDirectory({ window, rules, slice }, listing) {
     const location = locateDirectory(window);
@@ -35957,7 +36302,7 @@ async function readZipDirectory({ window, rules, slice }, listing) {
     let at = location.offset;
     while (at < end) {
         if (entries.length === location.count)
-            throw invalidArchive(`its directory contains more than the ${location.count} headers it promises`);
+            throw invalidArchive(`its directory contains more than the ${location.count} headers that its end record promises`);
         const header = readHeader(window, at, end);
         const entry = parseEntry(header);
         listing.add(entry);
@@ -35969,7 +36314,7 @@ async function readZipDirectory({ window, rules, slice }, listing) {
             await slice.giveBack();
     }
     if (entries.length !== location.count) {
-        throw invalidArchive(`its directory contains ${entries.length} headers where it promises ${location.count}`);
+        throw invalidArchive(`its directory contains ${entries.length} headers, but its end record promises ${location.count}`);
     }
     return { ...location, entries, symlinks };
 }
@@ -35977,7 +36322,7 @@ async function readZipDirectory({ window, rules, slice }, listing) {
 function isUtf8Name(flags) {
     return (flags & UTF8_NAME) !== 0;
 }
-/** Throws ArchiveError `invalid_archive` for entries that cannot be read here: encrypted, patched and masked ones. */
+/** Throws ArchiveError `invalid_archive` for an entry that is encrypted, is patch data or has masked header values. */
 function verifyFlags(flags, name) {
     if ((flags & (ENCRYPTED | STRONGLY_ENCRYPTED)) !== 0)
         throw invalidEntry(name, 'is encrypted');
@@ -35998,7 +36343,7 @@ function readHeader(window, at, end) {
         throw invalidArchive('its directory is cut short');
     const start = window.look(at, Math.min(MOST_HEADER_BYTES, end - at), read_window_WINDOW_BYTES);
     if (start.readUInt32LE(0) !== HEADER_SIGNATURE)
-        throw invalidArchive('its directory contains something that is not a header');
+        throw invalidArchive('its directory contains bytes that are not a header');
     const extraAt = HEADER_BYTES + start.readUInt16LE(28);
     const commentAt = extraAt + start.readUInt16LE(30);
     const length = commentAt + start.readUInt16LE(32);
@@ -36015,7 +36360,7 @@ function parseEntry({ bytes, extraAt, commentAt }) {
     const name = parseName(rawName, isUtf8Name(flags) || fields.hasUnicodePath);
     verifyFlags(flags, name);
     if (bytes.readUInt16LE(34) !== 0)
-        throw invalidEntry(name, 'is on another disk');
+        throw invalidEntry(name, 'is in another part of a split archive');
     const packed = [bytes.readUInt32LE(24), bytes.readUInt32LE(20), bytes.readUInt32LE(42)];
     const [size = 0, packedSize = 0, headerOffset = 0] = fields.resolveZip64(packed);
     const method = parseMethod(bytes.readUInt16LE(10), name);
@@ -36037,10 +36382,10 @@ function parseName(rawName, isUtf8) {
 
 ;// CONCATENATED MODULE: ./build/install/archive/unpack-stream.js
 /**
- * Feeds the pieces to a stream of node:zlib and yields its output, each piece of which is valid until the next one is
- * requested. The stream has used up an input piece before the next but one is requested, so that two alternating
- * buffers are enough. Ends early if the packed data does, which the stream's `bytesWritten` shows. Throws what the
- * stream or the pieces throw.
+ * Feeds the pieces to a stream of node:zlib and yields the stream's output. Each piece of the output is valid until the
+ * next one is requested. The stream has used up an input piece before the next but one is requested, so two alternating
+ * buffers are enough for the input. If the packed data ends before the pieces do, the output ends with the packed data,
+ * and the stream's `bytesWritten` shows how many bytes were used. Throws what the stream or the pieces throw.
  */
 async function* unpack(stream, pieces) {
     void feed(stream, pieces);
@@ -36170,7 +36515,7 @@ function toEntryError(error, entry) {
 const SIGNATURE = 0x08074b50;
 const SIGNATURE_BYTES = 4;
 const SIGNATURE_TEXT = 'PK\x07\x08';
-/** A CRC and two sizes of 32 or 64 bits, with or without the signature before them. */
+/** The bytes of a CRC and two sizes of 32 or 64 bits. The signature before them is optional. */
 const SHORT_BYTES = 12;
 const LONG_BYTES = 20;
 /** The length of the longest of the four forms. */
@@ -36204,10 +36549,10 @@ function* verifyFirstSignature(window, { name, dataOffset, packedSize }) {
         if (found !== -1 && at + found === dataEnd)
             return;
         if (found !== -1)
-            throw invalidEntry(name, "contains a data descriptor's signature, which another reader could read as its end");
+            throw invalidEntry(name, "contains a data descriptor's signature, at which another reader could end the entry");
         yield;
     }
-    throw invalidEntry(name, "is stored without a size or a data descriptor's signature to show its end");
+    throw invalidEntry(name, "is stored, but neither a size nor a data descriptor's signature shows where it ends");
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip/zip-local-headers.js
@@ -36221,16 +36566,18 @@ const zip_local_headers_HEADER_BYTES = 30;
 const HAS_DATA_DESCRIPTOR = 0x0008;
 const zip_local_headers_SATURATED_32 = 0xffffffff;
 /**
- * Enough for a header and, among small files, the next few. More reads cost more than reading the bytes between them.
+ * Enough for a header and, among small files, the next few. Another read costs more than reading the bytes between
+ * headers.
  */
 const READ_AHEAD_BYTES = 64 * 1024;
 /**
- * Locates the data of each entry of the directory. Verifies that each has a local header that agrees with the
- * directory: in name, encoding of the name, method and, without a data descriptor, CRC and sizes; with one, CRC and
- * sizes may be left open. Verifies that every byte before the directory belongs to exactly one entry. A reader that
- * goes from local header to local header sees the same entries, because deflated data shows its own end, and stored
- * data of open size ends at the first descriptor's signature.
- * Throws ArchiveError `invalid_archive` otherwise.
+ * Locates the data of each entry of the directory. Verifies that each entry has a local header that agrees with the
+ * directory: in name, encoding of the name, method, CRC and sizes. If a data descriptor follows, the header may leave
+ * CRC and sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that goes
+ * from local header to local header sees the same entries, because deflated data shows its own end, and stored data of
+ * open size ends at the first signature of a data descriptor.
+ * Throws ArchiveError `invalid_archive` or `unsafe_archive` if a header or byte breaks these rules, and the signal's
+ * reason once the slice's signal is aborted.
  */
 async function locateEntries({ window, slice }, directory) {
     const { entries } = directory;
@@ -36260,7 +36607,10 @@ function inDataOrder(entries) {
     const numbers = Uint32Array.from({ length: entries.length }, (_, number) => number);
     return numbers.sort((a, b) => entries.headerOffsetAt(a) - entries.headerOffsetAt(b));
 }
-/** Verifies that nothing lies before `next`, or exactly the data descriptor that the last entry announces. */
+/**
+ * Verifies that nothing lies between the last entry and `next`, except the data descriptor if the last entry announces
+ * one.
+ */
 function verifyGap(window, { end, last, hasDescriptor }, next) {
     const bytes = next - end;
     if (last !== null && hasDescriptor)
@@ -36299,7 +36649,7 @@ function zip_local_headers_readHeader(window, { name, headerOffset }) {
     const looked = Math.max(zip_local_headers_HEADER_BYTES, Math.min(MOST_HEADER_BYTES, window.fileSize - headerOffset));
     const start = window.look(headerOffset, looked, READ_AHEAD_BYTES);
     if (start.readUInt32LE(0) !== zip_local_headers_HEADER_SIGNATURE)
-        throw invalidEntry(name, 'has no local header where the directory says');
+        throw invalidEntry(name, 'has no local header at the position that the directory lists');
     const extraAt = zip_local_headers_HEADER_BYTES + start.readUInt16LE(26);
     const bytes = extraAt + start.readUInt16LE(28);
     const fixed = bytes <= start.length ? start : window.look(headerOffset, bytes, READ_AHEAD_BYTES);
@@ -36314,7 +36664,7 @@ function isNamed(rawName, name) {
 function isEndless(header, { method }) {
     return method === 'stored' && hasDescriptor(header) && isLeftOpen(localSizes(header).packedSize);
 }
-/** True for a value that a writer may not have known yet, which a data descriptor then gives. */
+/** True for a value that a writer may not have known yet; the data descriptor then contains the true value. */
 function isLeftOpen(value) {
     return value === 0 || value === zip_local_headers_SATURATED_32;
 }
@@ -36346,7 +36696,8 @@ function contradiction(entry, field) {
 /**
  * Reads a ZIP's whole listing, including local headers and symlink targets, and plans its extraction. Writes nothing.
  * Checks limits and names while it reads, before it unpacks anything.
- * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`.
+ * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, and the signal's
+ * reason once the slice's signal is aborted.
  */
 async function planZip(zip) {
     const { window, slice } = zip;
@@ -36368,28 +36719,28 @@ function plan_zip_readTarget(window, entry) {
 ;// CONCATENATED MODULE: ./build/install/archive/zip/zip-small-files.js
 
 
-/** The bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
+/** The bytes of one batch: fewer would mean more turns of the event loop, and more would only take more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024;
 const MAX_BATCH_BYTES = 1024 * 1024;
-/** Keeps the collecting of tiny files from taking a whole slice of time. */
+/** Keeps the collection of tiny files for one batch from taking a whole time slice. */
 const MAX_BATCH_FILES = 1000;
 /**
- * Batches that are inflated ahead of the one in use. With only one, the thread pool would sometimes wait for this
- * thread.
+ * The number of batches that are inflated ahead of the one in use. With only one ahead, the thread pool would sometimes
+ * wait for this thread.
  */
 const BATCHES_AHEAD = 2;
 /**
- * Yields small files that pass `canInflateTogether`, in their order, each with all of its bytes, which are valid until
- * the next file is requested. They come in batches, because a promise for each file would take time: while one batch is
- * used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that no packed bytes were left
- * over. Throws ArchiveError `invalid_archive`.
+ * Yields small files that pass `canInflateTogether`, in the given order and in batches, because a promise for each file
+ * would take time. Each file comes with all of its bytes, which are valid until the next file is requested. While one
+ * batch is used, the thread pool inflates the next batches. Vouches that each file has its declared size and CRC, and
+ * that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
  */
 async function* readInBatches(zip, files) {
     const inflater = new BatchInflater(zip);
     const inflating = [];
     for (const batch of cutIntoBatches(zip, files)) {
         const inflated = inflater.inflate(batch.entries());
-        // The error is thrown where the batch is used; until then, nothing else catches it.
+        // An error is thrown when its batch is used. Until then, nothing else would catch it.
         inflated.catch(() => { });
         inflating.push({ batch, inflated });
         if (inflating.length > BATCHES_AHEAD)
@@ -36398,7 +36749,7 @@ async function* readInBatches(zip, files) {
     while (inflating.length > 0)
         yield* readBatch(inflater, inflating.shift());
 }
-/** Splits a batch that cannot be vouched for together into halves, down to the single file. */
+/** Yields a batch. If the batch cannot be vouched for as a whole, splits it into halves, down to single files. */
 async function* readBatch(inflater, next) {
     if (next === undefined)
         return;
@@ -36461,12 +36812,12 @@ function* cutIntoBatches({ entries }, files) {
 
 
 /**
- * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Checks the whole listing, and finds
- * room for it, before writing the first byte. Vouches for each file by its declared size and CRC. Files become 0644 or
- * 0755 and directories 0755, whatever the umask; symlinks come last. Works in slices, between which signals are
- * handled.
+ * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Before it writes the first byte,
+ * checks the whole listing and the free space. Verifies that each file has its declared size and CRC. Files become 0644
+ * or 0755 and directories 0755, whatever the umask; symlinks are created last. Works in slices, between which signals
+ * are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
- * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
+ * `disk_full`, `host_not_writable` or `step_failed`, and the signal's reason once the signal is aborted.
  */
 async function extractZip(artifact, { target, limits, signal }) {
     signal?.throwIfAborted();
@@ -36507,7 +36858,10 @@ function howToRead(packing) {
 
 
 
-/** Vouches for an artifact by its HMAC (contract 4.3, rule 3), then by the pinned digest. Throws SignatureError. */
+/**
+ * Vouches for an artifact by its HMAC (contract 4.3, rule 3), and by the pinned digest if there is one. Throws
+ * SignatureError if either check fails.
+ */
 function verifyServed({ request, tools }, { artifact, hmac, signatureHeader }) {
     const verified = verifyHmacSignature(artifact, hmac, signatureHeader);
     tools.log.did(`valid, sha256 ${shortDigest(artifact.sha256)}`);
@@ -36516,7 +36870,7 @@ function verifyServed({ request, tools }, { artifact, hmac, signatureHeader }) {
     return verified;
 }
 /**
- * Extracts a verified artifact into `folder` and reads a plugin's description. Throws ArchiveError, and ArtifactError
+ * Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. Throws ArchiveError, and ArtifactError
  * `not_a_plugin` or `invalid_manifest`.
  */
 async function unpackArtifact({ request, tools }, verified, folder) {
@@ -36594,7 +36948,7 @@ function mismatch({ asked, served }, found) {
 
 /**
  * Reads what the deployment replaces, and checks that this host can replace it. A dry run only reads. Throws
- * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`, ConfigError `missing_input`.
+ * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`, or ConfigError `missing_input`.
  */
 async function findTarget(deployment, plan) {
     const { layout, request, record, tools } = deployment;
@@ -36615,7 +36969,9 @@ async function findTarget(deployment, plan) {
         checkPlaces(deployment, previous.place, place);
     return { plan, place, previous };
 }
-/** Vouches for the artifact by its HMAC (contract 4.3, rule 3) and the pinned digest. */
+/**
+ * Vouches for the artifact as `verifyServed` does, and records its digest, size and repository even if it is refused.
+ */
 async function verifyArtifact(deployment, found) {
     const { artifact, repo } = found.served;
     await deployment.record.update({
@@ -36628,8 +36984,9 @@ async function verifyArtifact(deployment, found) {
     return { ...found, verified };
 }
 /**
- * Judges a version by the hub's claims before it is extracted. Refuses one that had different bytes on this host, and a
- * `latest` that is older than the installed version or that this host has replaced.
+ * Judges a version by the hub's claims before the artifact is extracted. Refuses a version that had different bytes on
+ * this host, and a `latest` that is older than the installed version or that this host has replaced, unless the
+ * operator accepts it. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
  */
 function acceptVersion(deployment, fetched) {
     const claimed = claimedVersion(fetched);
@@ -36638,7 +36995,7 @@ function acceptVersion(deployment, fetched) {
     refuseOldBytes(deployment, fetched.verified.sha256);
     return fetched;
 }
-/** A hub may give old bytes a new version in a header, which is not signed. */
+/** Refuses a `latest` with bytes that this host has replaced: the unsigned header may give old bytes a new version. */
 function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
     if (request.version !== 'latest' || request.allowDowngrade)
         return;
@@ -36647,8 +37004,8 @@ function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
         throw replacedBytes({ version: facts.version, sha256 }, presentVersion(layout, origin));
 }
 /**
- * Finds out the artifact's version, and extracts it into `folder` unless the same bytes are installed and intact.
- * Throws ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or `version_reused`, DeploymentError
+ * Determines the artifact's version, and extracts it into `folder` unless the same bytes are installed and intact.
+ * Throws ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or `version_reused`, or DeploymentError
  * `downgrade_refused`.
  */
 async function extractArtifact(deployment, accepted, folder) {
@@ -36659,7 +37016,9 @@ async function extractArtifact(deployment, accepted, folder) {
     const version = await checkVersion(deployment, accepted, pluginYaml);
     return { ...accepted, content: { staged, tree }, pluginYaml, version };
 }
-/** Returns the verified artifact as the installed one, if that is intact and has the same version. */
+/**
+ * Returns the installed files in place of the artifact's if they came from the same bytes and version and are intact.
+ */
 async function findSameVersion(deployment, fetched) {
     const { target, verified } = fetched;
     const source = { origin: originOf(deployment), sha256: verified.sha256 };
@@ -36678,11 +37037,14 @@ async function findSameVersion(deployment, fetched) {
     deployment.tools.log.did(`not extracted: ${name} came from these bytes, and none of its files is missing or changed`);
     return { ...fetched, content: installed, pluginYaml, version };
 }
-/** The bytes of a service may get another version from a header. */
+/** The same bytes of a service may be served as another version, because its version comes from a header. */
 function isInstalledVersion({ previous: { installed } }, version) {
     return typeof installed?.version === 'string' && isSameVersion(installed.version, version);
 }
-/** Binds the plan to the artifact's files, and signs a plugin for this host. Throws PlanError `invalid_plan`. */
+/**
+ * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns the order of the
+ * installation. Throws PlanError `invalid_plan`, and as `signForHost` does.
+ */
 async function orderInstallation(deployment, extracted) {
     const { plan } = extracted.target;
     announceDefaultPlan(plan, deployment.tools.log);
@@ -36714,9 +37076,9 @@ async function checkVersion(deployment, fetched, pluginYaml) {
     return decided.version;
 }
 /**
- * Refuses a `latest` that is older than the installed version, and a version that had different bytes before. This runs
- * with the hub's claim as soon as the artifact is served, and again with the artifact's own version once it is
- * extracted.
+ * Refuses a `latest` that is older than the installed version, and a version that had different bytes on this host.
+ * This runs with the hub's claim as soon as the artifact is served, and again with the artifact's own version once the
+ * artifact is extracted.
  */
 function refuseVersion(deployment, { served, target }, version) {
     const { request } = deployment;
@@ -36758,8 +37120,8 @@ function noticeNoSigning({ request, tools }) {
 /**
  * Deploys one plugin or service under the marketplace contract. However it ends, the host runs exactly the old version
  * or exactly the new one (or the outcome is `inconsistent`), the local report says which, and the hub gets a report,
- * best-effort (contract 4.3). A dry run is the same flow, but ends before it installs. Never throws for a failed
- * deployment: the result contains the error.
+ * best-effort (contract 4.3). A dry run is the same flow, but ends before it installs, and reports nothing. Never
+ * throws for a failed deployment: the result contains the error.
  */
 async function deploy(request, tools) {
     const deployment = deployment_startDeployment(request, tools);
@@ -36844,8 +37206,9 @@ class MarketplaceFlow {
 
 
 /**
- * Ends a deployment that was refused before it began. Writes a local report if the project root exists, and reports to
- * the hub if there is a connection (contract 4.3, rule 7). Creates no project root.
+ * Ends a deployment that was refused before it began. If the project root exists and may be touched, recovers what a
+ * dead run left and writes a local report. Reports to the hub if there is a connection (contract 4.3, rule 7). Creates
+ * no project root.
  */
 async function refuseDeployment(refused, tools) {
     const { error, facts, projectRoot, sender } = refused;
@@ -36866,8 +37229,8 @@ async function refuseDeployment(refused, tools) {
     return { ...closed, error };
 }
 /**
- * Returns the reason why the host must not be touched, if there is one. Ignores any other failure: it recurs later,
- * with a better explanation.
+ * Prepares the host, and returns the reason why it must not be touched, if there is one. Ignores any other failure,
+ * which recurs later with a better explanation.
  */
 async function tryToPrepare(host) {
     try {
@@ -36899,8 +37262,9 @@ function isDirectorySync(path) {
 
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run or a check reports to nobody, and a run
- * that may have been meant as one does not report to the hub.
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run or a check writes and sends no report.
+ * If `dry-run` or `check-only` is malformed, the run may have been meant to report nothing: it sends nothing to the
+ * hub.
  */
 async function refuseRequest(request, error, tools) {
     const { dryRun, checkOnly } = request;
@@ -36916,8 +37280,8 @@ async function refuseRequest(request, error, tools) {
     return await refuseDeployment(refusal, tools);
 }
 /**
- * The host that a request names, with the sender of its reports if the inputs suffice; undefined without a project
- * root.
+ * Returns the host that a request names, with a sender of reports if the inputs suffice for one; undefined without a
+ * project root.
  */
 function hostFor(request, tools) {
     const { projectRoot, allowSharedRoot = false } = request;
@@ -36925,7 +37289,7 @@ function hostFor(request, tools) {
         return undefined;
     return hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) });
 }
-/** Creates the sender of reports; undefined if the inputs do not suffice. */
+/** Returns undefined if the inputs do not suffice for a sender. */
 function senderFor({ bases, slug, kind, apiKey }, { wires }) {
     if (bases === undefined || slug === undefined || kind === undefined || apiKey === undefined)
         return undefined;
@@ -37674,10 +38038,13 @@ function getIDToken(aud) {
 ;// CONCATENATED MODULE: ./build/install/files/grace.js
 
 
-/** The runner sends SIGTERM 7.5 s after its SIGINT. All of this work ends within 6 s, or is left to the post step. */
+/**
+ * The runner sends SIGTERM 7.5 s after its SIGINT. The work after a cancel ends within 6 s, or is left to the post
+ * step.
+ */
 const MS_AFTER_CANCEL = { comparing: 2500, restoring: 3500, reporting: 5000 };
 function startGrace(cancelled, times = MS_AFTER_CANCEL) {
-    const late = new DeploymentError('cancelled', 'The run was cancelled, and there was no time left for this.');
+    const late = new DeploymentError('cancelled', 'The run was cancelled, and no time was left for this work.');
     const unanswered = new ArtifactError('timeout', 'The hub did not answer within the time that a cancelled run has.');
     return {
         cancelled,
@@ -37718,7 +38085,9 @@ class Annotator {
         this.#redact = redact;
     }
     /**
-     * Writes one error annotation with the cause, or each problem of a plan or host config at its line. Shows no stack.
+     * Writes one error annotation with the cause, or one for each problem of a plan or host config, at its line; the log
+     * lists the problems after the tenth. Adds an annotation if the restored version is unhealthy. Logs a stack only for
+     * an `internal_error`.
      */
     annotateFailure(error, report) {
         if (error instanceof SourceError) {
@@ -37735,7 +38104,7 @@ class Annotator {
         if (code === 'internal_error')
             this.#logStack(error);
     }
-    /** Does the same for an action that has no report. */
+    /** Like `annotateFailure`, for an action that has no report. */
     annotateError(thrown) {
         if (thrown instanceof SourceError) {
             this.#annotateProblems(thrown);
@@ -37746,7 +38115,7 @@ class Annotator {
         if (code === 'internal_error')
             this.#logStack(thrown);
     }
-    /** Writes a separate error: no healthy version is running. */
+    /** Writes a separate error annotation: no healthy version is running. */
     annotateUnhealthy(sentence) {
         this.#annotate(sentence, 'unhealthy');
     }
@@ -37794,14 +38163,14 @@ function listenForCancel() {
 function readWorkspace() {
     return process.env['GITHUB_WORKSPACE'] ?? process.cwd();
 }
-/** The facts about this process from the runner's environment. */
+/** Returns the facts about this process from the runner's environment. */
 function readRunnerFacts(env) {
     return {
         workflow: readWorkflowRun(env),
         temporaryFolder: env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
     };
 }
-/** The workflow run of this process, from the runner's `GITHUB_*` variables; nulls outside a workflow. */
+/** Returns the workflow run of this process, from the runner's `GITHUB_*` variables; null for each that is not set. */
 function readWorkflowRun(env) {
     const read = (name) => (env[name] ? cleanForeignText(env[name], 300) : null);
     const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')];
@@ -37820,7 +38189,7 @@ function readWorkflowRun(env) {
 
 
 
-/** The host records the hub that supplied a part, with that part's name, in a line of 2,000 characters. */
+/** Leaves room in a line of 2,000 characters, in which the host records a part's name and the hub that supplied it. */
 const MAX_BASE_URL_CHARS = 1800;
 const isBaseUrl = (text) => {
     const url = URL.parse(text);
@@ -37833,19 +38202,19 @@ const isBaseUrl = (text) => {
         !/\p{Cc}/u.test(text));
 };
 const baseUrlSchema = pipe(schemas_string()
-    .check(refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' }), _maxLength(MAX_BASE_URL_CHARS, { error: `must be at most ${MAX_BASE_URL_CHARS} characters` })), transform(text => text.replace(/\/+$/, '')));
+    .check(refine(isBaseUrl, { error: 'must be an https URL without a user, password, query or fragment' }), _maxLength(MAX_BASE_URL_CHARS, { error: `must be at most ${MAX_BASE_URL_CHARS} characters` })), transform(text => text.replace(/\/+$/, '')));
 /** A key that an HTTP header carries unchanged. */
 const apiKeySchema = schemas_string()
-    .check(_regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }));
+    .check(_regex(/^\S+$/, { error: 'must be one word without white space or line breaks: check how it was stored' }));
 const booleanSchema = pipe(schemas_string().check(_regex(/^(true|false)$/i, { error: 'must be true or false' })), transform(text => text.toLowerCase() === 'true'));
 function integerSchema(least, most) {
     const error = { error: `must be a whole number from ${least} to ${most}` };
     return pipe(schemas_string().check(_regex(/^\d{1,16}$/, error)), transform(Number))
         .check(refine(value => value >= least && value <= most, error));
 }
-/** A version that a host can run. */
+/** A named version: `latest` is not one. */
 const exactVersionSchema = versionSchema.check(refine(version => version !== 'latest', { error: 'must be a version other than latest' }));
-/** In milliseconds. */
+/** A number of hours, which need not be whole. */
 const hoursSchema = pipe(schemas_string(), transform(Number))
     .check(refine(hours => hours > 0 && hours <= 87_600, { error: 'must be a number of hours above 0, at most 87600' }));
 const minutesSchema = pipe(schemas_string(), transform(Number))
@@ -37858,22 +38227,25 @@ const projectRootSchema = pipe(schemas_string().check(_regex(/^[^\p{Cc}\p{Zl}\p{
 }), refine(path => path !== '/', {
     error: "must not be the file system's root: name the directory that contains plugins/ and extensions/",
 }));
-/** Items, one per line or separated by commas. Refuses a JSON list, whose brackets and quotes would become names. */
+/**
+ * Items, one per line or separated by commas. Refuses a JSON list, whose brackets and quotes would become parts of
+ * names.
+ */
 const itemsSchema = pipe(schemas_string().check(_regex(/^(?!\s*\[\s*["'])/, {
-    error: 'must list items one per line or separated by commas, without brackets and quotes around them',
+    error: 'must list items one per line or separated by commas, without brackets or quotes around them',
 })), transform(text => text
     .split(/[,\r\n]/)
     .map(item => item.trim())
     .filter(item => item !== '')));
-/** A list of ids. */
+/** A list of at least one id. */
 const idsSchema = pipe(itemsSchema, array(idSchema)
     .check(_minLength(1, { error: 'must list ids of plugins and extensions, one per line or separated by commas' })));
-/** A list of hosts without duplicates. */
+/** A list of at least one host, without duplicates. */
 const hostIdsSchema = pipe(pipe(itemsSchema, transform(items => [...new Set(items)])), array(hostIdSchema).check(_minLength(1, { error: 'must list hosts, one per line or separated by commas' })));
-/** A list of keep-paths. */
+/** A list of paths inside an installed directory, without final slashes. */
 const keepPathsSchema = pipe(itemsSchema, transform(items => items.map(item => item.replace(/(?<=[^/])\/+$/, ''))))
     .check(refine(paths => paths.every(isKeepPath), {
-    error: 'must be relative paths inside the installed directory, one per line or separated by commas, without ".", ".." or backslashes',
+    error: 'must be relative paths inside the installed directory, one per line or separated by commas, without ".", "..", empty parts, backslashes or control characters',
 }));
 function isKeepPath(path) {
     return (!(0,external_node_path_namespaceObject.isAbsolute)(path) &&
@@ -37885,7 +38257,7 @@ function isKeepPath(path) {
 
 
 const MAX_CA_BYTES = 1024 * 1024;
-/** The name that this action gives itself in requests to a hub. */
+/** The name by which this action identifies itself in requests to a hub. */
 const USER_AGENT = 'hub-deploy';
 function readConnection(read) {
     return {
@@ -37914,7 +38286,7 @@ function readAuthorities(read) {
         return file.text;
     }
     catch {
-        read.refuse('ca-file', `names ${file.path}, which contains no certificate in PEM form`);
+        read.refuse('ca-file', `names ${file.path}, which contains no valid certificate in PEM form`);
         return undefined;
     }
 }
@@ -37993,15 +38365,15 @@ function readState(name) {
 
 
 const MAX_LINE_CHARS = 4000;
-/** A group that ends sooner is written in one go, and its title says what it did. */
+/** A group that ends sooner than this is written in one go, and its title says what the group did. */
 const TITLE_WITHIN_MS = 500;
 /** The number of notes that a summary may repeat. */
 const MAX_NOTES = 100;
 /**
  * The workflow log. Every line is redacted and free of runner commands. The title of a group says what it did and how
- * long it took. If a group takes longer than half a second, or its lines must survive a kill, it opens with its bare
- * title and shows its lines as they come; the rest follows in a line after it. Each notice and warning appears once,
- * even if several parts of a run find the same problem.
+ * long it took. If a group takes longer than half a second, or its lines must survive a kill, the group opens with its
+ * bare title and shows its lines as they come; the full title follows in a line after the group. Each notice and
+ * warning appears once, even if several parts of a run find the same problem.
  */
 function createRunnerLog(redact) {
     const safe = (line) => cleanForeignText(redact(line), MAX_LINE_CHARS);
@@ -38041,7 +38413,7 @@ function createRunnerLog(redact) {
         error: line => write(() => core_error(safe(line))),
     };
 }
-/** A group that holds its lines back until its title is known, but not for long. */
+/** A group that holds its lines back until its full title is known, but at most for `TITLE_WITHIN_MS`. */
 class OpenGroup {
     did = [];
     title;
@@ -38127,13 +38499,13 @@ function details(title, blocks) {
 ;// CONCATENATED MODULE: ./build/core/secrets.js
 
 
-/** The fewest characters of a secret, or of the beginning that a cut left of one, that are replaced. */
+/** The fewest characters of a secret, or of the beginning of a secret before a cut, that are replaced. */
 const SHORTEST_REDACTED = 4;
 const CUT_SIGN = CUT_MARK.charAt(0);
 /**
- * Returns a function that replaces every secret in a text by `***`, even the beginning of one that was cut off, for
- * files and outputs, which the runner does not mask. Secrets under 4 characters stay, because replacing them would
- * garble every sentence.
+ * Returns a function that replaces every secret in a text by `***`, and also the beginning of a secret if the text was
+ * cut inside it. Files and outputs need it, because the runner masks only the log. Secrets of fewer than 4 characters
+ * stay, because replacing them would garble every sentence.
  */
 function createRedactor(secrets) {
     const known = secrets
@@ -38160,12 +38532,12 @@ function redactCut(text, forms) {
     const last = pieces.length - 1;
     return pieces.map((piece, index) => (index < last ? redactEnd(piece, forms) : piece)).join(CUT_SIGN);
 }
-/** Replaces the longest beginning of a secret that the text ends with. */
+/** Replaces the longest end of the text that is also the beginning of a secret. */
 function redactEnd(text, forms) {
     const length = Math.max(0, ...forms.map(form => commonLength(text, form)));
     return length === 0 ? text : `${text.slice(0, -length)}***`;
 }
-/** Returns the number of characters at the end of the text that are the beginning of the secret. */
+/** Returns how many characters at the end of the text are also the beginning of the secret; 0 if fewer than 4. */
 function commonLength(text, secret) {
     for (let length = Math.min(text.length, secret.length); length >= SHORTEST_REDACTED; length--) {
         if (text.endsWith(secret.slice(0, length)))
@@ -38179,7 +38551,8 @@ function commonLength(text, secret) {
 
 /**
  * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub
- * chooses its own secrets, so they must not be able to remove a version, a digest or a host from the run's messages.
+ * chooses its own secrets, so a hub's secret is not redacted if it is part of a fact that the run knows: a hub must not
+ * remove a version, a digest or a host from the run's messages. The same applies to the values of settings.
  */
 function createSecretKeeper({ secrets, settingValues }) {
     const redactGiven = createRedactor(secrets);
@@ -38222,7 +38595,7 @@ function hasMovedParts({ steps }) {
     return steps.some(({ action, status }) => (isInstallAction(action) || action === 'remove') && status === 'done');
 }
 /**
- * True if a run was killed while its plan ran, so no entry names the step that was running. A plan that failed has an
+ * True if a run was killed while its plan ran: then no entry names the step that was running. A plan that failed has an
  * entry for each of its steps.
  */
 function mayHaveRunUnlisted({ outcome, error, states, steps }) {
@@ -38241,72 +38614,72 @@ function provisionSteps({ steps }) {
 function ending_nameOf({ slug, id }) {
     return slug ?? id ?? 'This deployment';
 }
-/** True if a run was refused because the state of the host is uncertain. Its error says what has made it so. */
+/** True if a run was refused because the state of the host is uncertain. The run's error gives the reason. */
 function isRefusedHost({ outcome, error, rollback }) {
     return outcome === 'inconsistent' && error?.code === 'inconsistent' && rollback === null;
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/next-steps.js
 /**
- * Advice about an error, in a sentence or two. The error's message comes first and names the remedy; this adds what the
- * message leaves out. docs/errors.md explains each code in full.
+ * Returns advice about an error, in a sentence or two. The error's message comes first and names the remedy; the advice
+ * adds what the message leaves out. docs/errors.md explains each code in full.
  */
 function nextStep(code, error) {
     const known = NEXT[code];
     return error?.code === code && error.next !== undefined ? `${error.next}. ${known}` : known;
 }
-const UNTIL_CORRECTED = 'Until it is corrected, you can deploy an earlier version: name it in `version`.';
+const UNTIL_CORRECTED = 'Until the problem is corrected, you can deploy an earlier version: set `version` to it.';
 const NEXT = {
-    missing_input: 'A job gets the secrets of an environment only if it names that environment; a pull request from a fork gets none.',
+    missing_input: 'If a secret is empty: a job gets the secrets of an environment only if it names that environment, and a pull request from a fork gets none.',
     invalid_input: "The action's README says what each input accepts.",
-    invalid_plan: 'Fix every line that is named here.',
-    invalid_host_config: 'Fix every line that is named here.',
+    invalid_plan: 'Correct every problem that is named here.',
+    invalid_host_config: 'Correct every problem that is named here.',
     network: "Try `curl -v` with that URL as the runner's user: it shows how far a connection gets.",
     timeout: 'Run again later. For a large artifact, raise `timeout-minutes`.',
-    bad_response: "A proxy or a login page may answer in the hub's place: `curl -i` with that URL shows what does.",
-    insecure_url: 'Use https. `allow-http` is for closed test networks.',
+    bad_response: "A proxy or a login page may answer in the hub's place: `curl -i` with that URL shows what answers.",
+    insecure_url: "Use https; `allow-http` is for closed test networks. If the hub supplied the URL, the hub's administrator must correct it.",
     not_found: 'Check `slug` and `kind` (or `project-id`), `version`, and the path in `hub-url`.',
-    authentication_failed: 'If it was revoked, get a new one from the hub, and set the secret to it.',
-    no_published_version: 'Ask the publisher whether a version is held back or withdrawn.',
-    artifact_unavailable: 'The hub gave the reason above. After HTTP 429 or 5xx, run again later.',
-    missing_signature: 'Do not work around it: install only signed versions.',
-    invalid_signature_format: 'Do not work around it: install only signed versions.',
+    authentication_failed: 'If a key, credential or token was revoked, get a new one and store it in the secret.',
+    no_published_version: 'If no version is published, ask the publisher whether one is held back or withdrawn.',
+    artifact_unavailable: 'After HTTP 429 or 5xx, run again later. If the remedy above does not help, ask the administrator of the hub.',
+    missing_signature: 'Do not work around this check: install only signed versions.',
+    invalid_signature_format: 'Do not work around this check: install only signed versions.',
     signature_mismatch: 'Do not deploy this version until you know the cause.',
     digest_mismatch: 'The release gate or the publisher knows which digest is the right one.',
-    untrusted_signer: 'Ask over a channel other than the hub, and deploy nothing until you know.',
-    decryption_failed: 'If that does not help, ask the administrator of the hub.',
-    invalid_archive: 'If it happens again, try another tool to pack it.',
-    unsafe_archive: 'Do not install this version; ask the publisher why it contains that.',
-    archive_too_large: 'If it is not meant to be, ask the publisher what it contains.',
+    untrusted_signer: 'Ask over a channel other than the hub, and deploy nothing until you have the answer.',
+    decryption_failed: 'If the remedy above does not help, ask the administrator of the hub.',
+    invalid_archive: 'If the new archive is refused too, it should be packed with another tool.',
+    unsafe_archive: 'Do not install this version; ask the publisher why it contains such an entry.',
+    archive_too_large: 'If the archive is not meant to be that large, ask the publisher what it contains.',
     empty_artifact: UNTIL_CORRECTED,
     not_a_plugin: UNTIL_CORRECTED,
     invalid_manifest: UNTIL_CORRECTED,
     content_mismatch: UNTIL_CORRECTED,
-    source_not_supported: 'A project without parts from git does not need it.',
+    source_not_supported: 'A project without parts from git does not need git on the host.',
     unpinned_source: UNTIL_CORRECTED,
     version_mismatch: UNTIL_CORRECTED,
-    downgrade_refused: 'If nobody rolled it back on purpose, ask the publisher which of the two is newer.',
-    version_reused: 'It is better if the publisher gives the new bytes their own version.',
-    disk_full: 'If it is the disk of `project-root`, a lower `keep-snapshots` keeps fewer old versions there.',
-    host_not_writable: "Run again when the runner's user can write there.",
-    unsafe_host: 'See docs/security.md: it lists who may own and write what below `project-root`, and why.',
-    locked: 'If it never ends, see docs/operating.md, "The lock is held".',
+    downgrade_refused: 'If nobody rolled back on purpose, ask the publisher which of the two versions is newer.',
+    version_reused: 'The publisher should release changed bytes as a new version.',
+    disk_full: 'If the disk of `project-root` is full, lower `keep-snapshots`: fewer old versions are then kept there.',
+    host_not_writable: 'Correct the cause, then run again.',
+    unsafe_host: 'See docs/security.md, "Who may write to the project root", or, if a path cannot be moved, docs/operating.md, "Mounts and permissions".',
+    locked: 'If that deployment never ends, see docs/operating.md, "The lock is held".',
     step_failed: 'Correct the cause, then run again.',
-    step_timed_out: 'Find out what the command waits for, or raise its `timeout` in the host config.',
-    unhealthy: 'Correct the version, or its check in the host config, then deploy again.',
+    step_timed_out: 'Find out what the command waits for. If a command of the host config needs more time, raise its `timeout` there.',
+    unhealthy: 'Correct the version, the service or its health check, then run again.',
     cancelled: 'Run again when you want to.',
-    interrupted: 'Find out who killed the run (memory, a reboot, a time limit), then run again.',
+    interrupted: 'Find out what killed the run (a lack of memory, a reboot or a time limit), then run again.',
     report_refused: 'Nothing to repair on this host.',
-    rollback_failed: 'Follow docs/operating.md, "The host is inconsistent". The next run first tries the rollback again.',
-    inconsistent: 'Follow docs/operating.md, "The host is inconsistent". Nothing is deployed until then.',
-    place_taken: 'If nobody needs the files in that place, move them away.',
+    rollback_failed: 'Follow docs/operating.md, "The host is inconsistent", which says when the next run tries the rollback again.',
+    inconsistent: 'Follow docs/operating.md, "The host is inconsistent". Nothing is deployed until the host is repaired.',
+    place_taken: 'The status action lists the parts of this host, and the directories that have no record.',
     unexpected_part: UNTIL_CORRECTED,
-    fleet_out_of_sync: 'Begin with the hosts at the top of this table.',
-    drift_found: 'Find out who changed these files. Deploy the version again to repair them; the changes stay as a snapshot.',
+    fleet_out_of_sync: 'If hosts are listed below, begin with those at the top.',
+    drift_found: 'If files were changed, find out who changed them. Deploying the version again repairs them; the changed files stay as a snapshot.',
     no_snapshot: 'The status action lists the versions that this host has retained.',
     snapshot_modified: 'The status action lists the other versions that this host has retained.',
     not_installed: 'The status action shows what is installed, and which files differ.',
-    internal_error: 'Report it, with the log of this step.',
+    internal_error: 'Report this error, with the log of this step.',
 };
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/problem-list.js
@@ -38317,7 +38690,10 @@ const NEXT = {
 const MAX_LISTED_PROBLEMS = 30;
 const MAX_FILE_CHARS = 200;
 const MAX_MESSAGE_CHARS = 500;
-/** Lists every problem of a plan or host config as one block, because the failure's sentence names only the first. */
+/**
+ * Lists the problems of a plan or host config, at most 30 of them, as one block, because the failure's sentence names
+ * only the first.
+ */
 function listProblems(error) {
     if (!(error instanceof SourceError) || error.problems.length < 2)
         return [];
@@ -38483,7 +38859,7 @@ function warningBlocks(report, notes) {
     const warnings = [...drift(report), ...provisioned(report), ...warnings_linesOf(others, 'warning')];
     return [...block('WARNING', warnings), ...block('NOTE', warnings_linesOf(others, 'notice'))];
 }
-/** Does the same for a run that has no report. */
+/** Like `warningBlocks`, for a run that has no report. */
 function noteBlocks(notes) {
     return [...block('WARNING', warnings_linesOf(notes, 'warning')), ...block('NOTE', warnings_linesOf(notes, 'notice'))];
 }
@@ -38505,8 +38881,8 @@ function withoutDrift({ drift: entries = [] }, notes) {
     return notes.filter(({ text }) => text !== logged);
 }
 /**
- * Sentences about the drift before the deployment: the edits that it replaced, those that it kept, and the parts that
- * could not be compared.
+ * Sentences about the drift before the deployment: the edits that the deployment replaced, the edits that it did not
+ * replace, and the parts that could not be compared.
  */
 function drift(report) {
     const { drift: entries = [] } = report;
@@ -38529,7 +38905,7 @@ function edited(entries, fate) {
 /** Describes the fate of edited files that have no snapshot, as far as the report knows. */
 function fateWithoutSnapshot({ outcome, state, rollback }) {
     if (outcome === 'success')
-        return state === 'resolving_sequence' ? ' A real run keeps the files that it replaces in a snapshot.' : '';
+        return state === 'resolving_sequence' ? ' A real run would keep, in a snapshot, the files that it replaces.' : '';
     if (outcome !== 'failed' && outcome !== 'rolled_back')
         return '';
     const isAsBefore = rollback === null ? outcome === 'failed' : rollback.restored && rollback.verified !== false;
@@ -38560,7 +38936,7 @@ function provisioned(report) {
 
 
 
-/** Counts only checks that passed and had something to examine. */
+/** Counts only checks that passed and had a part to examine. */
 function checkedParts({ steps }) {
     const passed = steps.filter(({ action, status }) => action === 'healthcheck' && status === 'done');
     const ids = new Set(passed.flatMap(({ checked = [] }) => checked));
@@ -38588,7 +38964,7 @@ function dryRunBlocks(dryRun, steps) {
         .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)]);
     const more = count - rows.length;
     return [
-        'This was a dry run: nothing was written on this host, and nothing was reported.',
+        'This was a dry run: nothing below project-root was written, and nothing was reported.',
         ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
         ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
         ...(more > 0 ? [`And ${more} more: a real run would ${dryRun.inDetail()}.`] : []),
@@ -38609,7 +38985,7 @@ function stepsLine(steps) {
 
 
 
-/** Describes a run that succeeded. Its step still fails if the hub refused its report. */
+/** Describes a run that succeeded. The step fails anyway if the hub refused the report. */
 function describeSuccess(run) {
     const { report, error } = run;
     const ending = report.changed ? success_sentence_describeChange(report) : describeUnchanged(run);
@@ -38626,7 +39002,7 @@ function success_sentence_describeChange(report) {
     if (report.unrecorded)
         return {
             mark: '\u2705',
-            sentence: `First install of ${ending_nameOf(report)} ${after} ${on}; it replaced one that this action had not installed`,
+            sentence: `First install of ${ending_nameOf(report)} ${after} ${on}; it replaced files that this action had not installed`,
         };
     if (before === null)
         return { mark: '\u2705', sentence: `First install of ${ending_nameOf(report)} ${after} ${on}` };
@@ -38650,7 +39026,7 @@ function describeSame(report, version) {
     const other = isOther ? ` with different bytes (sha256 ${shortDigest(before)} \u2192 ${shortDigest(now)})` : '';
     return `${there} was already on ${host}, and was installed again${other}`;
 }
-/** True if the run replaced the tree. Only a tree to which nothing but files was added may stay in its place. */
+/** True if the run replaced the tree. A tree may stay in its place only if nothing but files was added to it. */
 function isOfReplaced({ snapshot, ...entry }) {
     return snapshot !== undefined || !isOnlyAdded(entry);
 }
@@ -38672,7 +39048,10 @@ function describeUnchanged({ report, plannedSteps, dryRun }) {
     const acted = actingSteps(report);
     const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []));
     if (starters.length > 0)
-        return { mark: '\u2705', sentence: `${there} is already on ${host}; ${listNames(starters)} started what did not run` };
+        return {
+            mark: '\u2705',
+            sentence: `${there} is already on ${host}; ${listNames(starters)} started services that did not run`,
+        };
     if (acted.length > 0)
         return { mark: '\u2705', sentence: `${there} is already on ${host}; its steps were run again` };
     if (drift.length === 0)
@@ -38695,8 +39074,8 @@ function isCheck({ states }) {
     return entered.includes('healthchecking') && !entered.includes('installing');
 }
 /**
- * True for a project whose parts may differ within one version: its sources may supply others, or a rollback restored
- * earlier ones.
+ * True for a project whose parts may differ within one version: its sources may supply other parts, or a rollback may
+ * have restored earlier ones.
  */
 function hasOtherParts({ contract, sources, rollback_of: replaced }) {
     return contract === 'project' && (sources !== undefined || replaced !== undefined);
@@ -38730,8 +39109,8 @@ function describeEnding(run) {
 function describeUncertain(report) {
     const host = report.host_id;
     if (isRefusedHost(report))
-        return `${subjectOf(report)} was refused on ${host}, whose state is uncertain: repair it by hand`;
-    return `${host} may have neither the old nor the new version of ${ending_nameOf(report)} intact: repair it by hand`;
+        return `${subjectOf(report)} was refused on ${host}, whose state is uncertain: repair the host`;
+    return `${host} may have neither the old nor the new version of ${ending_nameOf(report)} intact: repair the host`;
 }
 function describeFailure(report) {
     const { host_id: host, error } = report;
@@ -38757,20 +39136,20 @@ const VERBS = {
     timeout: 'could not be fetched',
     bad_response: 'could not be fetched',
     artifact_unavailable: 'could not be fetched',
-    not_found: 'is not on the hub and was not installed',
-    no_published_version: 'has no published version and was not installed',
+    not_found: 'was not found on the hub and was not installed',
+    no_published_version: 'has no known version and was not installed',
     not_installed: 'was not found intact',
     cancelled: 'was cancelled',
     interrupted: 'was interrupted',
     locked: 'gave way to another deployment',
-    disk_full: 'had no room',
+    disk_full: 'did not fit',
     internal_error: 'failed',
     step_failed: 'failed',
     step_timed_out: 'failed',
 };
 function restoredNow({ previous_version: before, rollback, unrecorded }) {
     if (unrecorded)
-        return 'what was there before is back';
+        return 'the files that were there before are back';
     if (before === null)
         return 'nothing is installed, as before';
     if (rollback?.healthy === false)
@@ -38799,7 +39178,7 @@ function wanted(report) {
 const steps_table_MAX_ROWS = 100;
 const steps_table_MAX_CELL_CHARS = 200;
 const steps_table_MAX_ID_CHARS = 130;
-/** The result and the duration of each step, as one table. A step that failed the run is always in it. */
+/** The result and the duration of each step, as one table. A step that failed the run is always listed. */
 function stepsTable({ steps, error, outcome }) {
     if (steps.length === 0)
         return [];
@@ -38824,7 +39203,7 @@ const MARKS = {
     failed: '\u2717',
     not_run: '\u2013',
 };
-/** The summary gives the cause of a failed step above the table, but that of a warning nowhere else. */
+/** The summary gives the cause of a failed step above the table, but the cause of a warning only in the table. */
 function steps_table_resultOf(step, error) {
     switch (step.status) {
         case 'done':
@@ -38906,7 +39285,10 @@ function inWords(checked, changed) {
             return ' The health check passed.';
     }
 }
-/** Lists the steps with nothing to change, except those that had a service to start or were not reached. */
+/**
+ * Lists the steps that were or would be skipped because nothing changes for them. Omits `start` steps, because they may
+ * start a service.
+ */
 function skipped({ report, plannedSteps }) {
     const others = new Set(report.steps.flatMap(({ id, status }) => (status === 'skipped' ? [] : [id])));
     const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !others.has(step.id));
@@ -38947,8 +39329,8 @@ function artifact(report) {
     return `artifact sha256 ${code(sha256)}${size === null ? '' : ` (${bytesInWords(size)}, signature ${signatureOf(report)})`}`;
 }
 /**
- * Judges by the states: only a run that passed the check enters the next state. The check's own state then examines the
- * signed content, so an error there does not mean that the signature is wrong.
+ * Judges by the states: only a run that passed the signature check enters the next state. In the state of that check,
+ * the run then also compares digest and version, so an error there does not mean that the signature is wrong.
  */
 function signatureOf({ states, error, signature_valid: isValid, signer_public_key: signer }) {
     if (isValid)
@@ -38967,7 +39349,7 @@ function signatureOf({ states, error, signature_valid: isValid, signer_public_ke
     return deploy_summary_SIGNED.has(error.code) ? 'valid' : 'not checked';
 }
 const INVALID = new Set(['missing_signature', 'invalid_signature_format', 'signature_mismatch']);
-/** Refusals right after the signature was found valid, including the wait for the host. */
+/** Refusals right after the signature was found valid; `locked` ends the wait for the host. */
 const deploy_summary_SIGNED = new Set([
     'locked',
     'digest_mismatch',
@@ -39113,7 +39495,7 @@ class ActionStep {
         const { path: reportPath, report } = found;
         this.#files.setSummary(buildDeploySummary({ report, reportPath, plannedSteps: [] }));
     }
-    /** Fails the step. */
+    /** Fails the step, with the error as annotations. */
     fail(error) {
         this.#log.end();
         this.#annotator.annotateError(error);
@@ -39123,7 +39505,7 @@ class ActionStep {
     ignoreCancel() {
         this.#cancel.stop();
     }
-    /** Stops listening. A cancelled process then waits for nothing else. */
+    /** Stops listening for a cancel. A cancelled process then soon exits, even if other work would keep it alive. */
     close() {
         this.#cancel.stop();
         process.off('beforeExit', this.#failUnsettled);
@@ -39132,7 +39514,7 @@ class ActionStep {
     }
     /** Fails the step if the process would exit before its deployment has ended, because nothing is left to wake it. */
     #failUnsettled = () => {
-        const message = 'This action stopped before its deployment had ended, which is a bug in this action: report it.';
+        const message = 'This action stopped before its deployment had ended. This is a bug in this action: report it.';
         const error = { code: 'internal_error', message, step: null };
         const known = this.#known;
         if (known === undefined)
@@ -39142,7 +39524,7 @@ class ActionStep {
         this.fail(new DeployError(error.code, message));
     };
     /**
-     * The ending is known before the hub has the report, and must be right even if the run is killed meanwhile. A
+     * Writes the outputs before the hub gets the report: they must be right even if the run is killed meanwhile. A
      * cancelled run also writes its summary, because the runner will soon kill it.
      */
     #noteBeforeReport(ended) {
@@ -39302,7 +39684,7 @@ function settings_addLine(settings, line, number) {
 
 
 
-/** The error for a path that must not or cannot be read. Its message is a clause. */
+/** The error for a path that must not or cannot be read. Its message is a clause, such as `it is a symlink`. */
 class NotReadable extends Error {
 }
 /**
@@ -39324,7 +39706,7 @@ function partsBelow(folder, path) {
         .split(external_node_path_namespaceObject.sep)
         .filter(part => part !== '' && part !== '.');
     if (parts.includes('..') || parts.length === 0)
-        throw new NotReadable('it is outside the workspace');
+        throw new NotReadable('it is not below the workspace');
     return parts;
 }
 function openParts(folder, [name = '', ...rest]) {
@@ -39379,10 +39761,10 @@ function open_below_reasonOf(error) {
 
 
 /**
- * Reads the start of one of the operator's files as text: at most `maxBytes` and one more, so that the parser notices a
- * file that is too large. Invalid UTF-8 becomes U+FFFD, which the parser reports at its place. Never waits for the
- * other end of a pipe. Throws an Error for anything but a readable regular file; its message is a reason that completes
- * a sentence.
+ * Reads the start of one of the operator's files as text: at most one byte more than `maxBytes`, so that the parser
+ * notices a file that is too large. Invalid UTF-8 becomes U+FFFD, which the parser reports. Never waits for the other
+ * end of a pipe. Throws an Error for anything but a readable regular file; the error's message is a reason that
+ * completes a sentence.
  */
 function file_input_readStart(path, maxBytes) {
     try {
@@ -39393,9 +39775,9 @@ function file_input_readStart(path, maxBytes) {
     }
 }
 /**
- * Does the same in a workspace whose content may come from somebody else, such as the author of a pull request. A path
- * into the workspace must not lead through a symlink, which could point to any file of this machine. A path outside it
- * is the operator's own.
+ * Like `readStart`, for a workspace whose content may come from somebody else, such as the author of a pull request. A
+ * path into the workspace must not lead through a symlink, which could point to any file of this machine. A path
+ * outside the workspace is the operator's own.
  */
 function readStartInside(workspace, path, maxBytes) {
     const resolved = (0,external_node_path_namespaceObject.resolve)(workspace, path);
@@ -39453,7 +39835,7 @@ function file_input_readBytes(fd, maxBytes) {
 const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)';
 /**
  * Reads inputs one by one and collects their problems, so that one run reports them all. An empty input counts as left
- * out. An input that is missing or malformed is undefined, and a problem.
+ * out. An input that is missing or malformed causes a problem, and its value is undefined.
  */
 class InputReader {
     problems = [];
@@ -39470,7 +39852,7 @@ class InputReader {
     isGiven(name) {
         return getInput(name) !== '';
     }
-    /** True if an input that was not read yet differs from its default in action.yml. */
+    /** True if an input that was not read yet is set, but not to `fallback`, its default in action.yml. */
     isChosen(name, fallback) {
         return this.isGiven(name) && getInput(name).toLowerCase() !== fallback;
     }
@@ -39480,7 +39862,7 @@ class InputReader {
     optional(name, schema) {
         return this.#parse(take(name), schema);
     }
-    /** Returns undefined for a malformed input: nobody asked for the default. */
+    /** Returns `fallback` if the input was left out, but not if it is malformed: nobody asked for the default then. */
     withDefault(name, schema, fallback) {
         const input = take(name);
         return input.text === undefined ? fallback : this.#parse(input, schema);
@@ -39492,11 +39874,14 @@ class InputReader {
     requiredSecret(name, schema) {
         return this.#wellFormed(this.#present(this.#takeSecret(name), EMPTY_SECRET), schema);
     }
-    /** Does the same for a secret that may be left out. */
+    /** Like `requiredSecret`, for a secret that may be left out. */
     optionalSecret(name, schema) {
         return this.#wellFormed(this.#takeSecret(name), schema);
     }
-    /** Reads lines `NAME=value`, as `parseSettings` does. Masks each value on its own and quotes none. */
+    /**
+     * Reads lines `NAME=value`, as `parseSettings` does. Masks each value on its own, except for short values and truth
+     * values, and quotes none.
+     */
     settings(name) {
         const { settings, problems } = parseSettings(takeRaw(name));
         for (const value of new Set(settings.values()))
@@ -39516,15 +39901,15 @@ class InputReader {
             this.refuse(name, problem);
         return tokens;
     }
-    /** Reads the file that an input names, as `readStart` does. */
+    /** Reads the file that an input names, as `readStart` does; in a foreign workspace, as `readStartInside` does. */
     requiredFile(name, maxBytes) {
         return this.#read(this.#present(take(name)), maxBytes);
     }
-    /** Does the same for an input that may be left out. */
+    /** Like `requiredFile`, for an input that may be left out. */
     file(name, maxBytes) {
         return this.#read(take(name), maxBytes);
     }
-    /** True if an input that was read has a problem. */
+    /** True if the input was read and has a problem. */
     isRefused(name) {
         return this.problems.some(({ input }) => input === name);
     }
@@ -39533,7 +39918,7 @@ class InputReader {
         const { secrets, settingValues, problems } = this;
         return { secrets, settingValues, problems };
     }
-    /** Adds a problem about missing inputs, in a separate sentence. */
+    /** Adds a problem about missing inputs, with a message of its own. */
     require(message) {
         this.problems.push({ kind: 'missing', input: null, message });
     }
@@ -39569,7 +39954,7 @@ class InputReader {
     #present(input, found = 'was not given') {
         const { name, text } = input;
         if (text === undefined)
-            this.problems.push({ kind: 'missing', input: name, message: `${name} is required and ${found}` });
+            this.problems.push({ kind: 'missing', input: name, message: `${name} is required, but ${found}` });
         return input;
     }
     #parse({ name, text }, schema) {
@@ -39658,8 +40043,8 @@ function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
 
 /**
  * A post step: recovers the host after a main step that was killed, and checks the health of the version that a
- * cancelled one restored. After any other main step there is nothing to do. Sets no outputs, because the runner drops
- * them here. Fails the step if the host could not be restored; never throws.
+ * cancelled main step restored. After any other main step, there is nothing to do. Sets no outputs, because the runner
+ * drops the outputs of a post step. Fails the step if the host could not be restored; never throws.
  */
 async function runPostStep(readInputs, flows, hostOf) {
     const handover = getState(HANDOVER_STATE);
@@ -39683,7 +40068,7 @@ async function runPostStep(readInputs, flows, hostOf) {
             step.finishCheck(await checkRestored(host, handover));
     }
     catch (error) {
-        const doing = `recovering ${request?.projectRoot ?? 'the host'}`;
+        const doing = `recovering or checking ${request?.projectRoot ?? 'the host'}`;
         failStep(step, isSystemError(error) ? toHostError(error, doing) : error);
     }
     finally {
@@ -39738,7 +40123,7 @@ const FLOWS = {
 };
 
 ;// CONCATENATED MODULE: ./build/actions/run-kind.js
-/** Returns the kind of a run that installed something and ended without an error; undefined for any other run. */
+/** Returns the kind of a run that changed the host and succeeded without an error; undefined for any other run. */
 function runKindOf({ report, error }) {
     if (report.outcome !== 'success' || !report.changed || error !== undefined)
         return undefined;
@@ -39768,8 +40153,8 @@ function runKindOf({ report, error }) {
 
 
 /**
- * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * At the end of a run that installed something, calls `onInstalled` with its kind.
+ * The deploy action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
+ * At the end of a successful run that changed the host, calls `onInstalled` with the kind of the run.
  */
 async function deploy_deploy(onInstalled = () => { }) {
     let step;
@@ -39830,7 +40215,7 @@ function buildDeployOutputs(result, projectRoot) {
     const isKnown = projectRoot !== undefined && id !== null && kind !== null;
     return buildDeploymentOutputs(result, isKnown ? installPath(layoutOf(projectRoot), placeOf({ ...report, kind, id })) : undefined);
 }
-/** A check asks no hub, so its inputs must name the version and the digest. It does nothing else. */
+/** With `check-only`, no hub is asked: the inputs must name the version and the digest, and ask for nothing else. */
 function refuseUnclearCheck(read, request) {
     if (request.version === 'latest')
         read.refuse('version', 'must name a version with check-only: true');
@@ -39841,7 +40226,7 @@ function refuseUnclearCheck(read, request) {
     if (request.redeploy)
         read.refuse('redeploy', 'cannot be true with check-only: true, which runs only health checks');
 }
-/** Without a plan, no step names the template that the settings complete, so nothing would use them. */
+/** Without a plan, no step names a template for the settings, so nothing would use them. */
 function refuseUnusedSettings(read, { plan, settings }) {
     if (plan !== undefined || read.isRefused('install-plan') || !settings?.size)
         return;
@@ -39863,8 +40248,8 @@ async function refuse(inputs, tools) {
     return await refuseRequest({ ...inputs.request, bases: insecure.usable }, insecure.error, tools);
 }
 /**
- * Finds a base that is not secure, which refuses the run before anything is locked or sent. If that base takes the
- * reports, no report is sent either.
+ * Finds the error for a base URL that is not secure, so that the run is refused before anything is locked or sent. If
+ * the base for reports is not secure, no report is sent either.
  */
 function findInsecureBase({ request: { bases }, connection }) {
     if (bases === undefined)
@@ -40004,15 +40389,15 @@ function host_report_timeOf({ completedAt }, now) {
 }
 /**
  * Reads the last report of each host from a hub's answer. Ignores reports of other plugins and services, and older
- * reports of a host that is listed twice; counts reports that name no host. If several reports may be a host's last one
- * and disagree, the host's version is unknown. Throws ArtifactError `bad_response` for anything but a list, and for a
- * list of over 100,000 reports.
+ * reports of a host that is listed more than once; counts reports without a usable kind, slug and host_id. If several
+ * reports may be a host's last one and disagree, the host's version is unknown. Throws ArtifactError `bad_response` for
+ * anything but a list, and for a list of over 100,000 reports.
  */
 function parseHostReports(body, subject, reading) {
     if (!Array.isArray(body))
         throw host_report_unusableAnswer('a JSON list of reports, one for each host');
     if (body.length > MAX_REPORTS)
-        throw host_report_unusableAnswer(`at most ${MAX_REPORTS} reports`);
+        throw host_report_unusableAnswer(`a JSON list of at most ${MAX_REPORTS} reports`);
     const rows = body.map(row => rowSchema.safeParse(row).data);
     const own = rows.filter(row => row === undefined || (row.kind === subject.kind && row.slug === subject.slug));
     const usable = own.filter(row => row !== undefined);
@@ -40070,7 +40455,7 @@ function notesOn({ foreign, repeated, unusable }, { kind, slug }) {
         ...(foreign === 0
             ? []
             : [
-                `The hub also listed ${countInWords(foreign, 'report')} of other plugins or services than ${kind} ${slug}; ${foreign === 1 ? 'it was' : 'they were'} ignored.`,
+                `The hub also listed ${countInWords(foreign, 'report')} of plugins or services other than ${kind} ${slug}; ${foreign === 1 ? 'it was' : 'they were'} ignored.`,
             ]),
         ...(repeated === 0
             ? []
@@ -40087,12 +40472,12 @@ function notesOnHosts({ contradicted, early }) {
         ...(contradicted.length === 0
             ? []
             : [
-                `The hub's reports of a host contradict each other, so it is not known which is the latest and what the host runs: ${host_report_nameHosts(contradicted)}.`,
+                `For each of these hosts, the hub has reports that contradict each other, so neither the latest report nor the version is known: ${host_report_nameHosts(contradicted)}.`,
             ]),
         ...(early.length === 0
             ? []
             : [
-                `Some reports have a time in the future, so they count as having none. Check the clocks of this host and of these: ${host_report_nameHosts(early)}.`,
+                `Some reports have a time in the future, so they count as reports without a time. Check the clocks of this host and of these hosts: ${host_report_nameHosts(early)}.`,
             ]),
     ];
 }
@@ -40217,9 +40602,9 @@ function hostsByVersion(reports) {
 const HOSTS_TIMEOUT_MS = 60_000;
 const MAX_HOSTS_BYTES = 16 * 1024 * 1024;
 /**
- * Reads the newest report of each host that belongs to the owner of the key (docs/contracts.md, "Hosts answer"). Throws
- * AuthenticationError `authentication_failed`, ArtifactError `not_found`, `artifact_unavailable` or `bad_response`, and
- * whatever the wire throws.
+ * Reads the newest report of each host that belongs to the owner of the credentials
+ * (docs/contracts.md, "Hosts answer"). Throws AuthenticationError `authentication_failed`, ArtifactError `not_found`,
+ * `artifact_unavailable` or `bad_response`, and whatever the wire throws.
  */
 async function readHosts(wire, access, reading) {
     const { bases, kind, slug, apiKey, accessToken } = access;
@@ -40315,8 +40700,8 @@ function isPassing(error) {
 /** The time that the process may take to exit after a cancel, because a name lookup may keep it alive. */
 const reading_step_EXIT_AFTER_MS = 200;
 /**
- * Runs a step of an action that deploys nothing: sets the summary and the outputs, `error-code` among them. Fails with
- * one annotation if there is an error. A step that throws, or that would exit before it has ended, fails too.
+ * Runs a step of an action that deploys nothing: sets the summary and the outputs, including `error-code`. Fails the
+ * step, with annotations, if there is an error. A step that throws, or that would exit before it has ended, fails too.
  */
 async function runReadingStep(readInputs, act) {
     let step;
@@ -40374,7 +40759,7 @@ class ReadingStep {
         this.#files.setOutputs({ 'error-code': error instanceof DeployError ? error.code : 'internal_error' });
         this.#annotate(error);
     }
-    /** Stops listening. A cancelled process then waits for nothing else. */
+    /** Stops listening for a cancel. A cancelled process then soon exits, even if other work would keep it alive. */
     close() {
         this.#cancel.stop();
         process.off('beforeExit', this.#failUnsettled);
@@ -40387,7 +40772,7 @@ class ReadingStep {
     }
     /** Fails the step if the process would exit before the step has ended, because nothing is left to wake it. */
     #failUnsettled = () => {
-        const message = 'This action stopped before it had ended, which is a bug in this action: report it.';
+        const message = 'This action stopped before its work had ended. This is a bug in this action: report it.';
         this.fail(new DeployError('internal_error', message));
     };
 }
@@ -40681,7 +41066,7 @@ const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a
 const SMALL_ORDER_Y = new Set([0n, 1n, FIELD_PRIME - 1n, ORDER_8_Y, FIELD_PRIME - ORDER_8_Y]);
 /**
  * Returns why an Ed25519 public key of 32 raw bytes must not be trusted; undefined if it may be. Under a key of small
- * order anyone can make signatures that many verifiers accept, including older Node versions. A key that is not in
+ * order, anyone can make signatures that many verifiers accept, including older Node versions. A key that is not in
  * canonical form is a second spelling of another key.
  */
 function publicKeyProblem(raw) {
@@ -40689,7 +41074,7 @@ function publicKeyProblem(raw) {
     if (y >= FIELD_PRIME)
         return 'is not in the canonical form';
     if (SMALL_ORDER_Y.has(y))
-        return 'is of small order, so that anyone can sign for it';
+        return 'is of small order, so anyone can sign for it';
     return undefined;
 }
 function littleEndian(bytes) {
@@ -40698,8 +41083,8 @@ function littleEndian(bytes) {
 
 ;// CONCATENATED MODULE: ./build/core/trust/strict-base64.js
 /**
- * Decodes a base64 text. Returns undefined unless it is exactly `length` bytes in the one canonical form: standard
- * alphabet, padded, no white space, no stray bits in the last character.
+ * Decodes a base64 text. Returns undefined unless the text encodes exactly `length` bytes in the one canonical form:
+ * standard alphabet, padded, no white space, and no stray bits in the last character.
  */
 function decodeBase64(text, length) {
     if (text.length !== Math.ceil(length / 3) * 4)
@@ -40723,8 +41108,8 @@ const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 /**
  * Parses the keys of the input `signer-public-key`: one per line as base64 or hex of the raw 32 bytes, or PEM blocks
  * (`BEGIN PUBLIC KEY`), in any mixture; at least one. Throws ConfigError `invalid_input` for anything else, naming the
- * line and quoting nothing of it. Also refuses keys that are of small order or not in canonical form, which accept
- * signatures that no private key made.
+ * line and quoting nothing from it. Also refuses keys of small order, for which anyone can sign, and keys that are not
+ * in canonical form.
  */
 function parseSignerKeys(text) {
     const keys = splitKeys(text).map(parseKey);
@@ -40743,7 +41128,7 @@ function findPinnedKey(keys, offered) {
         return pinned;
     const found = raw === undefined ? 'a value that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`;
     throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, but the hub says that the artifact is signed ` +
-        `with ${found}: nothing was downloaded. Ask the publisher whether the key changed, and pin the new one only if they confirm it.`);
+        `with ${found}: nothing was downloaded. Ask the publisher whether the key changed, and pin the new key only if they confirm the change.`);
 }
 function splitKeys(text) {
     const keys = [];
@@ -40788,7 +41173,7 @@ function invalidKeys(problem) {
 }
 function privateKey(line) {
     return new ConfigError('invalid_input', `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
-        'Remove it, and give its public key instead. If others could read the private key, have the publisher replace it.');
+        'Replace it with its public key. If others could read the private key, ask the publisher for a new pair of keys.');
 }
 
 ;// CONCATENATED MODULE: ./build/core/trust/sealed-signature.js
@@ -40799,7 +41184,7 @@ const sealed_signature_SIGNATURE_BYTES = 64;
 const MAX_SEALED_BYTES = 2 ** 31 - 1;
 /**
  * Parses the 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
- * `missing_signature` if there is none, `invalid_signature_format` if it is anything else.
+ * `missing_signature` if there is none, and `invalid_signature_format` if it has another form.
  */
 function parseSealedSignature(signature) {
     if (signature === undefined || signature === '') {
@@ -40808,12 +41193,12 @@ function parseSealedSignature(signature) {
     const bytes = decodeBase64(signature, sealed_signature_SIGNATURE_BYTES);
     if (bytes !== undefined)
         return bytes;
-    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${sealed_signature_SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters that are not: ` +
+    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${sealed_signature_SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters in another form: ` +
         'nothing was installed; ask the publisher to sign the artifact again.');
 }
 /**
  * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, including nonce and tag, is the signer's
- * (contract 5.2, rule 4) according to `check`. Use only the bytes that it returns. Throws SignatureError
+ * (contract 5.2, rule 4) according to `check`. Afterwards, use only the returned bytes. Throws SignatureError
  * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 async function verifySealedSignature(artifact, signer, check) {
@@ -40823,7 +41208,7 @@ async function verifySealedSignature(artifact, signer, check) {
     const bytes = await check({ bytes: artifact.bytes, key: signer.key, signature });
     if (bytes === undefined) {
         throw new SignatureError('signature_mismatch', `The artifact (${size} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
-            'nothing was installed and no key was requested. The bytes or the signature were changed in transit: ask the publisher.');
+            'nothing was installed and no key was requested. Either the publisher signed it with another key, or the bytes or the signature were changed later: ask the publisher.');
     }
     return { bytes, sha256, size };
 }
@@ -40999,9 +41384,9 @@ function withHttps(url) {
 
 
 
-/** The limit for each call, including its login. Downloads and reports have their own. */
+/** The limit for each call, including its login. Downloads and reports have their own limits. */
 const CALL_TIMEOUT_MS = 60_000;
-/** The time for which a new token counts as fresh, unless its hub names a shorter one. */
+/** The time for which a new token counts as fresh, unless the hub gives the token a shorter life. */
 const FRESH_MS = 30_000;
 /** One project's access to its hub: the routes, and the access token, which is kept only in memory. */
 class HubSession {
@@ -41022,7 +41407,9 @@ class HubSession {
     over(wire) {
         return new HubSession(this.#access, wire, this.#token);
     }
-    /** Exchanges the devkey for an access token (contract 5.2, rule 1). Does not repeat the request once it was sent. */
+    /**
+     * Exchanges the devkey for an access token (contract 5.2, rule 1). Does not repeat the request once it has been sent.
+     */
     async authenticate(limits) {
         const { devkey, hide } = this.#access;
         const body = { xdevkey: devkey, project_id: this.projectId };
@@ -41041,15 +41428,15 @@ class HubSession {
         return await this.withToken(this.hub, { ...request, hasCredential }, async (more) => await this.wire.requestJson({ ...request, ...more, url }));
     }
     /**
-     * Sends a request with the token as a header if the URL has the hub's own origin, and without it to any other
-     * (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub refuses a token of an
-     * earlier call with 401, it may have expired during a download or a wait: gets another one and sends once more. If
-     * the 401 may be about another credential instead, does that only for a token that is old enough to have expired.
+     * Sends a request with the token as a header if the URL has the hub's own origin, and without the token to any other
+     * origin (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub answers 401 to a
+     * token from before this call, the token may have expired: gets a new token and sends the request once more. With
+     * `hasCredential`, does so only for a token that no longer counts as fresh.
      */
     async withToken(url, { timeoutMs, signal, hasCredential = false }, send) {
         const endsAt = monotonicMs() + timeoutMs;
         const remaining = () => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) });
-        // A login gets only its own time limit, even if that of a download is longer.
+        // A login gets at most its own time limit, even if the call that needs it has a longer one.
         const forLogin = () => ({ signal, timeoutMs: Math.min(remaining().timeoutMs, CALL_TIMEOUT_MS) });
         if (url.origin !== this.hub.origin)
             return await send({ credentials: {}, ...remaining() });
@@ -41067,7 +41454,7 @@ class HubSession {
         const second = await sendOnce();
         return { ...second, attempts: first.attempts + second.attempts };
     }
-    /** True if the hub still accepts the devkey. */
+    /** Gets a new token. Returns false if the hub no longer accepts the devkey; throws any other error. */
     async #renew(limits) {
         try {
             await this.authenticate(limits);
@@ -41086,15 +41473,16 @@ class HubSession {
 function parseHubUrl(text) {
     if (URL.canParse(text))
         return new URL(text);
-    throw new ConfigError('invalid_input', 'hub-url must be an absolute https URL: correct it.');
+    throw new ConfigError('invalid_input', 'hub-url must be an absolute https URL: correct hub-url.');
 }
 /**
- * Refuses "." and "..": a URL's path drops them, however they are encoded, and the next part would become the project.
+ * Also refuses "." and "..": a URL drops these parts of its path, however they are encoded, and the part that follows
+ * would take the place of the project id.
  */
 function verifyProjectId(projectId) {
     if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId))
         return projectId;
-    throw new ConfigError('invalid_input', `project-id must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor "..", found "${cleanForeignText(projectId, 60)}".`);
+    throw new ConfigError('invalid_input', `project-id must be 1 to 128 characters (A-Z, a-z, 0-9, "_", "." and "-"), and neither "." nor "..", found "${cleanForeignText(projectId, 60)}".`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/api/client.js
@@ -41206,7 +41594,9 @@ function artifactOf(session, version) {
 
 
 
-/** Reports deployments of one project to the hub (contract 4.2). A sender without a token gets one itself. */
+/**
+ * Reports deployments of one project to the hub (contract 4.2). If there is no access token yet, the sender gets one.
+ */
 function hub_report_createReportSender(client, { hubUrl, projectId }) {
     return {
         address: `${hubUrl.replace(/\/+$/, '')}/v1/deployments/report ${projectId}`,
@@ -41228,8 +41618,8 @@ function hub_report_createReportSender(client, { hubUrl, projectId }) {
     };
 }
 /**
- * Builds the body of a report with the fields of contract 2.2. `version` is the one that the run deployed or tried to
- * deploy.
+ * Builds the body of a report with the fields of contract 2.2. `version` is the version that the run deployed or tried
+ * to deploy.
  */
 function hub_report_buildReportBody(report, projectId) {
     return {
@@ -41257,7 +41647,7 @@ function project_deployment_startDeployment(request, { supplier, ...tools }) {
     };
     return Object.assign(startDeployment(request, tools, start), { request, client, supplier });
 }
-/** The facts about a deployment before it starts. */
+/** Returns the facts about a deployment that are known before it starts; each unknown one is null. */
 function deployment_initialFacts(known, { deploymentId, now, runner }) {
     return {
         deployment_id: deploymentId,
@@ -41282,8 +41672,9 @@ function deployment_initialFacts(known, { deploymentId, now, runner }) {
 
 
 /**
- * Asks for the version's artifact. Throws SignatureError `untrusted_signer` before anything is downloaded if no pinned
- * key has signed it, and DeploymentError `downgrade_refused` for a `latest` older than the installed version.
+ * Chooses the version and asks the hub to describe its artifact; downloads nothing. Throws SignatureError
+ * `untrusted_signer` if the hub names a signer whose key is not pinned, and DeploymentError `downgrade_refused` for a
+ * `latest` that is older than the installed version.
  */
 async function requestArtifact(deployment) {
     const { request, client, tools } = deployment;
@@ -41293,7 +41684,7 @@ async function requestArtifact(deployment) {
     tools.log.did(`${request.projectId} ${version}`);
     return { version, descriptor, pinned };
 }
-/** Refuses a `latest` that is older than this host's version when its record was last read. */
+/** Refuses a `latest` that is older than the installed version, as this run last read it in the host's record. */
 function refuseOlder({ request, record }, version) {
     if (request.version !== 'latest' || request.allowDowngrade)
         return;
@@ -41316,10 +41707,10 @@ async function chooseVersion(deployment) {
 
 
 
-/** For the URL that git gets and the host records: it is escaped, so that one letter may be nine characters. */
+/** For the escaped URL, which git gets and the host records: escaping may turn one letter into nine characters. */
 const MAX_URL_CHARS = 2000;
 const MAX_REF_CHARS = 255;
-/** A full commit id, of SHA-1 or SHA-256. */
+/** True for a full commit id in lower case, of SHA-1 or SHA-256. */
 function isCommitId(ref) {
     return /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(ref);
 }
@@ -41330,14 +41721,14 @@ function isCommitId(ref) {
 function isPinned(source, sha256) {
     return source.from === 'marketplace' || sha256 !== null || isCommitId(source.ref);
 }
-/** True if the source always supplies the same tree. */
+/** True if an accepted source always supplies the same tree: every accepted git source is pinned. */
 function isFixed(source) {
     return source.from === 'git' || source.version !== 'latest';
 }
 const urlSchema = pipe(schemas_string().check(refine(text => (URL.parse(text)?.href ?? text).length <= MAX_URL_CHARS, {
-    error: `must be at most ${MAX_URL_CHARS} characters, escaped`,
+    error: `must be at most ${MAX_URL_CHARS} characters when it is escaped`,
 }), refine(isGitUrl, { error: 'must be an https URL without a user, password, query or fragment' })), 
-// The URL means the same to git as it does here, because there is only one way to write it.
+// Keeps only the normalized spelling, so that git reads the URL as it is read here.
 transform(text => new URL(text).href));
 /** The names of branches and tags that git accepts, without the signs of a refspec or a revision. */
 const REF = /^(?![-+./])(?!.*(?:\.\.|\/\/|@\{|\/\.|\.lock(?:\/|$)|[./]$))[!-~]+$/;
@@ -41346,7 +41737,7 @@ const refSchema = pipe(schemas_string().check(refine(text => text.length <= MAX_
     error: 'must be a full commit id, or the name of a branch or tag',
 })), transform(ref => (isCommitId(ref.toLowerCase()) ? ref.toLowerCase() : ref)));
 const subdirectorySchema = pipe(schemas_nullish(schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(/^(?:(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+(?:\/|$))*$/u, {
-    error: 'must be a relative path inside the tree, without ".", ".." and backslashes',
+    error: 'must be a relative path inside the tree, without ".", ".." or backslashes',
 }))), transform(path => path?.replace(/\/$/, '') || undefined));
 const writtenSchema = schemas_lazy(() => object({
     marketplace_slug: schemas_nullish(slugSchema),
@@ -41362,7 +41753,7 @@ const writtenSchema = schemas_lazy(() => object({
     error: 'must have marketplace_slug, or url with ref',
 }), refine(({ marketplace_slug, ref }) => (marketplace_slug ?? null) === null || (ref ?? null) === null, {
     path: ['ref'],
-    error: 'belongs to a url, and must not be given with marketplace_slug',
+    error: 'belongs to a url, and must not be used with marketplace_slug',
 }), refine(source => (source.url ?? null) === null || hasMarketplaceDefaults(source), {
     error: 'must not have marketplace_version or marketplace_kind together with a url',
 }), refine(({ url, ref }) => (url ?? null) === null || (ref ?? null) !== null, {
@@ -41370,7 +41761,7 @@ const writtenSchema = schemas_lazy(() => object({
     error: 'is missing: a url needs it',
 })));
 /**
- * True if the marketplace keys have their defaults, which a packer may always write. Another value would be ignored.
+ * True if the marketplace keys have their defaults, which a packer may always write. Any other value would be ignored.
  */
 function hasMarketplaceDefaults(written) {
     const { marketplace_version: version, marketplace_kind: kind } = written;
@@ -41386,7 +41777,7 @@ function buildSource(written) {
     }
     return { from: 'git', url: url ?? '', ref: ref ?? '', subdirectory };
 }
-/** Accepts no other scheme: git would run a program for `ext::`, and read this host's files for `file:`. */
+/** Accepts only https, because git would run a program for `ext::`, and read this host's files for `file:`. */
 function isGitUrl(text) {
     const url = URL.parse(text);
     if (url === null || url.protocol !== 'https:' || !/^https:\/\/[^/]/i.test(text))
@@ -41448,9 +41839,9 @@ const variablesSchema = schemas_lazy(() => pipe(schemas_nullish(array(manifest_s
 const semverSchema = schemas_lazy(() => versionSchema.check(refine(text => valid_default()(text) !== null, {
     error: 'must be a semantic version such as 1.4.0',
 })));
-/** The directory of plugins, in the archive and on the host, next to the directories that every project has. */
+/** The directory of plugins, in the archive and on the host. It must not be in a project's other directories. */
 const pluginsDirnameSchema = schemas_lazy(() => schemas_string().check(_regex(/^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[a-z0-9_-]+(?:\/[a-z0-9_-]+)*$/i, {
-    error: 'must be names of letters, digits, "_" and "-", joined by "/", and must not begin with one that a project uses for another purpose',
+    error: 'must be names of letters, digits, "_" and "-", joined by "/", and must not begin with "extensions" or "deployment", which a project uses for other purposes',
 })));
 const pluginSchema = schemas_lazy(() => object({
     ...partKeys(),
@@ -41508,11 +41899,11 @@ function refuseRepeatedIds(parts, context) {
 
 /** Bytes of the largest `manifest.json` that is read. */
 const MAX_MANIFEST_BYTES = 1024 * 1024;
-/** The rest are only counted. */
+/** Further problems are only counted. */
 const manifest_MAX_LISTED_PROBLEMS = 10;
 /**
- * Parses `manifest.json`. Throws ArtifactError `invalid_manifest` with all its problems, and `unpinned_source` if it
- * names a source without deciding its bytes.
+ * Parses `manifest.json`. Throws ArtifactError `invalid_manifest`, which lists the manifest's problems, and
+ * `unpinned_source` if the manifest names a source whose bytes it does not pin.
  */
 function parseManifest(text) {
     const value = manifest_parseJson(text);
@@ -41525,7 +41916,7 @@ function parseManifest(text) {
 }
 /**
  * Vouches that a manifest belongs to the requested project and version, ignoring a leading `v`. Throws ArtifactError
- * `invalid_manifest` for another project, `version_mismatch` for another version.
+ * `invalid_manifest` for another project, and `version_mismatch` for another version.
  */
 function verifyManifest(manifest, asked) {
     if (manifest.projectId !== asked.projectId) {
@@ -41535,7 +41926,7 @@ function verifyManifest(manifest, asked) {
         return;
     throw new ArtifactError('version_mismatch', `You asked for version ${asked.version} of project ${asked.projectId}, but its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher mixed up versions: ask the publisher.`);
 }
-/** Returns ArtifactError `invalid_manifest` with a problem of the manifest. */
+/** Returns an ArtifactError `invalid_manifest` that states a problem of the manifest. */
 function invalidManifest(problem) {
     return new ArtifactError('invalid_manifest', `The project's manifest.json is refused: ${problem}. Nothing was installed; the publisher must seal the project again.`);
 }
@@ -41563,16 +41954,16 @@ function problemList(issues, value) {
     return [...problems.slice(0, manifest_MAX_LISTED_PROBLEMS), ...more].join('; ');
 }
 /**
- * Refuses a branch or tag as a source: its server may move it at any time, and a push to it does not need the
- * publisher's key.
+ * Refuses a branch or tag as a source unless `sha256` pins its tree: a branch or tag can move at any time, and pushing
+ * to it does not need the publisher's key.
  */
 function verifyPinned(parts) {
     const unpinned = parts.filter(({ source, sha256 }) => source !== null && !isPinned(source, sha256));
     if (unpinned.length === 0)
         return;
-    throw new ArtifactError('unpinned_source', `The project's manifest.json names a branch or tag as the source of ${listNames(unpinned.map(({ id }) => id))}, but gives no sha256 of its tree: nothing was installed. The publisher must name the full commit id as ref, or give sha256, and seal the project again.`);
+    throw new ArtifactError('unpinned_source', `The project's manifest.json names a branch or tag, without the sha256 of its tree, as the source of ${listNames(unpinned.map(({ id }) => id))}: nothing was installed. The publisher must name the full commit id as ref, or add sha256, and seal the project again.`);
 }
-/** True if the part comes from elsewhere. */
+/** True if the part's tree comes from a source, not from the archive. */
 function isSourced(part) {
     return part.source !== null;
 }
@@ -41613,16 +42004,17 @@ function buildManifest(written) {
 
 
 
-/** The path of the plan in a project. */
+/** The path of the plan, relative to the root of its project. */
 const BUNDLED_PLAN = 'deployment/install.yaml';
 /**
- * Reads the plan of the project in this folder. Throws PlanError `invalid_plan`, or ArtifactError `invalid_manifest`.
+ * Reads the plan of the project whose files are in the folder `content`. Throws PlanError `invalid_plan` if the plan is
+ * refused, and ArtifactError `invalid_manifest` if there is no plan, or if the plan is too large.
  */
 function readBundledPlan(content) {
     const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, BUNDLED_PLAN), BUNDLED_PLAN_LIMITS.bytes);
     if (text !== undefined)
         return parsePlan(text, BUNDLED_PLAN, BUNDLED_PLAN_LIMITS);
-    throw new ArtifactError('invalid_manifest', `The project has no ${BUNDLED_PLAN} of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. Its publisher must seal it with its plan.`);
+    throw new ArtifactError('invalid_manifest', `The project has no ${BUNDLED_PLAN} of at most ${BUNDLED_PLAN_LIMITS.bytes} bytes: nothing was installed. The publisher must correct this and seal the project again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/read-manifest.js
@@ -41630,12 +42022,15 @@ function readBundledPlan(content) {
 
 
 
-/** Reads the manifest of the project in this folder. Throws ArtifactError `invalid_manifest`. */
+/**
+ * Returns the text of `manifest.json` in the folder `content`. Throws ArtifactError `invalid_manifest` if there is no
+ * such file, or if the file is too large.
+ */
 function readManifest(content) {
     const text = tryReadSmallFileSync((0,external_node_path_namespaceObject.join)(content, 'manifest.json'), MAX_MANIFEST_BYTES);
     if (text !== undefined)
         return text;
-    throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json of at most ${MAX_MANIFEST_BYTES} bytes at its root: nothing was installed. Its publisher must seal it again.`);
+    throw new ArtifactError('invalid_manifest', `The artifact has no manifest.json of at most ${MAX_MANIFEST_BYTES} bytes at its root: nothing was installed. The publisher must correct this and seal the project again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/parts/installed-parts.js
@@ -41652,20 +42047,21 @@ function readManifest(content) {
 
 
 const SHELVES = ['plugins', 'extensions'];
-/** The parts of a project on this host, of any version, according to our own record. */
+/** Returns the installed parts of a project, of any version, according to this action's record. */
 function readInstalledParts({ layout }, projectId) {
     const rows = readInstalled(layout).filter(row => row.contract === 'project' && row.slug === projectId);
     return rows.map(installed => ({ ...placeOf(installed), installed }));
 }
-/** Records which version of the project this host has according to our own record: that of the part installed last. */
+/** Notes the project's version on this host: that of the part installed last, according to this action's record. */
 async function installed_parts_noteInstalledVersion(deployment) {
     const rows = readInstalledParts(deployment, deployment.request.projectId).map(({ installed }) => installed);
     await deployment.record.update({ previous_version: newestProjectVersion(rows) });
 }
 /**
- * Checks what can be checked of the host before the artifact's content is known: the extensions' directory, and the
- * directories of the installed parts, or the usual one for plugins. The directory that the host's own file names does
- * not concern a project. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
+ * Checks the host as far as possible before the artifact's content is known: the extensions' directory, the directories
+ * of the installed parts and, if none of them is a plugin, the usual plugins directory. Ignores the plugins directory
+ * that the host framework's own file names, because a project does not use it. Throws DeploymentError
+ * `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 function checkInstalledParts(deployment) {
     const { layout, request } = deployment;
@@ -41691,8 +42087,8 @@ async function findInstalledParts(deployment, sha256) {
     return found.size === 0 ? undefined : found;
 }
 /**
- * True if these are all parts that the plan in this folder installs, each in the directory that its manifest names, and
- * no part has a source that may have changed. False if the plan or the manifest cannot be read.
+ * True if `installed` contains every part that the plan in this folder installs, each in the directory that the
+ * manifest names, and no part has a source that may have changed. False if the plan or the manifest cannot be read.
  */
 function isAllInstalled(content, installed) {
     try {
@@ -41715,9 +42111,9 @@ function isAllInstalled(content, installed) {
 
 /**
  * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step
- * names, at least one part is installed and none twice, templates come from installed parts, and no step that needs a
- * part's files runs before they exist; a step without `plugin` needs the files of all parts. Throws PlanError
- * `invalid_plan` with every problem.
+ * names, at least one part is installed, no part is installed twice, templates come from installed parts, and no step
+ * that needs a part's files runs before they exist. A step without `plugin` needs the files of all parts. Throws
+ * PlanError `invalid_plan` with every problem.
  */
 function bindPlanToProject(plan, manifest) {
     const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) });
@@ -41785,7 +42181,7 @@ function unknownPartProblems(installSteps, manifest) {
         return [stepProblem(step, message)];
     });
 }
-/** Refuses an id that is installed twice, even once in each shelf: steps and services know parts by their id alone. */
+/** Refuses an id that is installed twice, even once on each shelf: steps and services name parts by their id alone. */
 function repeatedIdProblems(installSteps) {
     const first = new Map();
     return installSteps.flatMap(step => {
@@ -41794,7 +42190,9 @@ function repeatedIdProblems(installSteps) {
             first.set(installedId(step), step);
         if (other === undefined)
             return [];
-        return [stepProblem(step, `"${installedId(step)}" is installed once, and step "${other.id}" already installs it`)];
+        return [
+            stepProblem(step, `"${installedId(step)}" can be installed only once, but step "${other.id}" already installs it`),
+        ];
     });
 }
 function project_plan_strangerProblems(steps, manifest) {
@@ -41814,7 +42212,7 @@ function project_plan_strangerProblems(steps, manifest) {
 }
 /**
  * Refuses templates of parts that are not installed. A template's first component also decides the shelf of the
- * settings, so their part must be installed there.
+ * settings, so the part that the settings are for must be installed on that shelf.
  */
 function project_plan_templateProblems(steps) {
     const places = new Set(steps.filter(isInstallStep).map(placeOfInstall));
@@ -41846,7 +42244,7 @@ function templatePlaceOf(step) {
 /**
  * Refuses names of services that a project's publisher would choose: a systemd or docker template that is only `{id}`
  * with the usual suffix, for an id without its own row under `plugins`. Even `sshd` is a valid id. Throws ConfigError
- * `invalid_host_config`. Ignores a template that no step here uses.
+ * `invalid_host_config`. Ignores a template that no step and no removal uses.
  */
 function verifyServiceNames(config, use) {
     const template = config && bareTemplateOf(config);
@@ -41856,7 +42254,7 @@ function verifyServiceNames(config, use) {
     if (open.length === 0)
         return;
     const { key, value, granted } = template;
-    throw new ConfigError('invalid_host_config', `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ids ${[...new Set(open)].join(', ')}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} for each of them. Nothing was installed.`);
+    throw new ConfigError('invalid_host_config', `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ids ${[...new Set(open)].join(', ')}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} for each of these ids. Nothing was installed.`);
 }
 function bareTemplateOf({ supervisor, systemd, docker }) {
     if (supervisor === 'systemd' && /^\{id\}(?:\.[a-z]+)?$/.test(systemd.unit))
@@ -41865,7 +42263,7 @@ function bareTemplateOf({ supervisor, systemd, docker }) {
         return { key: 'docker.container', value: docker.container, granted: 'container' };
     return undefined;
 }
-/** Returns the ids whose services are named by the template, unless they have a row. */
+/** Returns the ids of the services that steps and removals use, without the project's unit. */
 function idsUsing(config, { steps, removedIds }) {
     const installedIds = steps.filter(isInstallStep).map(installedId);
     const hasProjectUnit = config.supervisor === 'systemd' && config.systemd.projectUnit !== undefined;
@@ -41893,8 +42291,8 @@ function idsUsing(config, { steps, removedIds }) {
 /**
  * Vouches for an extracted project. Its tree digest is `content_sha256`, without the root's `manifest.json` and with
  * the target's bytes for symlinks to regular files (docs/files.md, "Tree digest"). Each embedded part of the manifest
- * has its directory, and no symlink leads out of it, because parts are installed separately. Throws ArtifactError
- * `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
+ * has its directory, and no symlink leads out of a part's directory, because parts are installed separately. Throws
+ * ArtifactError `content_mismatch` or `invalid_manifest`, and ArchiveError `unsafe_archive`.
  */
 function verifyContent(manifest, tree) {
     const digested = digestedFiles(tree);
@@ -41905,8 +42303,8 @@ function verifyContent(manifest, tree) {
     return { warnings: ownDigestWarnings(manifest.parts, digested), unnamed: unnamedFolders(manifest, directories) };
 }
 /**
- * Returns the files that a tree digest covers, in its order: the regular files, and symlinks to them with the target's
- * bytes (docs/files.md, "Tree digest").
+ * Returns the files that a tree digest covers, in the digest's order: the regular files, and symlinks to them with the
+ * target's bytes (docs/files.md, "Tree digest").
  */
 function digestedFiles({ files, symlinks }) {
     if (symlinks.length === 0)
@@ -41922,18 +42320,18 @@ function verifyContentDigest({ contentSha256 }, digested) {
     const found = orderedTreeDigest(digested.filter(({ path }) => path !== 'manifest.json'));
     if (found === contentSha256)
         return;
-    throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${contentSha256} for its content, but its files have ${found}: nothing was installed; the publisher must seal the project again.`);
+    throw new ArtifactError('content_mismatch', `The project's manifest.json has the digest ${contentSha256} for the project's content, but the files have the digest ${found}: nothing was installed; the publisher must seal the project again.`);
 }
 function verifyFolders(parts, directories) {
     const embedded = parts.filter(part => !isSourced(part));
     const missing = embedded.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder);
     if (missing.length === 0)
         return;
-    throw invalidManifest(`the archive has no directory for parts that it names: ${cleanForeignText(missing.join(', '))}`);
+    throw invalidManifest(`it names parts without a directory in the archive: ${cleanForeignText(missing.join(', '))}`);
 }
 /**
- * Refuses symlinks that leave their part's directory, even if they come back: the directory may be installed under
- * another name.
+ * Refuses symlinks that leave their part's directory, even if they lead back into it: the directory may be installed
+ * under another name.
  */
 function verifySymlinksStayInside(parts, symlinks) {
     const folders = new Set(parts.map(({ folder }) => folder));
@@ -41956,7 +42354,7 @@ function ownDigestWarnings(parts, digested) {
         if (sha256 === found)
             return [];
         return [
-            `The manifest's own sha256 of ${folder} is ${sha256}, but its files have ${found}. The digest of the whole content matches, so this is only a warning.`,
+            `The manifest's sha256 of ${folder} is ${sha256}, but the files there have ${found}. The digest of the whole content matches, so this is only a warning.`,
         ];
     });
 }
@@ -41968,8 +42366,8 @@ function unnamedFolders({ parts, pluginsDirname }, directories) {
     });
 }
 /**
- * Returns a function that finds the first components of a path: the directory of its plugin or extension, if it is in
- * one.
+ * Returns a function that takes the first components of a path. If the path is in a plugin or extension, these
+ * components are the directory of that plugin or extension.
  */
 function folderFinder(parts) {
     const [plugin] = parts.filter(({ shelf }) => shelf === 'plugins');
@@ -41987,7 +42385,10 @@ function firstComponents(path, count) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/trees/tree-below.js
-/** Returns the part of a tree below a folder, with paths relative to the folder, which its symlinks must not leave. */
+/**
+ * Returns the part of a tree below a folder, with paths relative to the folder. The symlinks below the folder must not
+ * lead out of it.
+ */
 function treeBelow({ files, symlinks, directories }, folder) {
     const isBelow = (path) => path.startsWith(`${folder}/`);
     const below = (path) => path.slice(folder.length + 1);
@@ -42008,7 +42409,7 @@ function treeBelow({ files, symlinks, directories }, folder) {
 
 
 
-/** The only files of a stub in its top directory. It may also have templates in any directory. */
+/** The files that a stub may have in its top directory. It may also have templates, in any directory. */
 const STUB_FILES = new Set(['plugin.yaml', 'service.yaml', 'extension.yaml']);
 /**
  * True if a file of the archive may be part of a stub. Nothing else is laid next to code that its source vouches for.
@@ -42017,9 +42418,10 @@ function isStubFile({ path }) {
     return STUB_FILES.has(path) || (0,external_node_path_namespaceObject.basename)(path).endsWith('.template');
 }
 /**
- * Lays a fetched tree over the part's stub from the archive: moves each file of the stub into the fetched tree's folder
- * if nothing is in its way. If both have a name, the fetched file wins, plugin.yaml included; two names are equal if
- * they may be one name to this platform. Leaves out symlinks of a stub, because they could now lead elsewhere.
+ * Lays a fetched tree over the part's stub from the archive: moves each stub file (`isStubFile`) into the fetched
+ * tree's folder if nothing is in its way. If both trees have a file of the same name, the fetched file wins, even
+ * plugin.yaml; two names are the same if this platform may not tell them apart. Leaves out symlinks of a stub, because
+ * they could now lead elsewhere.
  */
 async function layOverStub(fetched, stub, slice) {
     const { symlinks } = fetched.tree;
@@ -42039,12 +42441,15 @@ async function layOverStub(fetched, stub, slice) {
         }
         (0,external_node_fs_namespaceObject.renameSync)((0,external_node_path_namespaceObject.join)(stub.staged, path), (0,external_node_path_namespaceObject.join)(fetched.staged, path));
     });
-    // A rename changes a file's times, so its stamp is no longer true.
+    // A rename changes a file's times, so the file's stamp is no longer valid.
     const moved = files.map(({ stamp: _, ...file }) => file);
     const tree = { files: inTreeOrder([...fetched.tree.files, ...moved]), symlinks, directories: [...folders.values()] };
     return { staged: fetched.staged, tree };
 }
-/** A file may go into an existing directory of exactly this name, but not of another name with the same key. */
+/**
+ * A stub's directory may exist in the fetched tree under exactly the same name, but not under a different one with the
+ * same key.
+ */
 function isFreeFor(folders, folder) {
     return (folders.get(overlay_keyOf(folder)) ?? folder) === folder;
 }
@@ -42160,8 +42565,8 @@ function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
 
 
 /**
- * Stages one plugin or extension of a project: signed for this host, or in its place already. Throws as
- * `orderInstallation` does.
+ * Returns one plugin or extension of a project: staged (and, if it has a plugin.yaml, signed as `signForHost` does), or
+ * in its place already and intact. Throws as `orderInstallation` does.
  */
 async function stagePart(deployment, source, part) {
     const { layout, request } = deployment;
@@ -42179,7 +42584,7 @@ async function stagePart(deployment, source, part) {
     const newPart = { ...facts, ...files, environment: both(environment, pluginYaml), leftBehind };
     return await keepIfIntact(deployment, newPart, origin);
 }
-/** A source names the version that it supplied. A part that stays keeps its version. */
+/** A fetched part has its actual version, a part that stays keeps its version, and any other has the manifest's. */
 function part_versionOf(source, part, { installed: row }) {
     const fetched = source.supplied.get(placeName(part));
     if (fetched !== undefined)
@@ -42230,9 +42635,10 @@ function hasPluginYaml({ files, symlinks }) {
 
 
 /**
- * Binds the plan in the artifact to its manifest, its files and what this host can do, and signs plugins for this host.
- * Throws PlanError `invalid_plan`, ConfigError `invalid_host_config`, ArtifactError `not_a_plugin`, DeploymentError
- * `place_taken`, `host_not_writable` or `unsafe_host`.
+ * Binds the project's plan to its manifest, its files and what this host can do, fetches the parts that come from
+ * elsewhere, and signs plugins for this host. Throws ConfigError `invalid_plan` or `invalid_host_config`, ArtifactError
+ * `invalid_manifest` or `not_a_plugin`, DeploymentError `place_taken`, `host_not_writable` or `unsafe_host`, and as
+ * `fetchParts` does.
  */
 async function plan_orderInstallation(deployment, project, hostConfig) {
     const { tools, record, request } = deployment;
@@ -42246,7 +42652,7 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
     for (const part of bound.parts)
         await checkPart(deployment, part);
     for (const { shelf, id } of bound.notInstalled)
-        tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`);
+        tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs this part: it is left out.`);
     for (const part of installed)
         if (isAmong(bound.notInstalled, part))
             warnOfRemaining(deployment, part);
@@ -42266,7 +42672,7 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
         origin: { contract: 'project', slug: request.projectId, project_version: manifest.version },
     };
 }
-/** Also checks the directory of a plugin, which the publisher has chosen. */
+/** Checks that a part can be installed in its place, and the plugins directory, which the publisher chooses. */
 async function checkPart(deployment, target) {
     const { host, layout, request, tools } = deployment;
     const previous = readPreviousInstall(layout, target);
@@ -42280,8 +42686,8 @@ async function checkPart(deployment, target) {
     checkPlaces(deployment, previous.place, target);
 }
 /**
- * The publisher chooses the ids, so they must not reach the place of another origin, or a service that is not the
- * project's.
+ * The publisher chooses the ids. So no id may reach a service that is not the project's or, unless the operator allows
+ * a takeover, the place of another origin.
  */
 function verifyReach({ layout, request, tools }, { bound, skipped, manifest, removals, hostConfig }) {
     const { allowTakeover, projectId } = request;
@@ -42293,7 +42699,6 @@ function verifyReach({ layout, request, tools }, { bound, skipped, manifest, rem
     const steps = bound.steps.filter(step => !skipped.has(step.id));
     verifyServiceNames(hostConfig, { steps, removedIds: removals.map(({ id }) => id) });
 }
-/** No file in the operator's repository has the plan's lines, so the log and one sentence list its problems. */
 function bindPlan({ keepPaths, tools }, { manifest, ...project }, hostConfig) {
     return orRefusePlan({ manifest, tools }, () => {
         const plan = readBundledPlan(project.content);
@@ -42305,11 +42710,15 @@ function bindPlan({ keepPaths, tools }, { manifest, ...project }, hostConfig) {
         return ready;
     });
 }
-/** Checks templates that come from a tree that was fetched only now. */
+/** Checks the templates in the parts that have just been fetched: `bindPlan` could not see their files. */
 function verifyFetched({ keepPaths, tools }, { manifest, supplied }, { steps }) {
     const files = new Set([...supplied].flatMap(([place, { tree }]) => tree.files.map(({ path }) => `${place}/${path}`)));
     orRefusePlan({ manifest, tools }, () => verifyTemplates(steps, keepPaths, from => !supplied.has(placeOfTemplate(from)) || files.has(from)));
 }
+/**
+ * Runs a check, and turns its PlanError into ConfigError `invalid_plan`. No annotation can point to a line of this
+ * plan, because the plan is not in the operator's repository. So the log lists each problem with its line.
+ */
 function orRefusePlan({ manifest, tools }, check) {
     try {
         return check();
@@ -42319,15 +42728,15 @@ function orRefusePlan({ manifest, tools }, check) {
             throw error;
         for (const { file, line, column, message } of error.problems)
             tools.log.info(`${file}:${line}:${column}: ${message}`);
-        throw new ConfigError('invalid_plan', `Project ${manifest.projectId} ${manifest.version} contains its plan, ${BUNDLED_PLAN}. ${error.message} Nothing was installed. Add what your host config lacks; the publisher must fix everything else.`);
+        throw new ConfigError('invalid_plan', `Project ${manifest.projectId} ${manifest.version} has its plan in ${BUNDLED_PLAN}. ${error.message} Nothing was installed. Add what your host config lacks; the publisher must fix everything else.`);
     }
 }
 /**
- * Warns of a part that the manifest has but the plan does not install. Only the plan's author knows why, so the part
- * stays.
+ * Warns of an installed part that the manifest lists but the plan does not install. Only the plan's author knows why,
+ * so the part stays.
  */
 function warnOfRemaining({ tools }, { installed, ...place }) {
-    tools.log.warning(`${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must no longer run.`);
+    tools.log.warning(`${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: the part stays unchanged. Remove it by hand if it must no longer run.`);
 }
 function isAmong(places, part) {
     return places.some(({ shelf, id }) => shelf === part.shelf && id === part.id);
@@ -42354,14 +42763,14 @@ function fileTestOf(manifest, { installed, tree }) {
     const files = new Set(tree.files.map(({ path }) => path));
     return from => files.has(pathInArchive(from, manifest));
 }
-/** A bound plan always says `plugins/`, even if the archive has another name for that directory. */
+/** A bound plan always says `plugins/`, even if that directory has another name in the archive. */
 function pathInArchive(from, { pluginsDirname }) {
     return from.startsWith('plugins/') ? `${pluginsDirname}/${from.slice('plugins/'.length)}` : from;
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/ed25519-check.js
 
-/** Checking this many bytes takes a few milliseconds, less than starting a thread. */
+/** Checking this many bytes takes about as long as starting a thread. */
 const ed25519_check_MAX_BYTES_AT_ONCE = 8 * 1024 * 1024;
 const IN_A_THREAD = `
   const { parentPort, workerData } = require('node:worker_threads')
@@ -42370,10 +42779,10 @@ const IN_A_THREAD = `
   parentPort.postMessage(verify(null, bytes, key, signature) ? bytes : undefined, [bytes.buffer])
 `;
 /**
- * Returns the bytes if an Ed25519 signature is valid for all of them, otherwise undefined. Large artifacts, which must
- * have their own buffer, are checked in a separate thread, so that signals are handled meanwhile. Their bytes are moved
- * to the thread and back, not copied (Node's own asynchronous form copies): the original buffer is empty afterwards.
- * Throws the signal's reason once it is aborted.
+ * Returns the bytes if their Ed25519 signature is valid, otherwise undefined. Large artifacts are checked in a separate
+ * thread, so that signals are handled meanwhile. A large artifact must be alone in its buffer: the buffer is moved to
+ * the thread and back, not copied (Node's own asynchronous form copies), so the given Buffer is empty afterwards.
+ * Throws the signal's reason once the signal is aborted.
  */
 async function checkEd25519(signed, signal) {
     signal?.throwIfAborted();
@@ -42394,7 +42803,7 @@ async function checkInThread(signed, signal) {
         return await new Promise((resolve, reject) => {
             worker.once('message', bytes => resolve(bytes instanceof Uint8Array ? asBuffer(bytes) : undefined));
             worker.once('error', reject);
-            worker.once('exit', code => reject(signal?.reason ?? new Error(`The checking thread ended with code ${code}.`)));
+            worker.once('exit', code => reject(signal?.reason ?? new Error(`The signature check ended with exit code ${code}.`)));
         });
     }
     finally {
@@ -42423,8 +42832,8 @@ const NAMING_KEYS = new Set(['path', 'linkpath', 'size']);
 const SPECIAL_KEY = /^(GNU\.|SUN\.|SCHILY\.(realsize|filetype)$)/;
 /**
  * Parses the fields of a PAX extended header about one member. Omits keys that change neither name nor content, such as
- * times and attributes. Throws ArchiveError `invalid_archive` for malformed records, one of these fields twice, an
- * empty path or linkpath and a size that is not a number, `unsafe_archive` for names that are not UTF-8.
+ * times and attributes. Throws ArchiveError `invalid_archive` for malformed records, a repeated key that matters, an
+ * empty path or linkpath, and a size that is not a number; throws `unsafe_archive` for names that are not UTF-8.
  */
 function parsePaxFields(body) {
     const records = parseRecords(body);
@@ -42438,8 +42847,9 @@ function parsePaxFields(body) {
     };
 }
 /**
- * Refuses a PAX global header that sets names, targets or sizes, because they would apply to every member that follows.
- * (`git archive` writes a comment, other tools write times and owners.) Throws ArchiveError `invalid_archive`.
+ * Refuses a PAX global header that sets names, targets, sizes or special keys, because they would apply to every member
+ * that follows. (`git archive` writes a comment, and other tools write times and owners.) Throws ArchiveError
+ * `invalid_archive`.
  */
 function verifyGlobalPax(body) {
     const [key] = parseRecords(body).keys();
@@ -42528,7 +42938,7 @@ function isExtension({ type }) {
 }
 /**
  * Returns the announced values together with those of one more extension header of the same member. Throws ArchiveError
- * `invalid_archive` if they were announced before.
+ * `invalid_archive` if the header repeats an earlier one, or mixes PAX and GNU headers.
  */
 function tar_member_announce(announced, { type }, body) {
     const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName';
@@ -42536,9 +42946,9 @@ function tar_member_announce(announced, { type }, body) {
     return { ...announced, [key]: key === 'pax' ? parsePaxFields(body) : decodeLongName(body) };
 }
 /**
- * Builds the member of a header and of the values that were announced for it. Throws ArchiveError `unsafe_archive` for
- * a type that is not extracted, a name that is not UTF-8 and data of anything but a file, `invalid_archive` for two
- * different sizes.
+ * Builds a member from its header and the values that were announced for it. Throws ArchiveError `unsafe_archive` for a
+ * type that is not extracted, a name that is not UTF-8, and data of anything but a file; throws `invalid_archive` for
+ * two different sizes.
  */
 function toEntry(header, { pax = {}, name, linkName }) {
     const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8');
@@ -42546,12 +42956,12 @@ function toEntry(header, { pax = {}, name, linkName }) {
         throw unsafeEntry(storedName, 'is a sparse file or a part of one');
     const type = memberType(header.type, storedName);
     const size = pax.size ?? header.size;
-    // This includes the root, which is never listed: some tools skip the data of a directory, others read it as more
-    // members.
+    // This check includes the root, which is never listed: some tools skip the data of a directory, and others read it as
+    // more members.
     if (type !== 'file' && size > 0)
         throw unsafeEntry(storedName, `is a ${type} that contains data`);
     if (!agrees(header.size, size))
-        throw invalidEntry(storedName, 'has one size in its PAX header and another in its own');
+        throw invalidEntry(storedName, 'has one size in its PAX header and another size in its tar header');
     return {
         name: storedName.startsWith('./') ? storedName.slice(2) : storedName,
         storedName,
@@ -42563,18 +42973,19 @@ function toEntry(header, { pax = {}, name, linkName }) {
     };
 }
 /**
- * Tools differ on which of two announcements wins, so each value is announced once, and by either PAX or GNU headers.
+ * Tools differ on which of two announcements wins, so each value may be announced only once, and by either PAX or GNU
+ * headers.
  */
 function verifyAnnouncedOnce(announced, key) {
     const isMixed = key === 'pax' ? Object.keys(announced).length > 0 : announced.pax !== undefined;
     if (isMixed || announced[key] !== undefined)
-        throw invalidArchive('a tar member is announced twice');
+        throw invalidArchive('a tar member has a repeated extension header, or both PAX and GNU headers');
 }
 function decodeLongName(body) {
     const end = body.indexOf(0);
     const name = end === -1 ? body : body.subarray(0, end);
     if (body.subarray(name.length).some(byte => byte !== 0))
-        throw invalidArchive('a long tar name continues after its end');
+        throw invalidArchive('a long tar name continues after its final NUL');
     return decodeEntryText(name, 'utf-8');
 }
 /** If a PAX size does not fit into the header's own field, that field is zero or full. */
@@ -42589,7 +43000,7 @@ function memberType(type, name) {
 
 ;// CONCATENATED MODULE: ./build/core/archive/tar-header.js
 
-/** The bytes of a header; all data is padded to a multiple of this. */
+/** The bytes of a header; all data is padded to a multiple of this size. */
 const TAR_BLOCK_BYTES = 512;
 const tar_header_TYPES = new Map([
     ['\0', 'file'],
@@ -42627,7 +43038,7 @@ const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/;
  * Parses one header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so
  * that all of them see the same members. Numbers are octal digits only, so there are no base-256 numbers and no
  * negative sizes; a name has a prefix only if ustar's magic announces it. Throws ArchiveError `invalid_archive` for a
- * wrong checksum, another magic, an unannounced prefix and other numbers.
+ * wrong checksum, another magic, an unannounced prefix, and a number in any other form.
  */
 function parseTarHeader(block) {
     if (readOctal(block, FIELDS.checksum) !== tar_header_checksum(block))
@@ -42648,7 +43059,7 @@ function parseTarHeader(block) {
         executable: (readOctal(block, FIELDS.mode) & tar_header_OWNER_EXECUTE) !== 0,
     };
 }
-/** Counts the field itself as spaces. */
+/** Counts the bytes of the checksum field as spaces. */
 function tar_header_checksum(block) {
     const { at: start, length } = FIELDS.checksum;
     let sum = length * tar_header_SPACE;
@@ -42691,7 +43102,7 @@ const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
 const NO_DATA = Buffer.alloc(0);
 const HEADER_BLOCK = { bytes: TAR_BLOCK_BYTES, header: null };
 /**
- * Reads a tar that arrives in pieces. Stricter than tools are, so that no two of them can see different members:
+ * Reads a tar that arrives in pieces. Stricter than other tools, so that no two tools can see different members:
  * requires headers with correct checksums, complete members, two blocks of zeros as the end, and only zeros after it.
  */
 class TarReader {
@@ -42702,7 +43113,7 @@ class TarReader {
     #begun = [];
     #begunBytes = 0;
     #announced = {};
-    /** The bytes of the extension headers since the last member, and those of all extension headers. */
+    /** The bytes of the extension headers since the last member, and the bytes of all extension headers. */
     #announcedBytes = 0;
     #extensionBytes = 0;
     #member = null;
@@ -42714,9 +43125,9 @@ class TarReader {
         this.#limits = limits;
     }
     /**
-     * Yields the members in the next piece, part by part. Read them all before the next piece. Throws ArchiveError
-     * `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member of a type that is not extracted
-     * and for names that are not UTF-8, `archive_too_large` above a limit.
+     * Yields the members in the next piece, part by part. Take all parts before you pass the next piece. Throws
+     * ArchiveError `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member of a type that is not
+     * extracted, for names that are not UTF-8 and for data of anything but a file, and `archive_too_large` above a limit.
      */
     *read(piece) {
         for (let at = 0; at < piece.length;) {
@@ -42805,7 +43216,7 @@ class TarReader {
         this.#announcedBytes += header.size;
         this.#extensionBytes += header.size;
         if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
-            throw invalidArchive(`its tar announces a member in ${this.#announcedBytes} bytes, but 1 to ${MAX_EXTENSION_BYTES} are allowed`);
+            throw invalidArchive(`one of its tar members has ${this.#announcedBytes} bytes of PAX headers and long names, but 1 to ${MAX_EXTENSION_BYTES} are allowed`);
         verifyExtensionBytes(this.#extensionBytes, this.#limits);
         return { bytes: tar_reader_padded(header.size), header };
     }
@@ -42834,13 +43245,13 @@ function tar_reader_padded(size) {
 ;// CONCATENATED MODULE: ./build/install/archive/tar-parts.js
 
 const NO_PARTS = [];
-/** The members of a tar, part by part. Only a part that has not arrived yet takes a promise. */
+/** The members of a tar, part by part. A part that has arrived can be taken without a promise. */
 class TarParts {
     #tar;
     #pieces;
     #arrived = NO_PARTS[Symbol.iterator]();
     #isOver = false;
-    /** `pieces` are the tar's bytes from the beginning. Each is valid until the next one is requested. */
+    /** `pieces` are the tar's bytes from the beginning. Each piece is valid until the next one is requested. */
     constructor(pieces, limits) {
         this.#tar = new TarReader(limits);
         this.#pieces = pieces[Symbol.asyncIterator]();
@@ -42874,7 +43285,7 @@ class TarParts {
             await this.#readPiece();
         }
     }
-    /** Ends the pieces, whether or not they were read to their end. */
+    /** Ends the stream of pieces, whether or not it was read to its end. */
     async close() {
         await this.#pieces.return?.();
     }
@@ -42900,10 +43311,10 @@ class TarParts {
 
 
 /**
- * Reads a whole tar once and plans its extraction. Passes each file to `onFile`, which may read as much of the data as
- * it wants. Only the return of this function vouches for the archive: until then, the next member may be refused. If
- * `onFile` throws, it gets no more files, but the tar is still read to its end, because a fault of the archive takes
- * precedence over an error in its use. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
+ * Reads a whole tar once and plans its extraction. Passes each file to `onFile`, which may read as much of the file's
+ * data as it wants. The archive has passed only when this function returns: until then, the next member may be refused.
+ * If `onFile` throws, it gets no more files, but the tar is still read to its end, because a fault of the archive takes
+ * precedence over an error of `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
  * `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the
  * error of `onFile`.
  */
@@ -42934,7 +43345,7 @@ async function readTar({ rules, slice, unpack }, onFile) {
     finally {
         await parts.close();
     }
-    // If the file's own data could not be read, the parts have ended early.
+    // If `onFile` failed because the file's data could not be read, the parts have ended early.
     if (failure !== null && !parts.isComplete)
         throw failure.error;
     const plan = await slice.run(listing.plan());
@@ -43125,16 +43536,16 @@ function zstd_frames_tooLarge(problem, how) {
  */
 const zstd_stream_PIECE_BYTES = 1024 * 1024;
 /**
- * The bytes that a tar may need in addition to its files: headers, long names and padding for each entry, zeros at the
- * end.
+ * The bytes that a tar may need in addition to those of its files: headers, long names and padding for each entry, and
+ * zeros at the end.
  */
 const TAR_BYTES_PER_ENTRY = 4096;
 const TAR_TRAILER_BYTES = 1024 * 1024;
 /**
  * Yields the tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested. Can be
- * called again. Finds every frame by its headers before unpacking the first. Each frame must be used up and yield what
- * it declares. Throws ArchiveError `invalid_archive`, and `archive_too_large` as soon as there is more than the limits
- * and a tar's own overhead allow.
+ * called more than once for an artifact. Finds all frames by their headers before it unpacks the first. Each frame must
+ * be used up and yield as many bytes as it declares. Throws ArchiveError `invalid_archive`, and `archive_too_large` as
+ * soon as the tar exceeds the limits and a tar's own overhead.
  */
 async function* unpackZstd({ zstd }, limits) {
     const frames = parseZstdFrames(zstd);
@@ -43149,14 +43560,14 @@ async function* unpackZstd({ zstd }, limits) {
     }
 }
 /**
- * Returns the size in bytes of the tar in an opened artifact, as its frames declare it, which unpacking verifies;
- * undefined if a frame does not say. Throws ArchiveError `invalid_archive` or `archive_too_large`.
+ * Returns the size in bytes that the frames of an opened artifact declare for its tar, which unpacking verifies;
+ * undefined if a frame declares none. Throws ArchiveError `invalid_archive` or `archive_too_large`.
  */
 function declaredBytes({ zstd }) {
     const frames = parseZstdFrames(zstd);
     return frames.some(({ contentBytes }) => contentBytes === null) ? undefined : sumOf(frames);
 }
-/** Counts frames that do not declare their size as empty. */
+/** A frame that does not declare its size counts as 0 bytes. */
 function sumOf(frames) {
     return frames.reduce((sum, { contentBytes }) => sum + (contentBytes ?? 0), 0);
 }
@@ -43164,7 +43575,7 @@ function verifyUnpackedBytes(bytes, { maxExtractedBytes, maxEntries }) {
     const most = maxExtractedBytes + maxEntries * TAR_BYTES_PER_ENTRY + TAR_TRAILER_BYTES;
     if (bytes <= most)
         return;
-    throw new ArchiveError('archive_too_large', `The archive unpacks to more than ${most} bytes, which max-extracted-bytes (${maxExtractedBytes}) and max-entries allow. ` +
+    throw new ArchiveError('archive_too_large', `The archive unpacks to more than the ${most} bytes that max-extracted-bytes (${maxExtractedBytes}) and max-entries allow. ` +
         'Nothing was installed: raise the input max-extracted-bytes if the artifact is meant to be that large.');
 }
 async function* unpackFrame(zstd, frame) {
@@ -43201,14 +43612,16 @@ function toArchiveError(error) {
 
 
 /**
- * Extracts an opened artifact's tar. Paths stay as the tar has them, without a leading `./`. Writes each file as it
- * passes, once the file's own path has been checked, while the listing is still being read. The caller must not use
- * anything in `target` before this function returns: only then has the whole listing passed. Writes only into
- * directories that it created, creates files exclusively, and creates symlinks last, so that nothing is written through
- * one. Files become 0644 or 0755 and directories 0755, whatever the umask. With `only`, checks the same and writes
- * less. Works in slices, between which signals are handled.
+ * Extracts an opened artifact's tar. Paths stay as the tar has them, apart from a leading `./`, which is left out.
+ * Writes each file as it passes, once the file's own path has been checked, while the listing is still being read. The
+ * caller must not use anything in `target` before this function returns: only then has the whole listing passed. Writes
+ * only into `target` and directories that it created, creates files exclusively, and creates symlinks last, so that
+ * nothing is written through a symlink. Files become 0644 or 0755 and directories 0755, whatever the umask. With
+ * `only`, makes the same checks, but writes only the files listed there, with their directories. Works in slices,
+ * between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
- * `disk_full` or `host_not_writable` if the archive itself is sound, and the signal's reason once it is aborted.
+ * `disk_full`, `host_not_writable` or `step_failed` if the archive itself is sound, and the signal's reason once the
+ * signal is aborted.
  */
 async function extractTar(opened, request) {
     const { limits, signal } = request;
@@ -43220,8 +43633,9 @@ async function extractTar(opened, request) {
     return await writeTar(extraction);
 }
 /**
- * Makes sure that there is room for everything before the first byte is written: for all that the limits allow, or
- * otherwise for what the listing declares, which takes an extra pass over the tar.
+ * Throws DeploymentError `disk_full` unless there is room for all that will be written. Room for the largest tree that
+ * the limits and the declared size allow is enough. Without that much room, an extra pass over the tar finds out what
+ * its entries need, and throws as `readTar` does.
  */
 async function requireRoom(extraction) {
     const { target, limits, opened } = extraction;
@@ -43253,7 +43667,7 @@ async function writeTar(extraction) {
     const files = Array.from(plan.files).flatMap(({ path }) => passing.written.get(path) ?? []);
     return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened };
 }
-/** Writes files in any order, and creates each directory that contains them once. */
+/** Writes files in any order. Creates each directory once, before the first file in it. */
 class PassingFileWriter {
     /** The files written so far, by path. */
     written = new Map();
@@ -43262,7 +43676,7 @@ class PassingFileWriter {
     constructor(tree) {
         this.#tree = tree;
     }
-    /** Writes a file. Returns undefined if that is done, or a promise for it. */
+    /** Writes a file. Returns undefined if the file has been written, otherwise a promise that resolves when it has. */
     write(file) {
         this.#makeDirectoryOf(file.path);
         if (file.bytes === undefined)
@@ -43297,11 +43711,11 @@ const TAG_BYTES = 16;
 const unseal_PIECE_BYTES = 1024 * 1024;
 /**
  * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 bytes of tag; no associated data) in
- * its own buffer. The sealed bytes are gone afterwards, so call it once. Returns nothing before the tag has been
- * verified; if it throws, the buffer has been overwritten with zeros. Works in slices, between which signals are
- * handled.
- * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes or belongs to another artifact and for a
- * file that is too short, and the signal's reason once it is aborted.
+ * its own buffer. The sealed bytes are gone afterwards, so call this function once for each artifact. The function
+ * returns nothing before the tag has been verified. If it throws, it has overwritten the buffer with zeros. Works in
+ * slices, between which signals are handled.
+ * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes long or belongs to another artifact, and
+ * for a file that is too short; throws the signal's reason once the signal is aborted.
  */
 async function unseal(artifact, dek, signal) {
     try {
@@ -43326,11 +43740,11 @@ function unseal_discard({ zstd }) {
 function ciphertextOf({ bytes, size }) {
     if (size > NONCE_BYTES + TAG_BYTES)
         return bytes.subarray(NONCE_BYTES, size - TAG_BYTES);
-    throw decryptionFailed(`it is only ${size} bytes long, too short for any content`);
+    throw decryptionFailed(`it is only ${size} bytes long, which is too short for any content`);
 }
 function createDecipher(sealed, dek) {
     if (dek.length !== unseal_DEK_BYTES) {
-        throw decryptionFailed(`the hub released a key of ${dek.length} bytes where ${unseal_DEK_BYTES} were expected`);
+        throw decryptionFailed(`the hub released a key of ${dek.length} bytes instead of ${unseal_DEK_BYTES}`);
     }
     // Without authTagLength, Node would accept a tag cut to 4 bytes.
     const decipher = (0,external_node_crypto_namespaceObject.createDecipheriv)('aes-256-gcm', dek, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES });
@@ -43355,7 +43769,7 @@ function verifyTag(decipher) {
     }
 }
 function decryptionFailed(problem, cause) {
-    return new ArtifactError('decryption_failed', `The signed artifact could not be decrypted, ${problem}. Nothing was installed: the publisher must publish this version again.`, { cause });
+    return new ArtifactError('decryption_failed', `The signed artifact could not be decrypted: ${problem}. Nothing was installed. The publisher must publish this version again.`, { cause });
 }
 
 ;// CONCATENATED MODULE: ./build/project/sealed.js
@@ -43379,8 +43793,8 @@ function decryptionFailed(problem, cause) {
 
 const MANIFEST_AND_PLAN = new Set(['manifest.json', BUNDLED_PLAN]);
 /**
- * Downloads the sealed file to a private file, then reads it into memory, whole and once: its signature covers all of
- * it.
+ * Downloads the sealed file to a private file, then reads all of it into memory once, because the signature covers the
+ * whole file.
  */
 async function downloadSealed({ request, client, tools, record }, { descriptor }) {
     const file = openPrivateFileSync(tools.runner.temporaryFolder);
@@ -43401,7 +43815,10 @@ async function downloadSealed({ request, client, tools, record }, { descriptor }
         file.close();
     }
 }
-/** Vouches for the sealed file by the pinned key and the pinned digest. */
+/**
+ * Vouches for the sealed file: it has a valid signature of the pinned key, and the pinned digest if there is one.
+ * Throws SignatureError if either check fails.
+ */
 async function verifySealed({ request, tools, record }, { pinned }, sealed) {
     const check = signed => checkEd25519(signed, tools.signal);
     const verified = await verifySealedSignature(sealed, pinned, check);
@@ -43413,15 +43830,16 @@ async function verifySealed({ request, tools, record }, { pinned }, sealed) {
     return verified;
 }
 /**
- * Refuses a version that had different bytes on this host, and a `latest` that is older than the installed version or that
- * this host has replaced. Throws DeploymentError `downgrade_refused` or ArtifactError `version_reused`.
+ * Refuses a version that had different bytes on this host, and a `latest` that is older than the installed version or
+ * that this host has replaced, unless the operator accepts it. Throws DeploymentError `downgrade_refused` or
+ * ArtifactError `version_reused`.
  */
 function sealed_acceptVersion(deployment, { version }, { sha256 }) {
     refuseOlder(deployment, version);
     refuseReusedVersion({ version, sha256 }, knownVersions(deployment), deployment.request);
     sealed_refuseOldBytes(deployment, { version, sha256 });
 }
-/** A `latest` must not be a version that this host has had and replaced, under whatever name. */
+/** Refuses a `latest` with bytes that this host has had and replaced, whatever the hub calls their version now. */
 function sealed_refuseOldBytes({ request, layout }, { version, sha256 }) {
     if (request.version !== 'latest' || request.allowDowngrade)
         return;
@@ -43429,7 +43847,7 @@ function sealed_refuseOldBytes({ request, layout }, { version, sha256 }) {
     if (wasReplaced(layout, { origin, sha256 }))
         throw replacedBytes({ version, sha256 }, presentVersion(layout, origin));
 }
-/** Decrypts a verified file, and wipes the key. */
+/** Decrypts a verified file, and wipes the key even if the decryption fails. */
 async function openSealed({ tools }, verified, dek) {
     const { sha256 } = verified;
     try {
@@ -43440,12 +43858,12 @@ async function openSealed({ tools }, verified, dek) {
     }
 }
 /**
- * Extracts a project, or only its manifest and plan if all of its parts are installed from this artifact and intact.
- * Consumes the artifact: its memory is freed before the tree is compared and recorded.
+ * Extracts a project, or only its manifest and plan if all parts that the plan installs are installed from this
+ * artifact and intact. Consumes the artifact: its memory is freed before the tree is compared and recorded.
  */
 async function extractSealed(deployment, opened, folder) {
     const extracted = await extractNeeded(deployment, opened, folder);
-    // Not done after an error, because a decoder may still read the memory.
+    // After an error, the memory is not freed here, because a decoder may still read it.
     unseal_discard(opened.artifact);
     return extracted;
 }
@@ -43485,8 +43903,9 @@ function knownVersions({ layout, request }) {
 
 
 /**
- * Reads the manifest and checks the extracted files against it: project, version, content digest. Throws ArtifactError
- * `invalid_manifest`, `version_mismatch`, `content_mismatch`, `unpinned_source` or `unexpected_part`.
+ * Reads the manifest, and checks its project id, its version and the ids of its parts against the request, and the
+ * extracted files against its content digest. Throws ArtifactError `invalid_manifest`, `version_mismatch`,
+ * `content_mismatch`, `unpinned_source` or `unexpected_part`, and ArchiveError `unsafe_archive`.
  */
 async function verifyProject({ request, tools, record }, version, extracted) {
     const manifest = parseManifest(readManifest(extracted.content));
@@ -43497,13 +43916,15 @@ async function verifyProject({ request, tools, record }, version, extracted) {
     await record.update({ version: manifest.version, version_source: 'manifest' });
     return { ...extracted, manifest };
 }
-/** A version that is installed from the same bytes has already passed this check. */
+/**
+ * Not needed for a version that is installed from the same bytes, because that version has already passed this check.
+ */
 function verifyFiles(manifest, tree, log) {
     const { warnings, unnamed } = verifyContent(manifest, tree);
     for (const warning of warnings)
         log.warning(warning);
     for (const folder of unnamed)
-        log.notice(`The manifest does not name ${folder}: it is not installed.`);
+        log.notice(`The manifest does not name ${folder}, so this directory is not installed.`);
 }
 /** Refuses ids that the operator did not list, if there is a list. */
 function refuseUnexpected({ parts }, allowed) {
@@ -43511,7 +43932,7 @@ function refuseUnexpected({ parts }, allowed) {
     if (unexpected.length === 0)
         return;
     const names = unexpected.map(({ shelf, id }) => `${shelf}/${id}`).join(', ');
-    throw new ArtifactError('unexpected_part', `The project contains ${names}, which project-ids does not list: nothing was installed. Ask the publisher why; if you expect it, add the id to project-ids.`);
+    throw new ArtifactError('unexpected_part', `The project contains ${names}, which project-ids does not list: nothing was installed. Ask the publisher why. To accept a part, add its id to project-ids.`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/deploy.js
@@ -43649,8 +44070,9 @@ function refusedReport({ report, delivery }) {
 
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody, and a run that may
- * have been meant as one does not report to the hub, whose contract has no word for a dry run (contract 2.2).
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. If
+ * `dry-run` is malformed, the run may have been meant as a dry run: it sends nothing to the hub, because the contract
+ * has no field for a dry run (contract 2.2).
  */
 async function refuseProject(request, error, tools) {
     const { dryRun } = request;
@@ -43666,8 +44088,8 @@ async function refuseProject(request, error, tools) {
     return await refuseDeployment(refusal, tools);
 }
 /**
- * The host that a request names, with the sender of its reports if the inputs suffice; undefined without a project
- * root.
+ * Returns the host that a request names, with a sender of reports if the inputs suffice for one; undefined without a
+ * project root.
  */
 function refuse_hostFor(request, tools) {
     const { projectRoot, allowSharedRoot = false } = request;
@@ -43675,7 +44097,7 @@ function refuse_hostFor(request, tools) {
         return undefined;
     return hostOf(tools, { projectRoot, allowSharedRoot, sender: refuse_senderFor(request, tools) });
 }
-/** Creates the sender of reports; undefined if the inputs do not suffice. */
+/** Returns undefined if the inputs do not suffice for a sender. */
 function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
     if (hubUrl === undefined || devkey === undefined || projectId === undefined)
         return undefined;
@@ -43695,9 +44117,10 @@ const external_node_stream_promises_namespaceObject = require("node:stream/promi
 
 
 /**
- * The only connection to a server for a program that speaks HTTPS itself: a proxy of this process on loopback. It
- * connects only to the addresses that were judged, counts the bytes that arrive, and breaks every connection above
- * `maxBytes`. It sees no plaintext. Its connections end with this process, however that ends.
+ * The only connection to a server for a program that speaks HTTPS itself: a proxy in this process, on loopback. It
+ * connects only to the judged addresses or through the environment's proxy, counts the bytes that arrive, and breaks
+ * every connection once they exceed `maxBytes`. It sees no plaintext. Its connections end with this process, however
+ * this process ends.
  */
 class Relay {
     #target;
@@ -43711,7 +44134,7 @@ class Relay {
         this.#server.on('connection', socket => this.#keep(socket));
         this.#server.on('connect', (request, client, head) => void this.#relay(request, client, head));
     }
-    /** Opens the proxy. Returns its URL, with a password that keeps out the host's other accounts. */
+    /** Opens the proxy. Returns its URL, whose password keeps out the host's other accounts. */
     async open() {
         const { promise, resolve, reject } = Promise.withResolvers();
         this.#server.once('error', reject).listen(0, '127.0.0.1', resolve);
@@ -43725,7 +44148,7 @@ class Relay {
     get isOverflowing() {
         return this.#received > this.#target.maxBytes;
     }
-    /** True if a connection could not be made. */
+    /** True if a connection to the server could not be made. */
     get isUnreached() {
         return this.#isUnreached;
     }
@@ -43745,7 +44168,7 @@ class Relay {
             await Promise.all([(0,external_node_stream_promises_namespaceObject.pipeline)(client, server), (0,external_node_stream_promises_namespaceObject.pipeline)(server, pieces => this.#count(pieces), client)]);
         }
         catch {
-            // The program sees a broken connection, and this object says which limit broke it.
+            // The program sees only a broken connection; `isOverflowing` and `isUnreached` give the reason.
             client.destroy();
         }
     }
@@ -43784,7 +44207,7 @@ function authorityOf({ hostname, port }) {
 function withoutBrackets(hostname) {
     return hostname.replace(/^\[|\]$/g, '');
 }
-/** Asks no name server, because the name could mean another address by now. */
+/** Asks no name server, because the name could resolve to another address by now. */
 async function connectTo({ hostname, port }, addresses) {
     const found = addresses.map(address => ({ address, family: external_node_net_default().isIP(address) }));
     const socket = external_node_net_default().connect({
@@ -43819,17 +44242,17 @@ async function connectThrough(proxy, target) {
 
 const HELPER = 'bounded';
 /**
- * The memory of the process that talks to the server, which holds the whole list of refs, however small it was on the
- * wire. Real lists have a few MiB.
+ * The memory limit for the process that talks to the server. That process holds the whole list of refs, which can be
+ * much larger in memory than on the wire. Real lists have a few MiB.
  */
 const HELPER_MEMORY_KIB = 192 * 1024;
-/** The URL that makes git fetch in little memory. */
+/** Returns the URL that makes git fetch with this memory limit. */
 function boundedUrl({ href }) {
     return `${HELPER}::${href}`;
 }
 /**
- * Git's behavior, whatever a repository or its server asks for: https only, no redirects, no program but its own.
- * Nothing of a repository runs here, and git checks everything that arrives as it unpacks it.
+ * Git's behavior, whatever a repository or its server asks for: https only, no redirects, no programs but git's own.
+ * Nothing from a repository runs here, and git checks all received objects while it unpacks them.
  */
 const SETTINGS = [
     ['core.hooksPath', '/dev/null'],
@@ -43863,7 +44286,7 @@ const SETTINGS = [
     ['http.lowSpeedLimit', '1000'],
     ['http.lowSpeedTime', '60'],
 ];
-/** Builds an environment with everything git needs, so that no argument and no file has to contain it. */
+/** Builds an environment with all of git's settings, so that no argument and no file has to contain a setting. */
 function gitEnvironment({ home, repository }, settings = []) {
     const all = [...SETTINGS, ...settings];
     const numbered = all.flatMap(([key, value], index) => [
@@ -43899,13 +44322,13 @@ function absolutePath() {
 
 
 
-/** The only ref of our repository, whatever name it has on the server. */
+/** The only ref of our repository, whatever the name of the fetched ref is on the server. */
 const FETCHED = 'refs/hub-deploy/fetched';
 /**
  * Fetches one commit without its history into an empty repository, and returns its id. One connection both resolves and
- * fetches the ref, so it cannot move in between; git itself checks that objects match their ids. Throws ArtifactError
- * `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError `authentication_failed`,
- * ArchiveError `archive_too_large`, and whatever `HostGit` throws.
+ * fetches the ref, so the ref cannot move in between; git itself checks that objects match their ids. Throws
+ * ArtifactError `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError
+ * `authentication_failed`, ArchiveError `archive_too_large`, and whatever `HostGit` throws.
  */
 async function fetchCommit(fetch, { ref }) {
     const { git } = fetch;
@@ -43935,7 +44358,7 @@ async function fetchCommit(fetch, { ref }) {
         throw fetch_commit_unusable(fetch.server, `it sent ${commit} instead of ${ref}`);
     return commit;
 }
-/** Settings that only git's environment contains: no argument and no file has a token or a password. */
+/** Settings for git's environment only, so that no argument and no file contains a token or a password. */
 async function connectionSettings({ server, folder }) {
     const { url, relay, tokens, ca } = server;
     const token = tokens.get(url.host);
@@ -43946,7 +44369,7 @@ async function connectionSettings({ server, folder }) {
 function headerOf(token) {
     return `Authorization: Basic ${basicCredentials(token)}`;
 }
-/** Writes the built-in authorities next to the operator's, because git uses only those in the file. */
+/** Writes the built-in authorities next to the operator's, because git uses only the authorities in this file. */
 function writeAuthorities(folder, ca) {
     const path = (0,external_node_path_namespaceObject.join)(folder, 'authorities.pem');
     (0,external_node_fs_namespaceObject.writeFileSync)(path, [...(0,external_node_tls_namespaceObject.getCACertificates)('default'), ca].join('\n'), { flag: 'wx', mode: 0o600 });
@@ -43956,13 +44379,13 @@ function fetch_commit_isDone(end) {
     return end.kind === 'exited' && end.code === 0;
 }
 /**
- * Lines of git or curl about a limit that was reached. They count only in git's own lines: the server must not be able
- * to fake them (see `ownLines`).
+ * Matches lines of git or curl about a limit that was reached. The server must not be able to fake such a line, so
+ * match only the lines that `ownLines` returns.
  */
 const LIMIT = /^(?:error: \S+ died of signal 25|fatal: .*(?:File too large|Out of memory)|fatal: Out of memory.*|error: .*out of memory.*|fatal: mmap failed.*)$/i;
 /**
- * Sentences of git at the beginning of a line, which it does not translate in `LC_ALL=C`, and their errors. The server
- * decides them in any case, by its status or its data, so it gains nothing by faking them.
+ * The beginnings of git's error lines, which git does not translate with `LC_ALL=C`, and the error for each. The server
+ * causes each of these errors by its status or its data, so it gains nothing by faking a line.
  */
 const REASONS = [
     [
@@ -43975,7 +44398,7 @@ const REASONS = [
     ],
     [
         /^fatal: unable to (?:access .*returned error: 30\d$|update url base from redirection)/i,
-        server => fetch_commit_unusable(server, 'it redirects, which is never followed'),
+        server => fetch_commit_unusable(server, 'it redirects, and redirects are never followed'),
     ],
     [
         /^(?:error|fatal): .*(?:fsck error|bad object|invalid index-pack|index-pack failed|pack has|corrupt)/i,
@@ -43986,7 +44409,9 @@ const REASONS = [
         broken,
     ],
 ];
-/** The server's own words go only to the log, because the hub reads the message. */
+/**
+ * Builds the error for a failed fetch. The server's own words go only to the log, because the message goes to the hub.
+ */
 function explainRefusal({ git, server, log }, end) {
     const said = end.kind === 'not_started' ? end.error.message : end.output;
     log.info(`git: ${cleanForeignText(said)}`);
@@ -44000,7 +44425,7 @@ function explainRefusal({ git, server, log }, end) {
     const explain = REASONS.find(([pattern]) => said.split('\n').some(line => pattern.test(line)))?.[1];
     return explain?.(server) ?? unserved(server);
 }
-/** The lines before the first one that may quote the server, whose words can contain line breaks. */
+/** Returns the lines before the first one that may quote the server: what the server says can contain line breaks. */
 function ownLines(said) {
     const lines = said.split('\n');
     const quoted = lines.findIndex(line => /^remote:|remote error|got '|unexpected|invalid server response/i.test(line));
@@ -44013,14 +44438,14 @@ function fetch_commit_pathOf({ url }) {
     return cleanForeignText(url.pathname, 200);
 }
 function fetch_commit_tooLarge(server) {
-    return new ArchiveError('archive_too_large', `The repository ${server.url.origin}${fetch_commit_pathOf(server)} sends more than max-artifact-bytes allows, or needs more memory than that to unpack: nothing was installed. Raise max-artifact-bytes if it is meant to be that large.`);
+    return new ArchiveError('archive_too_large', `The repository ${server.url.origin}${fetch_commit_pathOf(server)} is too large: it sends more bytes than max-artifact-bytes allows, or git needs more memory for it than this action allows. Nothing was installed. Raise max-artifact-bytes, or have the publisher put the part into the project.`);
 }
 function denied(server) {
     const given = server.tokens.has(server.url.host) ? 'Check its token in' : 'It may need a token: add one to';
     return new AuthenticationError('authentication_failed', `${server.url.origin} refused access to ${fetch_commit_pathOf(server)}: nothing was installed. ${given} sources-git-tokens (${server.url.host}=...).`);
 }
 function missing(server) {
-    return new ArtifactError('not_found', `${server.url.origin} has no repository ${fetch_commit_pathOf(server)} with the commit that the manifest names, or hides it from this host: nothing was installed. Check sources-git-tokens, or ask the publisher.`);
+    return new ArtifactError('not_found', `${server.url.origin} has no repository ${fetch_commit_pathOf(server)} with the ref that the manifest names, or hides the repository from this host: nothing was installed. Check sources-git-tokens, or ask the publisher.`);
 }
 function broken(server) {
     return new ArtifactError('network', `The connection to ${server.url.origin} could not be made, or broke: nothing was installed. Check the network, any proxy and ca-file; the log has git's messages.`);
@@ -44038,19 +44463,20 @@ function fetch_commit_unusable(server, found) {
 
 
 /**
- * The memory of each process, enough for an unpacked pack. The one that talks to the server has less (git-settings.ts).
+ * The memory limit of each process, enough for an unpacked pack. The process that talks to the server has a lower limit
+ * (git-settings.ts).
  */
 const MEMORY_KIB = 512 * 1024;
 /** The unit of `ulimit -f` in every POSIX shell. */
 const BLOCK_BYTES = 512;
-/** The first version with `http.curloptResolve` and `GIT_CONFIG_COUNT`; an older git would silently ignore them. */
+/** The first version with `http.curloptResolve` and `GIT_CONFIG_COUNT`; an older git silently ignores one or both. */
 const LEAST_VERSION = [2, 37];
-/** The exit code of the shell if this host does not know a limit or does not let us set one. */
+/** The exit code of the shell if this host does not know a limit or does not let this process set it. */
 const NO_LIMITS = 121;
 /**
- * Limits that git itself does not have. A lower limit of the host is fine. The text that the shell runs is constant,
- * and `"$@"` passes the arguments as they are. Descriptor 3 closes when this process ends, in whatever way, and git's
- * process group ends with it.
+ * Sets limits that git itself does not have. A lower limit of the host is accepted. The text that the shell runs is
+ * constant, and `"$@"` passes the arguments as they are. Descriptor 3 closes when this process ends, in whatever way,
+ * and then the shell's process group, with git in it, is killed.
  */
 const LIMITED = `
 limit() { ulimit "$1" "$2" 2>/dev/null || { own=$(ulimit "$1") && [ "$own" -le "$2" ]; } 2>/dev/null || exit ${NO_LIMITS}; }
@@ -44065,7 +44491,10 @@ class HostGit {
         this.repository = (0,external_node_path_namespaceObject.join)(limits.folder, 'repository');
         this.#limits = limits;
     }
-    /** Throws DeploymentError `source_not_supported` if this host has no git, or one that does not know these limits. */
+    /**
+     * Throws DeploymentError `source_not_supported` if this host has no git or one older than `LEAST_VERSION`, or cannot
+     * set the limits.
+     */
     async verifyVersion() {
         const end = await this.run({ args: ['version'] });
         if (end.kind === 'exited' && end.code === NO_LIMITS)
@@ -44078,8 +44507,8 @@ class HostGit {
         throw new DeploymentError('source_not_supported', `A part of the project comes from a git repository, for which this host needs git ${LEAST_VERSION.join('.')} or newer on its PATH, found ${found}: nothing was installed. Install or update git.`);
     }
     /**
-     * Runs a command and returns its end, with at most 2 KiB of output. Throws ArtifactError `timeout`, and the signal's
-     * reason.
+     * Runs a command and returns its end, with at most 2 KiB of output. Throws ArtifactError `timeout` once the time is
+     * up, and the signal's reason once the signal is aborted.
      */
     async run(call) {
         const end = await runChild(this.#request(call));
@@ -44105,7 +44534,9 @@ class HostGit {
             return read;
         throw new ArtifactError('bad_response', `git ${call.args[0]} cannot read the repository that it has just fetched: nothing was installed. Run again; if that does not help, ask the publisher.`);
     }
-    /** True if a file has reached its limit: the system then killed the process that wrote it without a message. */
+    /**
+     * True if a file has reached its limit: the system then killed, without a message, the process that wrote the file.
+     */
     hasReachedLimit() {
         const packs = (0,external_node_path_namespaceObject.join)(this.repository, 'objects', 'pack');
         const names = pathExistsSync(packs) ? (0,external_node_fs_namespaceObject.readdirSync)(packs) : [];
@@ -44126,19 +44557,19 @@ class HostGit {
         };
     }
     #late() {
-        return new ArtifactError('timeout', 'Fetching a git repository took longer than timeout-minutes allows: nothing was installed. Raise it if the repository is meant to be that large, or ask the publisher.');
+        return new ArtifactError('timeout', 'Fetching a git repository took longer than timeout-minutes allows: nothing was installed. Raise timeout-minutes if the repository is meant to be that large, or ask the publisher.');
     }
 }
 function noLimits() {
-    return new DeploymentError('source_not_supported', 'A part of the project comes from a git repository, but this host cannot limit the memory, files and time that git uses (the shell\'s "ulimit" failed): nothing was installed. Deploy it on Linux, or have the publisher put the part into the project.');
+    return new DeploymentError('source_not_supported', 'A part of the project comes from a git repository, but this host cannot limit the memory, files and time that git uses (the shell\'s "ulimit" failed): nothing was installed. Deploy the project on Linux, or have the publisher put the part into the project.');
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/piece-reader.js
 
 const piece_reader_NOTHING = Buffer.alloc(0);
 /**
- * Reads ranges of a stream that arrives in pieces. Each range must follow the one before it. Copies a range only if it
- * spans several pieces.
+ * Reads ranges of a stream that arrives in pieces. Each range must begin at or after the end of the previous range.
+ * Copies a range only if it spans several pieces.
  */
 class PieceReader {
     #pieces;
@@ -44159,8 +44590,8 @@ class PieceReader {
         return parts.length === 1 ? parts[0] : Buffer.concat(parts);
     }
     /**
-     * Yields the same bytes in parts as they arrive. A part is valid until the next one is requested. Throws as `read`
-     * does.
+     * Yields `length` bytes from `position`, in parts as they arrive. A part is valid until the next one is requested.
+     * Throws as `read` does.
      */
     async *stream(position, length) {
         const end = position + length;
@@ -44192,12 +44623,12 @@ class PieceReader {
 
 
 
-/** The size of a record: the mode, type, id and size before the path take less than 256 bytes. */
+/** The maximum size of a record: the mode, type, id and size before the path take less than 256 bytes. */
 const MAX_RECORD_BYTES = MAX_PATH_BYTES + 256;
 const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/;
 /**
- * Lists a tree by an archive's rules, entry by entry as git prints it. Nothing is checked out, so the repository's
- * attributes have no effect. Throws ArchiveError `unsafe_archive`, for a submodule too, and `archive_too_large`.
+ * Lists a tree by an archive's rules, entry by entry as git prints them. Nothing is checked out, so the repository's
+ * attributes have no effect. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`.
  */
 async function listTree(git, tree, { rules, slice }) {
     const listing = new ArchiveListing(rules);
@@ -44206,7 +44637,7 @@ async function listTree(git, tree, { rules, slice }) {
     await git.read({ args }, async (stdout) => {
         let records = 0;
         for await (const record of recordsOf(stdout)) {
-            // Trees count too: git lists each of them, even an empty one, and a hostile repository could keep it busy for
+            // Trees count too: git lists each of them, even an empty one, and a hostile repository could keep git busy for
             // years.
             verifyEntryCount(++records, rules);
             const entry = list_tree_parseRecord(record);
@@ -44296,7 +44727,7 @@ async function readBlobs({ git, folder }, entries, use) {
         return;
     const list = openPrivateFileSync(folder);
     try {
-        // At its position: the child reads the same open file, from the beginning.
+        // A write at a position does not move the file's offset, so the child reads the same open file from the start.
         (0,external_node_fs_namespaceObject.writeSync)(list.fd, entries.map(({ oid }) => `${oid}\n`).join(''), 0);
         await git.read({ args: ['cat-file', '--batch', '--buffer'], input: list.fd }, async (stdout) => {
             const reader = new PieceReader(stdout);
@@ -44331,12 +44762,13 @@ async function readBlobs({ git, folder }, entries, use) {
 
 
 
-/** The space for git's own files, and for everything else on this file system. */
+/** The space to leave for git's own files, and for everything else on this file system. */
 const git_source_SPARE_BYTES = 64 * 1024 * 1024;
 /**
- * Fetches the tree of a commit, or a directory of it, below `folder`, which is private and empty, with the host's git.
- * Nothing in the repository is run or interpreted. Throws what `fetchCommit`, `readTree` and the address rules throw,
- * and ArtifactError `invalid_manifest` for a subdirectory that the tree does not have.
+ * Uses the host's git to fetch the tree of a commit, or a directory of that tree, below `folder`, which is private and
+ * empty. Nothing in the repository is run or interpreted. Throws what `fetchCommit`, `readTree`, `HostGit` and the
+ * address rules throw, ArtifactError `invalid_manifest` for a subdirectory that the tree does not have and
+ * `unpinned_source` for a tree that its digest does not cover, and DeploymentError `disk_full`.
  */
 async function fetchGitTree({ request, tools }, source, folder) {
     const { signal, log, wires } = tools;
@@ -44364,7 +44796,10 @@ async function fetchGitTree({ request, tools }, source, folder) {
     await removeTree(work);
     return { staged, tree: found, commit, received: relay.received };
 }
-/** The bytes that may arrive in the folder: git does not announce the size. Throws DeploymentError `disk_full`. */
+/**
+ * Returns the number of bytes that may arrive in the folder, because git does not announce a size. Throws
+ * DeploymentError `disk_full` if there is too little space for git's own files.
+ */
 function roomIn(folder) {
     requireSpace(folder, { sizes: [git_source_SPARE_BYTES], inodes: OWN_INODES });
     const { bavail, bsize } = (0,external_node_fs_namespaceObject.statfsSync)(folder);
@@ -44374,18 +44809,23 @@ function noRoom({ url }, folder) {
     return new DeploymentError('disk_full', `${url} sends more than the file system of ${folder} has room for: nothing was installed. Free some space there (df shows it) and run again.`);
 }
 /**
- * Without a commit id, only the digest identifies the tree, and it covers neither modes nor symlinks without a file
- * behind them. Throws ArtifactError `unpinned_source`.
+ * Without a commit id, only the digest identifies the tree, and it covers neither the modes of files nor symlinks that
+ * lead to no file. Throws ArtifactError `unpinned_source` for an executable file and for such a symlink.
  */
 function verifyCovered({ url, ref }, commit, { files, symlinks }) {
     const link = symlinks.find(({ file }) => file === null);
     const program = files.find(({ mode }) => mode !== 0o644);
-    const found = link ? `the symlink ${link.path}, which leads to no file` : program && `the executable ${program.path}`;
+    const found = link
+        ? `the symlink ${link.path}, which leads to no file`
+        : program && `that ${program.path} is executable`;
     if (found === undefined)
         return;
-    throw new ArtifactError('unpinned_source', `The project's manifest.json names ${url} at ${ref} with a sha256, which does not cover ${cleanForeignText(found, 200)}: nothing was installed. The publisher must name the commit id, now ${commit}, as the source's ref and seal the project again.`);
+    throw new ArtifactError('unpinned_source', `The project's manifest.json names ${url} at ${ref} with a sha256. This digest does not cover ${cleanForeignText(found, 200)}: nothing was installed. The publisher must name the commit id, now ${commit}, as the source's ref and seal the project again.`);
 }
-/** Finds the tree to read. The path follows a colon, so it is never an option, and it leads through no symlink. */
+/**
+ * Finds the tree to read. The subdirectory comes after a colon, so git never takes it for an option. Git follows no
+ * symlink on the way to the subdirectory.
+ */
 async function findTree(git, commit, source) {
     const { subdirectory } = source;
     const object = subdirectory === undefined ? commit : await resolve(git, `${commit}:${subdirectory}`);
@@ -44398,7 +44838,7 @@ async function resolve(git, revision) {
     return await git.line({ args: ['rev-parse', '--verify', '--end-of-options', revision] });
 }
 function noDirectory({ url, ref, subdirectory = '' }) {
-    return new ArtifactError('invalid_manifest', `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${url} at ${ref}, which contains no such directory: nothing was installed. The publisher must correct its source and seal the project again.`);
+    return new ArtifactError('invalid_manifest', `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${url} at ${ref}, which contains no such directory: nothing was installed. The publisher must correct the source of the part and seal the project again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/sources/source-history.js
@@ -44414,14 +44854,14 @@ function refuseReused({ version, source }, history) {
     const [first] = known;
     if (first === undefined || known.some(had => had.source.id === source.id))
         return;
-    throw new ArtifactError('version_reused', `${source.from} now has version ${version} with different bytes (sha256 ${source.id}) than this host received before (${first.source.id}): nothing was installed. Ask its publisher why; to accept them, have the project sealed with the sha256 of the part.`);
+    throw new ArtifactError('version_reused', `${source.from} now has version ${version} with different bytes (sha256 ${source.id}) than this host received before (${first.source.id}): nothing was installed. Ask its publisher why; to accept the new bytes, have the project sealed with the sha256 of the part.`);
 }
 /**
- * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the version that the same source
- * supplied for this part, and for one whose bytes this host has had and replaced, under whatever name.
+ * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version from the same
+ * source, and for a `latest` whose bytes this host has had and replaced, whatever the hub calls their version now.
  */
 function source_history_refuseOlder({ version, source }, { installed, wasReplaced }) {
-    // Another plugin's version does not compare with this one's, and the signed manifest has chosen between the two.
+    // Versions of different plugins cannot be compared, and the signed manifest has chosen between the plugins.
     if (installed?.source.from === source.from)
         refuseDowngrade(version, { version: installed.version, isOurs: true });
     if (wasReplaced(source))
@@ -44440,7 +44880,7 @@ function source_history_refuseOlder({ version, source }, { installed, wasReplace
 
 
 
-/** The project action's inputs for the marketplace of its parts. */
+/** The project action's inputs for the marketplace that parts come from. */
 const SOURCE_INPUTS = {
     hub: 'sources-hub-url',
     services: 'sources-services-url',
@@ -44450,9 +44890,10 @@ const SOURCE_INPUTS = {
     subject: "the slug, kind and version in the project's manifest.json",
 };
 /**
- * Fetches a plugin or service by all rules of the marketplace contract: HMAC, listing policy, version rules. Throws
- * what the marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch`
- * or `invalid_manifest` (for a subdirectory that it does not have), DeploymentError `downgrade_refused`.
+ * Fetches a plugin or service by the marketplace contract's rules for signatures, archives and versions. Throws what
+ * the marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch`,
+ * `version_reused` or `invalid_manifest` (for a subdirectory that the artifact does not have), and DeploymentError
+ * `downgrade_refused`.
  */
 async function fetchFromMarketplace({ request, tools }, source, { folder, past, isPinned }) {
     const { hubUrl = '', servicesUrl = hubUrl, apiKey = '', signingSecret = '' } = request.marketplace;
@@ -44493,7 +44934,7 @@ function marketplace_source_partOf({ staged, tree }, { slug, subdirectory }) {
     if (subdirectory === undefined)
         return { staged, tree };
     if (!tree.directories.includes(subdirectory)) {
-        throw new ArtifactError('invalid_manifest', `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${slug}, whose artifact contains no such directory: nothing was installed. The publisher must correct its source and seal the project again.`);
+        throw new ArtifactError('invalid_manifest', `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${slug}, whose artifact contains no such directory: nothing was installed. The publisher must correct the source of the part and seal the project again.`);
     }
     for (const { path, reach } of tree.symlinks) {
         if (path.startsWith(`${subdirectory}/`) && !`${reach}/`.startsWith(`${subdirectory}/`))
@@ -44505,7 +44946,8 @@ function marketplace_source_partOf({ staged, tree }, { slug, subdirectory }) {
 ;// CONCATENATED MODULE: ./build/sources/source-budget.js
 
 /**
- * The limits of one artifact apply to all sources of a run together: each part gets what the earlier ones have left.
+ * Applies the limits of one artifact to all sources of a run together: each part gets the remainder that the earlier
+ * parts have left.
  */
 class SourceBudget {
     #limits;
@@ -44551,8 +44993,8 @@ const MARKETPLACE_INPUTS = {
     signingSecret: SOURCE_INPUTS.signingSecret,
 };
 /**
- * Supplies parts from a marketplace and from git servers, each by the rules of its contract: a hub's signature, or the
- * commit that the signed manifest names. Reports nothing to them.
+ * Fetches parts from a marketplace and from git servers. A part is verified by the hub's signature, or by the commit or
+ * digest in the signed manifest. Sends no report to these servers.
  */
 class SourceSupplier {
     #request;
@@ -44563,7 +45005,9 @@ class SourceSupplier {
         this.#budget = new SourceBudget(request);
         this.#tools = tools;
     }
-    /** Throws ConfigError `missing_input`. */
+    /**
+     * Throws ConfigError `missing_input` if a part comes from a marketplace and an input for the marketplace is missing.
+     */
     requireInputs(parts) {
         const ids = parts.filter(({ source }) => source.from === 'marketplace').map(({ shelf, id }) => `${shelf}/${id}`);
         const { marketplace } = this.#request;
@@ -44573,7 +45017,7 @@ class SourceSupplier {
             return;
         throw new ConfigError('missing_input', `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, but the step has no ${listNames(missing)}: nothing was installed. Add the missing inputs to the step's "with:".`);
     }
-    /** Throws what the source's own client throws, with the part's name in front. */
+    /** Throws what the source's own client throws, with the part's name at the start of the message. */
     async fetch(wanted) {
         const name = `${wanted.part.shelf}/${wanted.part.id}`;
         try {
@@ -44629,8 +45073,8 @@ function supplier_describe(source) {
 
 
 /**
- * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * At the end of a run that installed something, calls `onInstalled` with its kind.
+ * The project action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
+ * At the end of a successful run that changed the host, calls `onInstalled` with the kind of the run.
  */
 async function project(onInstalled = () => { }) {
     let step;
@@ -44686,7 +45130,7 @@ function readProjectInputs(workspace) {
         ...read.given(),
     };
 }
-/** All are optional: only a project that names parts from elsewhere needs them. */
+/** All these inputs are optional: only a project whose manifest names sources of parts needs them. */
 function readSources(read) {
     return {
         hubUrl: read.optional('sources-hub-url', baseUrlSchema),
@@ -44717,7 +45161,8 @@ function readSignerKeys(read) {
     }
 }
 /**
- * This action has no such input, but the runner passes it on, and an operator who sets it expects that nothing changes.
+ * This action has no input `dry-run`, but the runner passes on its value, and an operator who sets it expects that
+ * nothing changes.
  */
 function readDryRun(read) {
     const dryRun = read.withDefault('dry-run', booleanSchema, false);
@@ -44754,8 +45199,8 @@ async function project_refuse(inputs, tools) {
 
 const TIMEOUT_MS = 30_000;
 /**
- * Reports to systemd that the unit of this process has started (`Type=notify`), so that the units ordered after it
- * start now. Returns false if there is no such unit.
+ * Reports to systemd that the unit of this process has started (`Type=notify`), so that the units ordered after that
+ * unit start now. Returns false if systemd does not wait for such a report.
  */
 async function notifyReady() {
     const socket = process.env['NOTIFY_SOCKET'];
@@ -44766,8 +45211,8 @@ async function notifyReady() {
     return true;
 }
 /**
- * True if systemd is still starting the unit of this process. Units ordered after it start only once it has started, so
- * a wait for one of their services would never end.
+ * True if systemd is still starting the unit of this process. Units ordered after that unit start only once it has
+ * started, so this process would wait for one of them forever.
  */
 async function isOwnUnitStarting() {
     const unit = findOwnUnit();
@@ -44777,7 +45222,7 @@ async function isOwnUnitStarting() {
     const end = await runChild({ command: [...command], env: managerEnvironment(), timeoutMs: TIMEOUT_MS });
     return end.kind === 'exited' && end.stdout.trim() === 'ActiveState=activating';
 }
-/** Finds the unit by the control group into which systemd puts each of its services; there are several hierarchies. */
+/** Finds the unit in the paths of this process's control groups; there may be one group in each hierarchy. */
 function findOwnUnit() {
     const paths = [...readControlGroups().matchAll(/^(?:0:|\d+:name=systemd):(.*)$/gm)].map(([, path = '']) => path);
     for (const path of paths) {
@@ -44809,17 +45254,18 @@ function managerEnvironment() {
 
 const USAGE = `Usage: node recover.js --project-root DIR [options]
 
-Restores the host after a deployment that a power cut, a crash or a kill ended: before its commit, the old version
-with its services, which are then checked; after it, the new version. Does nothing else.
+Recovers the host after a power cut, a crash or a kill ended a deployment. If the deployment ended before its commit,
+restores the old version and its services, and checks their health. If it ended after its commit, keeps the new version.
+Writes the deployment's local report. Deploys nothing.
 
   --project-root DIR            the directory that contains plugins/, extensions/ and .hub-deploy/
   --lock-timeout-seconds N      how long to wait for a deployment that is still running (60)
-  --allow-shared-root           accept a project root that other users own or can write, as the input of that name
+  --allow-shared-root           accept a project root that other users own or can write, like the input of that name
   --help                        print this
 
-Exit code: 0 if the host is consistent, even if there was nothing to recover or nothing was ever deployed; 1 if it could
-not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used; 75 if a deployment
-that is still running has the host.
+Exit code: 0 if the host is consistent, even if there was nothing to recover or nothing was ever deployed; 1 if the host
+could not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used; and 75 if a
+deployment that is still running has the host.
 `;
 const OPTIONS = {
     'project-root': { type: 'string' },
@@ -44827,14 +45273,14 @@ const OPTIONS = {
     'allow-shared-root': { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
 };
-/** Parses the arguments. Throws an Error with one sentence if they cannot be used. */
+/** Parses the arguments. Throws an Error that gives the reason if they cannot be used. */
 function parseRecoverCommand(args) {
     const { values } = (0,external_node_util_namespaceObject.parseArgs)({ args: [...args], options: OPTIONS, strict: true, allowPositionals: false });
     if (values.help)
         return 'help';
     const root = values['project-root'];
     if (root === undefined)
-        throw new Error('--project-root is missing: name the directory that contains plugins/.');
+        throw new Error('--project-root is missing: name the directory that contains plugins/');
     return {
         projectRoot: requireDirectory(parseOption('project-root', projectRootSchema, root)),
         allowSharedRoot: values['allow-shared-root'],
@@ -44858,7 +45304,7 @@ function parseOption(name, schema, text) {
     const parsed = safeParse(schema, text);
     if (parsed.success)
         return parsed.data;
-    throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}, found ${JSON.stringify(text)}.`);
+    throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}, found ${JSON.stringify(text)}`);
 }
 /**
  * An absent directory must not pass as "nothing to recover": that would hide a typing error, or a disk that is not
@@ -44867,7 +45313,7 @@ function parseOption(name, schema, text) {
 function requireDirectory(path) {
     if ((0,external_node_fs_namespaceObject.statSync)(path, { throwIfNoEntry: false })?.isDirectory())
         return path;
-    throw new Error(`--project-root ${path} is not a directory: correct the path, or mount its disk first.`);
+    throw new Error(`--project-root ${path} is not a directory: correct the path, or mount its disk first`);
 }
 
 ;// CONCATENATED MODULE: ./build/actions/recover.js
@@ -44913,7 +45359,7 @@ async function recover_recover() {
         process.stderr.write(`Error: ${known.message}\n`);
         process.exitCode = known.code === 'locked' ? EXIT.locked : EXIT.inconsistent;
     }
-    // The units that wait for this program may start, unless this host runs neither version.
+    // The units that wait for this program may start, unless the host could not be recovered.
     if (process.exitCode !== EXIT.inconsistent)
         await notifyReady();
 }
@@ -44939,7 +45385,7 @@ async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }, log)
     if (rollback?.healthy !== false)
         for (const problem of rollback?.problems ?? [])
             log.warning(problem);
-    // The files are as they were, so the services may start even if the record is damaged.
+    // If nothing was recovered, the files are as they were: the services may start even if the record is damaged.
     if (recovered === undefined)
         await notifyReady();
     requireReadableRecord(host);
@@ -44956,7 +45402,7 @@ async function leaveAlone({ message }, log) {
     process.exitCode = 0;
     await notifyReady();
 }
-/** Throws DeploymentError `inconsistent` or `host_not_writable`, as the next deployment would. */
+/** Throws DeploymentError `inconsistent` or `host_not_writable` if the next deployment would throw it. */
 function requireReadableRecord({ layout }) {
     requireOwnKinds(layout);
     readHostRecord(layout);
@@ -44966,7 +45412,7 @@ function sayNothingToRecover({ layout, log }) {
         log.info(`Nothing to recover in ${layout.root}.`);
     // This is no error, so that a host before its first deployment can start its services.
     else
-        log.warning(`${layout.root} has no .hub-deploy, so nothing was ever deployed there: is the path right?`);
+        log.warning(`${layout.root} has no .hub-deploy, so no deployment is recorded there: is the path right?`);
 }
 function hostHere(address, log) {
     const secrets = { redact: (text) => text, know() { }, hide() { } };
@@ -45009,7 +45455,7 @@ async function awaitSupervisor({ service }) {
 
 
 
-/** The rows of the subject of a rollback in our own record; empty if none of it is installed. */
+/** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
 function readInstalledRows({ layout }, subject) {
     const rows = readInstalled(layout);
     if (subject.contract === 'project')
@@ -45018,7 +45464,8 @@ function readInstalledRows({ layout }, subject) {
     return row === undefined ? [] : [row];
 }
 /**
- * Records the installed version before it is known whether it can be rolled back, so that a refused run can report it.
+ * Records the installed version before it is known whether that version can be rolled back, so that a refused run can
+ * report it.
  */
 async function installed_version_noteInstalledVersion(rollback) {
     const { subject } = rollback.request;
@@ -45036,7 +45483,7 @@ async function installed_version_noteInstalledVersion(rollback) {
 
 
 
-/** `sender` is undefined if no hub gets a report of the rollback. */
+/** Starts a rollback. `sender` is undefined if no hub gets a report of the rollback. */
 function startRollback(request, tools, sender) {
     const deployment = startDeployment(request, tools, {
         transitions: ROLLBACK_TRANSITIONS,
@@ -45047,8 +45494,8 @@ function startRollback(request, tools, sender) {
     return Object.assign(deployment, { request });
 }
 /**
- * The keep-paths that the installed version was installed with. They apply in addition to this run's input, which did
- * not exist then.
+ * Returns the keep-paths that the installed version was installed with, and the kept paths of a project's removed
+ * parts. They apply in addition to this run's `keep-paths`.
  */
 function readKeepPaths(layout, request) {
     try {
@@ -45056,11 +45503,11 @@ function readKeepPaths(layout, request) {
         return uniteKeepPaths(installed, leftByRemovedParts(layout, request));
     }
     catch {
-        // The code that reads that record later reports its problem.
+        // A later step reads the same record again and reports its problem.
         return [];
     }
 }
-/** The host's own files in the snapshots of a project's removed parts, which return with the parts. */
+/** Returns the kept paths in the snapshots of a project's removed parts: these paths return with the parts. */
 function leftByRemovedParts(layout, { subject }) {
     if (subject.contract !== 'project')
         return [];
@@ -45068,7 +45515,7 @@ function leftByRemovedParts(layout, { subject }) {
     const snapshots = readHostRecord(layout).removed.flatMap(row => snapshotsFrom(row, origin));
     return snapshots.flatMap(snapshot => snapshot.kept_paths ?? []);
 }
-/** The facts about a rollback before it starts. */
+/** Returns the facts about a rollback that are known before it starts; each unknown one is null. */
 function rollback_deployment_initialFacts({ subject, slug, toVersion, hostId }, { deploymentId, now, runner }) {
     return {
         deployment_id: deploymentId,
@@ -45097,7 +45544,10 @@ function deployment_namesOf(subject, slug) {
 
 
 
-/** Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody. */
+/**
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. If
+ * `dry-run` is malformed, the run may have been meant as a dry run: it sends nothing to the hub.
+ */
 async function refuseRollback(request, { error, sender }, tools) {
     const isReal = request.dryRun === false && request.hostId !== undefined;
     const refusal = {
@@ -45110,7 +45560,7 @@ async function refuseRollback(request, { error, sender }, tools) {
     };
     return await refuseDeployment(refusal, tools);
 }
-/** The host that a request names; undefined without a project root. */
+/** Returns the host that a request names; undefined without a project root. */
 function rollback_refuse_hostFor({ projectRoot, allowSharedRoot = false }, sender, tools) {
     return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, sender });
 }
@@ -45204,7 +45654,7 @@ function uniqueById(steps) {
 const NO_SETTINGS = { required: [], optional: [] };
 /**
  * Parses the plan and the host config before the host is locked. Throws PlanError `invalid_plan` or HostConfigError
- * `invalid_host_config` with the position of every problem.
+ * `invalid_host_config` with the positions of the problems.
  */
 async function parseFiles({ request, tools }) {
     return await new TimeSlice(tools.signal).run(plan_parseSources(request));
@@ -45227,7 +45677,7 @@ async function orderRollback(rollback, target, files) {
     const { steps, skipped } = await readySteps(rollback, target, files);
     verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from));
     const { origin, removals } = target;
-    // As in a deployment, the publisher of the project has chosen the ids.
+    // As in a deployment: the publisher of the project has chosen the ids, so they must not reach other services.
     if (origin.contract === 'project') {
         const used = steps.filter(step => !skipped.has(step.id));
         verifyServiceNames(files.hostConfig, { steps: used, removedIds: removals.map(({ id }) => id) });
@@ -45252,10 +45702,13 @@ function plan_bindPlan({ request }, target, plan) {
     const bound = bindPlanToArtifact(plan, { kind: subject.kind, slug: target.origin.slug });
     if (bound.id === subject.id)
         return bound;
-    const message = `step "${bound.installStep.id}": this plan installs "${bound.id}", but "${subject.id}" is rolled back`;
+    const message = `step "${bound.installStep.id}": this plan installs "${bound.id}", but this run rolls back "${subject.id}"`;
     throw new PlanError([problemAt(bound.installStep, message)]);
 }
-/** The operator's plan must restore each part: the bundled plan of that version is no longer on the host. */
+/**
+ * Requires that the operator's plan restores each part. The bundled plan of the restored version is no longer on the
+ * host.
+ */
 function bindToProject({ origin, version, parts }, plan) {
     const inManifest = parts.map(({ shelf, id, version: own }) => {
         const part = { shelf, id, directory: shelf, version: own, folder: `${shelf}/${id}`, sha256: null };
@@ -45273,10 +45726,10 @@ function bindToProject({ origin, version, parts }, plan) {
     const missing = bound.notInstalled.map(placeName);
     if (missing.length === 0)
         return bound;
-    const message = `no step installs ${listNames(missing)}, and a project is only rolled back as a whole`;
+    const message = `no step installs ${listNames(missing)}, but a project is only rolled back as a whole`;
     throw new PlanError([problemAt(plan.positions.steps, message)]);
 }
-/** A plugin names its settings in its own plugin.yaml, which is in the snapshot. */
+/** A plugin names its settings in its own plugin.yaml, which is in the snapshot or, if the part stays, in its place. */
 function readEnvironment({ layout }, part) {
     if (part.shelf !== 'plugins')
         return NO_SETTINGS;
@@ -45392,8 +45845,8 @@ function keepInstalled({ layout }, { place, returning }) {
     return { ...place, ...target_part_versionOf(returning), previous, intact: tree_identity_identityOf(returning), returning };
 }
 /**
- * Builds a part whose snapshot returns, together with the host's own files that it or a later snapshot contains: these
- * are not compared.
+ * Builds a part whose snapshot returns, together with the host's own files that this or a later snapshot contains:
+ * these files are not compared.
  */
 function takeRetained({ layout, keepPaths }, { place, origin, returning }, retained) {
     const allPaths = uniteKeepPaths(keepPaths, retained.keep_paths, retained.kept_paths);
@@ -45436,9 +45889,11 @@ async function choosePart(rollback, { place, origin, row }) {
     return takeRetained(rollback, { place, origin, returning }, snapshot);
 }
 /**
- * Chooses the newest unmodified snapshot of the requested version, or a modified one if the version was named. Without
- * a name, only a version that was installed before the present one qualifies: one that an earlier rollback replaced is
- * later.
+ * Chooses the newest unmodified snapshot of the requested version or, if all of them are modified, the newest one. If
+ * no version was requested, only an unmodified snapshot of a version that was installed before the present one
+ * qualifies. A version that an earlier rollback replaced does not, because it was installed later. Ignores snapshots
+ * without a record of their files. Throws DeploymentError `no_snapshot`, or `snapshot_modified` if the requested
+ * version has only snapshots without a record.
  */
 function chooseSnapshot({ layout, request }, place, row) {
     const { toVersion } = request;
@@ -45462,7 +45917,7 @@ function part_target_versionIn(row) {
     const { snapshots: _______, ...installed } = version;
     return installed;
 }
-/** Compares when each was first installed, which a rollback does not change. */
+/** Compares the times of the first installations, which a rollback does not change. */
 function part_target_isEarlier(snapshot, row) {
     return (snapshot.installed_at ?? '') < (row.installed_at ?? '');
 }
@@ -45503,8 +45958,8 @@ async function findProjectTarget(rollback, slug, rows) {
 }
 /**
  * Chooses the requested version, or else the newest complete one before the present one. A version that an earlier
- * rollback replaced is later and does not count. Each part may have changed within one version, if its source supplied
- * another tree.
+ * rollback replaced does not count, because it was installed later. One version may have had several states, because
+ * the source of a part may have had another tree.
  */
 async function project_target_chooseVersion(rollback, slug) {
     const { toVersion } = rollback.request;
@@ -45521,8 +45976,8 @@ async function project_target_chooseVersion(rollback, slug) {
     throw noProjectVersion(slug, { toVersion, known: [...new Set(known.map(({ version }) => version))] });
 }
 /**
- * The candidates, newest first. The name of the present version stands for its earlier state under that name; only if
- * there is none, for the present state.
+ * Returns the candidates, newest first. A `toVersion` that is the present version means the earlier states of that
+ * version or, if there are none, its present state.
  */
 function candidatesOf(known, toVersion) {
     const present = known.at(-1);
@@ -45541,7 +45996,7 @@ function project_target_describe({ version, parts }) {
         return version;
     return `${version} with ${listNames(sourced.map(part => `${placeName(placeOf(part))} ${part.version}`))}`;
 }
-/** Compares when the newest part of each version was first installed, which a rollback does not change. */
+/** Compares the times at which the newest part of each version was first installed. A rollback does not change them. */
 function isBefore(present) {
     const timeOf = (version) => (version?.parts ?? []).reduce((latest, { installed_at: at }) => ((at ?? '') > latest ? (at ?? '') : latest), '');
     const presentTime = timeOf(present);
@@ -45639,7 +46094,7 @@ async function choose(rollback) {
         ? await findProjectTarget(rollback, subject.projectId, rows)
         : await findPartTarget(rollback, placeOf(row), row);
 }
-/** Checks both directories if a part moves: a version of a project may have used another one. */
+/** Checks both directories if a part moves: an earlier version of a project may have used another plugins directory. */
 async function checkDestination(rollback, target, origin) {
     const { host, layout, request, tools } = rollback;
     const { previous } = target;
@@ -45751,10 +46206,10 @@ function verify_inWords({ changed, removed, added, instead }) {
 
 
 /**
- * Restores a retained version on purpose. It is a deployment whose files are a snapshot on this host, so it needs no
+ * Restores a retained version on purpose. This is a deployment whose files are a snapshot on this host, so it needs no
  * hub. However it ends, the host runs exactly the version that it ran before or exactly the restored one (or the
- * outcome is `inconsistent`). With a `sender`, the hub gets a report, best-effort. Never throws for a failed rollback:
- * the result contains the error.
+ * outcome is `inconsistent`). With a `sender`, the hub gets a report, best-effort, unless this is a dry run. Never
+ * throws for a failed rollback: the result contains the error.
  */
 async function rollBackVersion(request, tools, sender) {
     const rollback = startRollback(request, tools, sender);
@@ -45773,7 +46228,7 @@ class RollbackFlow {
             throw refusals_notInstalled(this.#rollback.request.subject);
         return await parseFiles(this.#rollback);
     }
-    /** Does nothing: all that a rollback needs is on the host, and a later state judges it. */
+    /** Does nothing: all that a rollback needs is on the host, and `prepare` checks it. */
     async survey() { }
     async fetch(files) {
         return { ...files, close: () => { } };
@@ -45836,7 +46291,8 @@ class RollbackFlow {
 
 
 /**
- * The rollback action: reads inputs, restores one version, sets outputs. Fails the step unless the outcome is success.
+ * The rollback action: reads inputs, restores one version, and sets outputs. Fails the step unless everything
+ * succeeded.
  */
 async function rollback() {
     let step;
@@ -45900,7 +46356,7 @@ function rollback_pathOf(subject, projectRoot, { report }) {
         return projectRoot;
     return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }));
 }
-/** True if a slug was given in place of the id: a slug belongs to a report, but no other input of a report is given. */
+/** True if a slug was given in place of the id: a slug belongs to a report, but no other input for a report is set. */
 function namesSlugForId(read) {
     return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name));
 }
@@ -45910,17 +46366,17 @@ function readSubject(read, isSlugForId) {
     const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
     const projectId = read.optional('project-id', projectIdSchema);
     if (isSlugForId) {
-        read.require('a rollback takes id, not slug: give the name of the directory below plugins/ or extensions/ as id');
+        read.require("id is required, but slug was given: set id to the name of the part's directory below plugins/ or extensions/");
         return undefined;
     }
     if (!isNamed) {
-        read.require('id, or project-id for a project, is required and neither was given');
+        read.require('id, or project-id for a project, is required, but neither was given');
         return undefined;
     }
     const id = read.optional('id', idSchema);
     if (projectId !== undefined) {
         if (id !== undefined)
-            read.refuse('id', 'names one part, but project-id rolls back all parts: give only one of the two');
+            read.refuse('id', 'names one part, but project-id rolls back all parts of a project: set only one of the two');
         return { contract: 'project', projectId };
     }
     return kind === undefined || id === undefined ? undefined : { contract: 'marketplace', kind, id };
@@ -45933,12 +46389,12 @@ function readAccess(read, { subject, slug }) {
     if (hub === undefined && apiKey === undefined && slug === undefined)
         return undefined;
     if (subject?.contract === 'project') {
-        read.refuse('project-id', 'is rolled back without a report, which needs no hub: leave out hub-url, api-key and slug');
+        read.refuse('project-id', 'names a project, whose rollback is not reported to a hub: leave out hub-url, api-key and slug');
         return undefined;
     }
     for (const [name, value] of Object.entries({ 'hub-url': hub, 'api-key': apiKey, slug })) {
         if (value === undefined && !read.isRefused(name))
-            read.refuse(name, 'is needed to report: give hub-url, api-key and slug, or none of them');
+            read.refuse(name, 'is needed for a report: set hub-url, api-key and slug, or none of them');
     }
     if (!hub || !deployments || !apiKey || !slug || !subject)
         return undefined;
@@ -45973,8 +46429,8 @@ async function rollback_refuse(inputs, tools) {
 
 
 /**
- * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a lock
- * that is not a regular file.
+ * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal and `unsafe_host` for a
+ * lock that is not a regular file, and the signal's reason once the signal is aborted.
  */
 async function readActivity(layout, signal) {
     const other = await readUnended(layout, signal);
@@ -45990,13 +46446,13 @@ function interruptedRun(layout, records) {
     const { slug, version } = factsIn(records);
     const deployment = `The deployment of ${slug ?? 'an unknown name'} ${version ?? ''}`.trimEnd();
     const known = { kind: 'interrupted', commit: findCommit(records), found: findHostRecord(records) };
-    const recovery = 'The next run, or dist/recover.js, recovers this host.';
+    const recovery = 'The next run, or dist/recover.js, recovers this host if possible.';
     if (known.commit !== undefined) {
-        const sentence = `${deployment} was interrupted after its commit, so it is installed, but its cleanup is not complete. ${recovery}`;
+        const sentence = `${deployment} was interrupted after its commit, so that version is installed, but the cleanup is not complete. ${recovery}`;
         return { ...known, inDoubt: new Set(), sentence };
     }
     const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : []);
-    const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new';
+    const state = inDoubt.size === 0 ? 'and none of its changes are left' : 'so its parts may be neither old nor new';
     return { ...known, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` };
 }
 function factsIn(records) {
@@ -46026,7 +46482,7 @@ function activity_stampOf(path) {
 
 
 
-/** The action's default in versions that recorded no keep-paths. */
+/** The default keep-paths of the versions of the action that did not record keep-paths. */
 const EARLIER_KEEP_PATHS = ['.env', 'data'];
 /**
  * Compares the files of an installed part with those that were installed. Returns undefined if they do not differ, and
@@ -46094,8 +46550,8 @@ async function howOf({ recorded, found }, tree) {
 }
 function withoutRecord(layout, row) {
     if (row.tree_record === undefined && row.tree_digest === null)
-        return 'There is no record of its files. The next deployment that changes it writes a record.';
-    return `${recordPath(layout, row)}, the record of its files, is missing. Deploy this version again: that writes a new one.`;
+        return 'There is no record of its files. The next deployment that changes this part writes a record.';
+    return `${recordPath(layout, row)}, the record of its files, is missing. Deploy this version again to write a new record.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/inspection/inspect.js
@@ -46118,7 +46574,10 @@ function withoutRecord(layout, row) {
 function isPartDrifted({ row, drift }) {
     return drift !== undefined || row.modified === true;
 }
-/** True if installed files differ; undefined while a deployment makes this unknown. */
+/**
+ * True if installed files differ, or could not be compared for a lasting reason, or if the host's record is lost.
+ * Undefined while a deployment makes the answer unknown.
+ */
 function isDrifted({ activity, parts, isRecordLost }) {
     const found = parts.flatMap(({ drift }) => drift ?? []);
     if (isRecordLost || parts.some(({ row }) => row.modified))
@@ -46127,19 +46586,20 @@ function isDrifted({ activity, parts, isRecordLost }) {
         return true;
     return found.length > 0 || mayDiffer(activity) ? undefined : false;
 }
-/** True if a part may be there that no record names yet, as in a first install. */
+/** True if a part may be installed that no record names yet, as in a first install. */
 function mayDiffer(activity) {
     return activity.kind === 'busy' || (activity.kind === 'interrupted' && activity.inDoubt.size > 0);
 }
-/** The limit for the list of differing paths. */
+/** The maximum number of differing paths to list. */
 const MAX_PATHS = 2000;
-/** How often to examine a host that is changed meanwhile. */
+/** The maximum number of times to examine a host that is changed meanwhile. */
 const inspect_MAX_ATTEMPTS = 3;
 /**
- * Examines a host without changing anything: waits for no lock, writes no file. The result describes one moment, or
- * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root does not exist;
- * UntouchableHostError if other users may have written it; DeploymentError `inconsistent` for a damaged record or
- * journal and as `requireNothingStranded` does, and `host_not_writable`; and the signal's reason once it is aborted.
+ * Examines a host without changing anything: waits for no lock and writes no file. The result describes one moment, or
+ * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root is not a directory;
+ * UntouchableHostError if other users may have written there; DeploymentError `inconsistent` for a damaged record or
+ * journal, or as `requireNothingStranded` does, `unsafe_host` for a lock that is not a regular file, and
+ * `host_not_writable`; and the signal's reason once the signal is aborted.
  */
 async function inspectHost(request, { log, signal }) {
     const { layout } = request;
@@ -46165,7 +46625,7 @@ async function inspectHost(request, { log, signal }) {
 }
 async function examine({ layout, keepPaths }, signal) {
     const activity = await readActivity(layout, signal);
-    // A live run says so itself, or moves it back.
+    // A live run reports a stranded path itself, or moves it back.
     if (activity.kind !== 'busy')
         requireNothingStranded(layout);
     const record = readRecord(layout, activity);
@@ -46186,9 +46646,9 @@ async function examine({ layout, keepPaths }, signal) {
     };
 }
 /**
- * Reads the record. A dead run's journal has a copy of it: the copy counts as long as the run has not committed,
- * whatever another process has done to the file since, and also if the file is gone after the commit. The recovery
- * writes the file again, with the commit.
+ * Returns the record with the commit of a dead run, if there is one. The journal of a dead run contains a copy of the
+ * record. The copy counts if the run has not committed, even if another process has changed the file since, and if the
+ * run has committed but the file is gone. The recovery writes the file again, with the commit.
  */
 function readRecord(layout, activity) {
     const { commit, found } = activity.kind === 'interrupted' ? activity : {};
@@ -46215,14 +46675,14 @@ function directoriesIn(root, directory) {
     return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${directory}/${name}`);
 }
 /**
- * Compares a part, unless a deployment is changing the host or has died in the middle of the part: a difference would
+ * Compares a part, unless a deployment is changing the host or has died while it changed the part: a difference would
  * then mean nothing.
  */
 async function driftOf(setting, row, activity) {
     if (activity.kind === 'busy')
         return waiting('a deployment is changing this host at this moment');
     if (activity.kind === 'interrupted' && activity.inDoubt.has(placeName(placeOf(row))))
-        return waiting('an interrupted deployment of it waits for its recovery');
+        return waiting('an interrupted deployment of this part waits for its recovery');
     return await part_check_checkPart(setting, row);
 }
 function waiting(why) {
@@ -46232,12 +46692,12 @@ function snapshotsOf(layout, place, rows) {
     const folder = snapshotsPath(layout, place);
     return existingSnapshots(folder, rows).map(row => ({ ...place, row, path: (0,external_node_path_namespaceObject.join)(folder, row.name) }));
 }
-/** Ends the examination if one deployment follows another: the last result may show the middle of one. */
+/** Ends the examination if one deployment follows another: the last result may be from the middle of a deployment. */
 function givenUp(inspection) {
     const parts = inspection.parts.map(part => ({ ...part, drift: waiting('deployments keep changing this host') }));
-    return { ...inspection, parts, activity: { kind: 'busy', holder: 'one deployment after another changes it' } };
+    return { ...inspection, parts, activity: { kind: 'busy', holder: 'one deployment follows another' } };
 }
-/** Refuses a missing root. Finding nothing in it would hide a typing error, or a disk that is not mounted. */
+/** Refuses a root that is not a directory. An empty result would hide a typing error, or a disk that is not mounted. */
 function inspect_requireDirectory(root) {
     if ((0,external_node_fs_namespaceObject.statSync)(root, { throwIfNoEntry: false })?.isDirectory())
         return;
@@ -46604,7 +47064,7 @@ const private_folder_NAME = /^hub-deploy-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{1
 function namePrivateFolder(parent) {
     return (0,external_node_path_namespaceObject.join)(parent, `hub-deploy-${(0,external_node_crypto_namespaceObject.randomUUID)()}`);
 }
-/** Creates the folder with mode 0700. Throws DeploymentError `disk_full` or `host_not_writable`. */
+/** Creates the folder with mode 0700. Throws DeploymentError `disk_full`, `host_not_writable` or `step_failed`. */
 function makePrivateFolderSync(path) {
     try {
         (0,external_node_fs_namespaceObject.mkdirSync)(path, 0o700);
@@ -46636,11 +47096,11 @@ async function removePrivateFolder(parent, path) {
 const READ_BYTES = 256 * 1024;
 const local_artifact_readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.read);
 /**
- * Copies a file of the workspace into one that no other process can reach, so that the bytes that are verified are the
- * bytes that are used, even if the file changes meanwhile. Throws SignatureError `invalid_signature_format`,
- * ConfigError `invalid_input` (anything but a regular file in the workspace, or one that changes meanwhile),
- * ArchiveError `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once it
- * is aborted.
+ * Copies a file of the workspace into a file that no other process can reach, so that the bytes that are verified are
+ * the bytes that are used, even if the original changes afterwards. Throws SignatureError `invalid_signature_format`,
+ * ConfigError `invalid_input` (anything but a regular file in the workspace, or a file that changes while it is read),
+ * ArchiveError `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once
+ * the signal is aborted.
  */
 async function readLocalArtifact(reading) {
     const { source } = reading;
@@ -46692,8 +47152,8 @@ async function copy({ request, tools, fd }, file, total) {
     return { artifact: { fd, size, sha256: sha256.digest('hex'), signedFor }, hmac: hmac.digest() };
 }
 /**
- * Reads at most one byte more than the file had at first: an extra byte means that it has grown. Each piece is valid
- * until the next one is read.
+ * Reads at most one byte more than the file had at first: an extra byte means that the file has grown. Each piece is
+ * valid until the next one is read.
  */
 async function* piecesOf(file, total, signal) {
     const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
@@ -46738,10 +47198,11 @@ function local_artifact_unusable({ path }, found) {
 
 
 /**
- * Checks a release as a deployment would, with its code and its error codes, as far as no host is needed: plan and host
- * config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan takes from the artifact.
- * Extracts the artifact into a private folder below the runner's temporary folder, because only its data shows whether
- * it can be extracted, and removes the folder at the end. Never throws for a failed check: the result contains it.
+ * Checks a release as a deployment would, with the same code and the same error codes, as far as that is possible
+ * without a host: plan and host config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan
+ * takes from the artifact. Extracts the artifact into a private folder below the runner's temporary folder, because
+ * only the extraction shows whether it can be extracted, and removes the folder at the end. Never throws for a failed
+ * check: the result contains the error.
  */
 async function checkRelease(request, tools) {
     const facts = {};
@@ -46816,20 +47277,20 @@ async function checkContent(gate, found, folder) {
         bindToFiles(plan, pathTest(unpacked.tree.files), files.keepPaths);
 }
 /**
- * Without a claim there is nothing to check: a file of a service, or one whose `plugin.yaml` names no version, does not
- * say which version it is.
+ * Checks and notes the version of the artifact. Does nothing for a local file if neither the request nor the artifact's
+ * `plugin.yaml` names a version.
  */
 function gate_checkVersion({ request, tools, facts }, found, pluginYaml) {
     if ('path' in request.source && found.asked === undefined && pluginYaml?.version === undefined)
         return;
     const decided = decideVersion(found, pluginYaml);
-    // Deployments name the version that the gate outputs, and a hub may know it only with its leading v.
+    // Deployments name the version that the gate outputs, and a hub may know that version only with a leading v.
     const known = claimedVersion(found) ?? found.listed;
     const isKnown = known !== undefined && isSameVersion(known, decided.version);
     note(facts, isKnown ? { ...decided, version: known } : decided);
     noticeOtherVersion(tools.log, found, decided);
 }
-/** Checks that a host could sign the plugin: it refuses one whose entry point is outside. */
+/** Checks that a host could sign the plugin: a host refuses an entry point outside the plugin. */
 async function checkSignable({ staged, pluginYaml }) {
     if (pluginYaml !== undefined && needsPluginSig(pluginYaml))
         await signedFiles(staged, pluginYaml);
@@ -46838,7 +47299,10 @@ function note(facts, { version, source }) {
     facts.version = version;
     facts.versionSource = source;
 }
-/** Logs the name of a deployment's state. Throws the signal's reason, after a pause for signals that have arrived. */
+/**
+ * Lets signals that have arrived take effect. Throws the abort reason if one of them cancels the run; otherwise logs
+ * the name of a deployment's state.
+ */
 async function gate_enter({ log, signal }, state) {
     await hearSignals();
     signal.throwIfAborted();
@@ -46985,7 +47449,7 @@ const KILLED = new DeploymentError('interrupted', 'The run was killed.');
 async function verify() {
     await runReadingStep(() => readVerifyInputs(readWorkspace()), act);
 }
-/** The verify action's post step: removes the private folder of a main step that was killed. Fails if it cannot. */
+/** The verify action's post step: removes the private folder of a killed main step. Fails if that is not possible. */
 async function verifyPost() {
     const folder = readState(FOLDER_STATE);
     if (folder === '')
@@ -47028,11 +47492,11 @@ function buildVerifyOutputs({ mode }, { facts, error }) {
     };
 }
 /**
- * Each of these asks for the check of an artifact: if the others are missing, the gate must fail instead of checking
- * less.
+ * Each of these inputs asks for the check of an artifact: if other inputs that the check needs are missing, the gate
+ * must fail instead of checking less.
  */
 const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256'];
-/** Each of these does so too unless it has its default, which the runner also passes for an input that was left out. */
+/** These inputs ask for that check too, except with their defaults, which the runner passes if they are left out. */
 const ARTIFACT_SETTINGS = {
     version: 'latest',
     'timeout-minutes': '15',
@@ -47044,7 +47508,7 @@ const ARTIFACT_SETTINGS = {
 };
 const FILE_INPUTS = ['artifact-path', 'signature'];
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key'];
-/** The inputs without which nothing can be fetched or verified. */
+/** The inputs without which no artifact can be fetched from a hub and verified. */
 const HUB_NEEDS = ['hub-url', 'slug', 'api-key', 'signing-secret'];
 function verify_modeOf(read) {
     if (FILE_INPUTS.some(name => read.isGiven(name)))
@@ -47071,7 +47535,7 @@ function requireHub(read) {
 function verify_remedyFor(given, hasFiles) {
     if (given.length === 0)
         return '; a check of a plan needs slug and install-plan; a check of a file needs artifact-path, signature and signing-secret';
-    const secrets = ' (a secret is empty where it is not defined, and in a pull request from a fork)';
+    const secrets = ' (a secret is empty if it is not defined, and in a pull request from a fork)';
     return hasFiles ? `${secrets}; to check only install-plan and host-config, leave out ${listNames(given)}` : secrets;
 }
 function readFiles(read, mode) {
@@ -47095,7 +47559,7 @@ function readArtifact(read, mode, { workspace, files }) {
         ...readLimits(read),
     };
 }
-/** `requireHub` has listed what is missing. */
+/** `requireHub` has already listed the missing inputs. */
 function readHub(read, slug) {
     const hub = read.optional('hub-url', baseUrlSchema);
     const services = read.withDefault('services-url', baseUrlSchema, hub);
@@ -47104,7 +47568,7 @@ function readHub(read, slug) {
 }
 function readLocalFile(read) {
     for (const name of HUB_INPUTS.filter(name => read.isGiven(name)))
-        read.refuse(name, 'is given together with artifact-path or signature: check either what a hub serves or a file');
+        read.refuse(name, 'is set together with artifact-path or signature: check either what a hub serves or a file, not both');
     return { path: read.required('artifact-path', schemas_string()), signature: read.required('signature', schemas_string()) };
 }
 async function act(inputs, tools) {
@@ -47168,7 +47632,7 @@ function verify_subjectOf({ mode, request: { files, artifact } }) {
 
 
 
-// When the runner disappears, our output closes; that must not kill a deployment half-way.
+// If the runner disappears, these streams fail; that must not kill a deployment halfway.
 process.stdout.on('error', () => { });
 process.stderr.on('error', () => { });
 

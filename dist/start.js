@@ -54,7 +54,7 @@ const external_node_vm_namespaceObject = require("node:vm");
 
 /**
  * Loads the bundle, whose text is a function in ASCII that can load only modules of Node.js. Node.js compiles what the
- * compiled code lacks, and everything if another version or other options compiled that code.
+ * kept code lacks. If that code was compiled by another version or with other options, Node.js compiles everything.
  */
 function loadBundle(file, compiled) {
     const bytes = (0,external_node_fs_namespaceObject.readFileSync)(file);
@@ -70,9 +70,9 @@ function loadBundle(file, compiled) {
 ;// CONCATENATED MODULE: ./build/start/cache-folder.js
 
 /**
- * Returns the folder for data that this user's programs can lose (XDG Base Directory Specification). It belongs to this
- * action and may not exist yet. Returns undefined if the environment names none. It is outside every project root,
- * because a service that works as the same user may be confined to its root.
+ * Returns this action's folder in the user's cache, whose data can be lost (XDG Base Directory Specification). The
+ * folder may not exist yet. Returns undefined if the environment names no absolute path. The cache is not kept in a
+ * project root, because a service that works as the same user may be confined to its root.
  */
 function cacheFolder({ XDG_CACHE_HOME, HOME }) {
     const bases = [XDG_CACHE_HOME ?? '', (0,external_node_path_namespaceObject.join)(HOME ?? '', '.cache')];
@@ -85,8 +85,8 @@ const external_node_crypto_namespaceObject = require("node:crypto");
 ;// CONCATENATED MODULE: ./build/install/files/temporary-name.js
 
 /**
- * Returns a name next to `path` with the id of this process, so that the files of a killed process can be found and
- * removed.
+ * Returns a path next to `path` that contains the id of this process, so that the files of a killed process can be
+ * found and removed.
  */
 function temporaryName(path) {
     return `${path}.${process.pid}.${(0,external_node_crypto_namespaceObject.randomUUID)()}.tmp`;
@@ -107,7 +107,7 @@ function findExposureOf(found, us) {
         return 'owner';
     return isOpenToOthers(found) ? 'mode' : undefined;
 }
-/** True if users other than its owner may do anything with a file or directory. */
+/** True if users other than the owner have any access to a file or directory. */
 function isOpenToOthers({ mode }) {
     return (mode & GROUP_AND_OTHERS) !== 0;
 }
@@ -138,7 +138,7 @@ function readPrivateFile(path, maxBytes) {
 }
 /**
  * Replaces a file as a whole, with mode 0600, but does not sync it. Removes the temporary files of killed processes.
- * Throws the system's error, or an error if there is little space.
+ * Throws the system's error, or one with the code `ENOSPC` if the disk would have less than 64 MiB left.
  */
 function replacePrivateFile(path, bytes) {
     removeRemains(path);
@@ -166,8 +166,8 @@ function openIfPresent(path) {
     }
 }
 /**
- * In rare cases this removes the file of a live process too, whose rename then fails. That is harmless, because the
- * file is dispensable.
+ * In rare cases, this function also removes the temporary file of a live process, whose rename then fails. The failure
+ * is harmless, because the file is dispensable.
  */
 function removeRemains(path) {
     const folder = (0,external_node_path_namespaceObject.dirname)(path);
@@ -180,14 +180,14 @@ function tryUnlink(path) {
         (0,external_node_fs_namespaceObject.unlinkSync)(path);
     }
     catch {
-        // The next run that keeps something removes it.
+        // The next run that replaces the file removes this temporary file.
     }
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/path-walk.js
 
 
-/** The number that Linux follows in one path. */
+/** The number of symlinks that Linux follows in one path. */
 const MAX_SYMLINKS = 40;
 /**
  * Returns everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
@@ -218,7 +218,7 @@ function walkPath(path) {
     }
     return { way, end };
 }
-/** Cheaper than path.join, for normal paths; a name may be `..`, from a symlink. */
+/** Joins normal paths, faster than path.join; the name may be `..`, from a symlink. */
 function childOf(directory, name) {
     return name === '..' ? (0,external_node_path_namespaceObject.dirname)(directory) : `${directory === external_node_path_namespaceObject.sep ? '' : directory}/${name}`;
 }
@@ -234,7 +234,7 @@ function partsOf(path) {
 
 const STICKY = 0o1000;
 const GROUP_AND_OTHERS_WRITE = 0o022;
-/** Returns everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
+/** Returns everything that decides where an absolute path leads and what is there, outermost first; `us` is our uid. */
 function decidersOf(path, us) {
     const { way, end } = walkPath(path);
     const before = way.map(visited => judge(visited, { us, isEnd: false }));
@@ -273,7 +273,7 @@ function isTrustedFolder(path) {
         return false;
     return findExposureOf(found, us) === undefined && isDecidedByUs((0,external_node_path_namespaceObject.dirname)(path), us);
 }
-/** Does the same, but first creates a missing folder and its parents if nobody else can change their place. */
+/** Like `isTrustedFolder`, but first creates a missing folder and its parents if nobody else can change their place. */
 function makeTrustedFolder(path) {
     const us = process.getuid?.();
     if (us === undefined)
@@ -303,7 +303,7 @@ function isMissing(path) {
 
 
 const NAME = 'compiled';
-/** The bytes before the code: a digest, and the list of runs. A multiple of 8, so that V8 uses the code where it is. */
+/** The bytes before the code: a digest, and the list of runs. A multiple of 8, so that V8 can use the code in place. */
 const DIGEST_BYTES = 32;
 const RUNS_BYTES = 96;
 const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES;
@@ -311,14 +311,14 @@ const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES;
 const MAX_BYTES = 16 * 1024 * 1024;
 /**
  * The bundle's code as Node.js has compiled it, in one file of this user's cache. A process that can write that file
- * decides what runs, so it is read and written only in a folder that only this user and root can change. Never throws:
- * without the file, a run merely takes longer.
+ * decides what runs, so the file is read and written only in a folder that only this user and root can change. Never
+ * throws: without the file, a run merely takes longer.
  *
  * Different runs need different functions: an update also compares and moves the old tree. So the file lists the kinds
  * of runs that have contributed to its code, and the first run of another kind adds the functions that it has compiled.
  *
- * The file is not synced. Its digest exposes a torn file, and one for another bundle or another Node.js; the next run
- * that installs something replaces it.
+ * The file is not synced. Its digest exposes a torn file, and a file for another bundle or another Node.js; the next
+ * run that keeps its code replaces such a file.
  */
 class CompiledCode {
     #folder;
@@ -353,8 +353,8 @@ class CompiledCode {
         this.#runs = undefined;
     }
     /**
-     * Replaces the kept code, unless a run of the same kind has contributed to it already. A run without a kind may lack
-     * code that it has compiled: its code is kept only where there is none, and any later run replaces it.
+     * Replaces the kept code, unless a run of the same kind has already contributed to it. A run without a kind may have
+     * lost code that it compiled: its code is kept only if no other code is, and the next run with a kind replaces it.
      */
     keep(run, compile) {
         attempt('kept', () => {
@@ -377,7 +377,10 @@ class CompiledCode {
         return (0,external_node_crypto_namespaceObject.hash)('sha256', Buffer.from(text), 'buffer');
     }
 }
-/** An operator who wants to know why a run takes longer can turn on the runner's debug log. */
+/**
+ * Returns undefined if `act` throws. The runner's debug log, if it is on, then says why this run or the next one takes
+ * longer.
+ */
 function attempt(deed, act) {
     try {
         return act();
@@ -396,13 +399,13 @@ function attempt(deed, act) {
 
 
 /**
- * V8 drops compiled code that several full collections of garbage have found unused. A run that has used less processor
- * time, in microseconds, has not had as many.
+ * V8 drops compiled code that several full garbage collections have found unused. A run that has used less processor
+ * time than this, in microseconds, has not had that many collections.
  */
 const MAX_PROCESSOR_TIME = 1_000_000;
 /**
- * Runs an action of the bundle in `folder`, with the code that earlier runs compiled if it can be trusted. Once the
- * action has installed something, the code that it needed is kept for later runs.
+ * Runs an action of the bundle in `folder`, with the code that earlier runs compiled if that code can be trusted.
+ * After a run that changed the host, the code that the run needed is kept for later runs.
  */
 function start(folder, action) {
     const release = holdCancel();
@@ -416,8 +419,9 @@ function start(folder, action) {
     return ended;
 }
 /**
- * Lets a cancel that comes while the bundle is loaded reach the action, which begins to listen before its first await:
- * until the event loop turns, the signal waits. Without a listener, it would end the process without a result.
+ * Lets a cancel that comes while the bundle is loaded reach the action: the signal waits until the event loop turns,
+ * and the action begins to listen before its first `await`. Without a listener, the signal would end the process
+ * without a result.
  */
 function holdCancel() {
     const hold = () => { };

@@ -1,13 +1,13 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
 
-/** More statements than the hub has, but a page with a filter of many words makes its own. */
+/** More than the hub's fixed statements. The fleet page's statements depend on the number of words in its filter. */
 const MOST_KEPT = 100
 
-/** Compiles each statement once: compiling a short one takes longer than running it. */
+/** Keeps compiled statements, because compiling a short statement takes longer than running it. */
 export class HubDatabase extends DatabaseSync {
   readonly #kept = new Map<string, StatementSync>()
 
-  /** Returns the same statement for the same text, so read its rows at once. */
+  /** Returns the same statement for the same text, so read all its rows before you prepare that text again. */
   override prepare(sql: string): StatementSync {
     const kept = this.#kept.get(sql)
     if (kept !== undefined) return kept

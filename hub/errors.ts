@@ -1,6 +1,6 @@
 export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 409 | 411 | 413 | 415 | 500 | 503 | 507
 
-/** A refusal for the caller: an HTTP status, and one sentence for the response. */
+/** A refusal for the caller: an HTTP status, and the message of the response. */
 export class HubError extends Error {
   override readonly name = 'HubError'
   readonly status: ErrorStatus
@@ -17,8 +17,7 @@ export class UsageError extends Error {
 }
 
 /**
- * The body of every refusal. It has the same sentence under both names, because clients of either contract read only
- * one.
+ * The body of every refusal. It has the same message under both names, because some clients read only one of the two.
  */
 export interface ErrorBody {
   readonly error: string

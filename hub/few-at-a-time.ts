@@ -1,4 +1,4 @@
-/** Limits the work that runs at once. Waiting work starts in the order in which it came. */
+/** Limits how much work runs at once. Waiting work starts in the order in which it arrived. */
 export class FewAtATime {
   readonly #most: number
   #running = 0
@@ -16,7 +16,7 @@ export class FewAtATime {
       return await work()
     } finally {
       const next = this.#waiting.shift()
-      // The waiting work takes the place of this one.
+      // The work that has waited longest takes the place of the work that has just ended.
       if (next !== undefined) next()
       else this.#running -= 1
     }

@@ -18,6 +18,6 @@ export function noteUse({ db }: Store, table: 'api_keys' | 'project_keys', { id,
   try {
     db.prepare(`UPDATE ${table} SET last_used_at = ? WHERE id = ?`).run(new Date(now).toISOString(), id)
   } catch {
-    // The next use is noted.
+    // The next use tries again.
   }
 }

@@ -5,7 +5,7 @@ export const kindSchema = z.enum(['plugin', 'service'], { error: 'must be plugin
 export type Kind = z.infer<typeof kindSchema>
 
 export const slugSchema = z.string().regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
-  error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
+  error: 'must be 1 to 128 characters (a-z, 0-9, "_", "." and "-"), starting with a letter or digit',
 })
 
 const MAX_SLUG_CHARS = 128
@@ -20,12 +20,12 @@ export function slugOf(name: string): string | undefined {
 }
 
 export const versionSchema = z.string().regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
-  error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
+  error: 'must be 1 to 128 characters (0-9, A-Z, a-z, ".", "+", "_" and "-"), starting with a letter or digit',
 })
 
-/** The name of a version to publish, which cannot be `latest`: clients ask for it. */
+/** The name of a version to publish. It cannot be `latest`, with which clients ask for the newest version. */
 export const newVersionSchema = versionSchema.refine(version => version !== 'latest', {
-  error: 'must not be "latest"',
+  error: 'must be a version other than "latest"',
 })
 
 export const repoSchema = z.string().regex(/^[\w.-]{1,100}\/[\w.-]{1,100}@[\w.+/-]{1,200}$/, {
@@ -34,7 +34,7 @@ export const repoSchema = z.string().regex(/^[\w.-]{1,100}\/[\w.-]{1,100}@[\w.+/
 
 /** One line for people to read: the name of a key, an owner, a plugin or a host. */
 export const labelSchema = z.string().regex(/^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]{1,255}$/u, {
-  error: 'must be 1 to 255 characters without control characters or halves of a character',
+  error: 'must be 1 to 255 characters without control characters, line separators or unpaired surrogates',
 })
 
 /** Parses the value. Throws one HubError 400 that names every wrong field. */

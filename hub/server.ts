@@ -26,13 +26,13 @@ export interface HubOptions {
   port?: number
   /** Default: 127.0.0.1. */
   host?: string
-  /** Serves HTTPS with these. Default: plain HTTP. */
+  /** The certificate and key for HTTPS. Default: plain HTTP. */
   tls?: TlsCredentials
   /** True if a proxy forwards requests from other machines, so that a loopback address does not mean this machine. */
   behindProxy?: boolean
   /** Replaces the admin token. Default: keeps the one in the data folder, or creates a random one. */
   adminToken?: string
-  /** Receives one line for each internal error. Default: standard error. */
+  /** Receives one line for each internal error, or old upload that cannot be removed. Default: standard error. */
   log?: (line: string) => void
   /** The limit for a sealed file. Default: 512 MiB. */
   maxArtifactBytes?: number
@@ -41,7 +41,7 @@ export interface HubOptions {
   /** Returns the free bytes on the disk of a folder. Default: the system's answer. */
   freeBytes?: FreeBytes
   /**
-   * Decides when to check that the body of a request comes fast enough. Default: every minute of the machine's clock.
+   * Decides when to check that the body of a request arrives fast enough. Default: every minute of the machine's clock.
    */
   everyMinute?: EveryMinute
   /** The time after which an answer ends if the client reads nothing from it. Default: two minutes. */
@@ -59,15 +59,15 @@ export interface ListenAddress {
 export interface RunningHub {
   /** Without a slash at the end. */
   readonly url: string
-  /** Undefined if the data folder already had an admin token: only its hash is stored. */
+  /** Undefined if the hub keeps the admin token that the data folder already had: only that token's hash is stored. */
   readonly adminToken: string | undefined
-  /** Uses these for new connections. Throws if the hub speaks plain HTTP. */
+  /** Uses these credentials for new connections. Throws if the hub speaks plain HTTP. */
   renewTls(tls: TlsCredentials): void
   /** Stops listening, gives requests in flight 3 s to finish, and closes the data folder. */
   close(): Promise<void>
 }
 
-/** Serves the data folder until `close`. Throws if it cannot listen, and as openStore and setAdminToken do. */
+/** Serves the data folder until `close`. Throws if the hub cannot listen, and as openStore and setAdminToken do. */
 export async function startHub(options: HubOptions): Promise<RunningHub> {
   const {
     host = '127.0.0.1',

@@ -31,7 +31,7 @@ const HUB_SCHEMA = `
   ) STRICT;
 `
 
-/** All data of the hub: a database and files, in a folder that only the hub's user can read. */
+/** All data of the hub: a database and files in one folder. Only the hub's user can read them. */
 export interface Store {
   readonly dataDir: string
   readonly db: DatabaseSync
@@ -42,7 +42,7 @@ export interface Store {
 
 /**
  * Opens the data folder, and creates it if necessary. Several processes may open it at once: a writer waits up to 10 s
- * for another. Throws HubError 500 if the folder cannot be made, or if a newer hub has written it.
+ * for another writer. Throws HubError 500 if the folder cannot be created, or if a newer hub has written it.
  */
 export function openStore(dataDir: string): Store {
   const folder = resolve(dataDir)
@@ -71,7 +71,7 @@ function makeDataFolder(folder: string): void {
 
 function prepareDatabase(db: DatabaseSync, folder: string): void {
   db.exec('PRAGMA journal_mode = WAL')
-  // Everything that was committed is on the disk.
+  // A commit returns only when its data is on the disk.
   db.exec('PRAGMA synchronous = FULL')
   inTransaction({ db }, () => {
     const found = Number(db.prepare('PRAGMA user_version').get()?.['user_version'])

@@ -1,10 +1,10 @@
 import type { DatabaseSync } from 'node:sqlite'
 
-/** The event loop accepts one connection a turn, so a group of requests takes several turns to come in. */
+/** The event loop accepts one connection per turn, so a group of requests takes several turns to arrive. */
 const COLLECTING_MS = 5
 
 /**
- * Runs the work under the write lock, which it takes at the start. Writes nothing if the work throws or returns a
+ * Takes the write lock, runs the work, and commits. Throws, and writes nothing, if the work throws or returns a
  * promise, because a promise would continue outside the transaction. May be nested.
  */
 export function inTransaction<T>({ db }: { readonly db: DatabaseSync }, work: () => T): T {
@@ -40,8 +40,8 @@ export class SharedTransactions {
   }
 
   /**
-   * Resolves when the work's writes are on the disk. Rejects as the work throws, in which case nothing was written. The
-   * work runs again if its writes were rolled back with the group.
+   * Resolves when the work's writes are on the disk. If the work throws, rejects with the same error, and none of the
+   * work's writes remain. The work runs again if its writes were rolled back with the group.
    */
   async run<T>(work: () => T): Promise<T> {
     return await new Promise<T>((resolve, reject) => {
@@ -80,7 +80,7 @@ export class SharedTransactions {
   }
 }
 
-/** Used after a rollback of the whole group, which a statement of other work can cause, and so can a full disk. */
+/** Used after a rollback of the whole group. A statement of other work or a full disk can cause such a rollback. */
 function writeAlone({ attempt, reject }: Waiting): void {
   try {
     attempt()()

@@ -2,7 +2,7 @@ import semver from 'semver'
 
 /**
  * Sorts versions, newest first: releases by semver, then pre-releases by semver, then other names by publication time.
- * So a pre-release is the latest version only if there was never a release.
+ * So a pre-release comes first only if none of the versions is a release.
  */
 export function newestFirst<T extends { version: string; published_at: string }>(versions: readonly T[]): T[] {
   return [...versions].sort((a, b) => rank(a.version) - rank(b.version) || compareWithinRank(b, a))

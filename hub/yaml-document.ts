@@ -1,7 +1,7 @@
 import { type Alias, type Document, Lexer, LineCounter, Parser, parseDocument, visit, type YAMLError } from 'yaml'
 import { HubError } from './errors.ts'
 
-/** The most bytes of each file that clients read (docs/contracts.md, "Limits, timeouts, retries"). */
+/** The most bytes that clients accept in each file (docs/contracts.md, "Limits, timeouts, retries"). */
 export const MAX_PLUGIN_YAML_BYTES = 32 * 1024
 export const MAX_PLAN_BYTES = 64 * 1024
 const MAX_LEVELS = 32
@@ -9,22 +9,22 @@ const MAX_LEVELS = 32
 /** Throws HubError 400 for a file that clients would refuse for its size. */
 export function requireYamlSize(path: string, bytes: number, most: number): void {
   if (bytes <= most) return
-  throw new HubError(400, `${path} has ${bytes} bytes: shorten it to ${most} bytes, the most that clients read.`)
+  throw new HubError(400, `${path} has ${bytes} bytes: shorten it to ${most} bytes, the most that clients accept.`)
 }
 
-/** Throws HubError 400 for a text that is nested more deeply than clients read: it could exhaust the stack. */
+/** Throws HubError 400 for a text that is nested more deeply than clients accept: parsing could exhaust the stack. */
 export function requireShallowYaml(text: string, path: string): void {
   const parser = new Parser()
   for (const lexeme of new Lexer().lex(text)) {
     for (const _ of parser.next(lexeme));
     if (parser.stack.length > MAX_LEVELS && parser.stack.filter(token => 'items' in token).length > MAX_LEVELS)
-      throw new HubError(400, `${path} has more than ${MAX_LEVELS} levels of nesting: make it simpler.`)
+      throw new HubError(400, `${path} has more than ${MAX_LEVELS} levels of nesting: reduce the nesting.`)
   }
 }
 
 /**
- * Parses a YAML file; with the schema `failsafe`, all scalars are text. Throws HubError 400, with the position of the
- * error, if the file is not exactly one YAML document or uses aliases.
+ * Parses a YAML file; with the schema `failsafe`, all scalars are text. Throws HubError 400 if the file is nested too
+ * deeply, is not exactly one YAML document, or uses aliases. The last two errors contain the position.
  */
 export function parseYaml(text: string, path: string, schema: 'core' | 'failsafe' = 'core'): unknown {
   requireShallowYaml(text, path)

@@ -13,11 +13,11 @@ export interface ActionRun {
   action?: string
   phase?: 'main' | 'post'
   inputs: Readonly<Record<string, string>>
-  /** See `makeWorkspace`. Several runs may share one. */
+  /** See `makeWorkspace`. Several runs may share a workspace. */
   workspace: Workspace
   /** A checkout with its `dist/` built. Default: this repository. */
   repository?: string
-  /** A command that runs the action's command line, which is appended to it, for example `strace -o log`. */
+  /** A command that runs another command, for example `strace -o log`; the action's command line is appended. */
   through?: readonly string[]
   /** The step's `env:`; undefined removes a variable of the runner. */
   env?: Readonly<Record<string, string | undefined>>
@@ -105,7 +105,7 @@ function commandFiles(workspace: Workspace): { output: string; state: string; su
   const folder = mkdtempSync(join(workspace.temp, 'commands-'))
   const files = { output: join(folder, 'output'), state: join(folder, 'state'), summary: join(folder, 'summary') }
   for (const file of Object.values(files)) writeFileSync(file, '')
-  // Whatever user the action runs as, it can write what the workspace's owner can.
+  // The owner of the workspace gets the files, so that an action that runs as this user can write to them.
   const { uid, gid } = statSync(workspace.temp)
   for (const path of [folder, ...Object.values(files)]) chownSync(path, uid, gid)
   return files

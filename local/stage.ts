@@ -7,13 +7,13 @@ import { type RunningHub, startHub } from '../hub/server.ts'
 import { openStore, type Store } from '../hub/store.ts'
 import { makeWorkspace, type Workspace } from './runner.ts'
 
-/** A running reference hub, an empty host and an operator's workspace, all in one temporary folder. */
+/** A running reference hub, a host and an operator's workspace, all in one folder. */
 export interface LocalStage {
   readonly folder: string
   readonly hub: RunningHub
   /** The hub's data folder. */
   readonly dataDir: string
-  /** The hub's data, open next to the running hub. */
+  /** The hub's data, opened in addition to the running hub. */
   readonly store: Store
   /** The operator's API key. */
   readonly apiKey: string
@@ -24,13 +24,13 @@ export interface LocalStage {
   close(keep?: boolean): Promise<void>
 }
 
-/** The origin of a stage with the hub and host of an earlier, closed one in place of an empty hub and an empty host. */
+/** The hub and the host of an earlier, closed stage, to start a new stage with copies of them. */
 export type StageOrigin = Pick<LocalStage, 'dataDir' | 'root' | 'apiKey'>
 
-/** Opens a stage in a new temporary folder, whose name starts with `name`. */
+/** Opens a stage in a new temporary folder whose name starts with `name`, with copies of `origin` if it is given. */
 export async function openLocalStage(name: string, origin?: StageOrigin): Promise<LocalStage> {
   const folder = mkdtempSync(join(tmpdir(), `${name}-`))
-  // Both have the names that they get here.
+  // Both folders already have the names that `openStageIn` expects.
   if (origin !== undefined) execFileSync('cp', ['-a', origin.dataDir, origin.root, folder])
   return await openStageIn(folder, origin?.apiKey)
 }

@@ -31,7 +31,10 @@ async function build(): Promise<void> {
   process.stdout.write(`dist: ${readdirSync(DIST).toSorted().join(', ')}\n`)
 }
 
-/** Compiles to CommonJS, because Node.js keeps compiled code only for it. The bundler asks the package.json. */
+/**
+ * Compiles to CommonJS, because Node.js caches compiled code only for CommonJS. The bundler learns the module type from
+ * package.json.
+ */
 function compile(): void {
   runTool('tsc', ['-p', 'tsconfig.build.json'])
   for (const folder of [BUILD, DIST]) {
@@ -41,8 +44,9 @@ function compile(): void {
 }
 
 /**
- * Replaces some files by those in `scripts/replaced/`, because they load a lot of code for features that few or no runs
- * need. The bundler resolves an import next to the file that contains it, so it bundles copies of these packages.
+ * Copies some packages to `build/`, and replaces those of their files that `scripts/replaced/` has: the originals load
+ * a lot of code for features that few or no runs need. The bundler resolves an import from the folder of the file that
+ * contains it, so it bundles the copies.
  */
 function replaceUnused(): void {
   const modules = join(BUILD, 'node_modules')
@@ -51,7 +55,7 @@ function replaceUnused(): void {
   cpSync(join(ROOT, 'scripts', 'replaced'), modules, { recursive: true })
 }
 
-/** Bundles the loader of the bundle into a separate file. */
+/** Writes a second, separate bundle, `start.js`: the program that loads the main bundle. */
 function bundleStart(): void {
   bundle('start/start.js')
   renameSync(join(DIST, 'index.js'), join(DIST, 'start.js'))
@@ -85,9 +89,9 @@ function writeStubs(): void {
 }
 
 /**
- * Builds a stub that Node.js 12.22, which some systems still have, can parse: a version that is too old says so before
- * it loads the bundle. A promise that never settles does not count as success. With `--help`, which no runner passes,
- * an action explains itself.
+ * Builds a stub that even Node.js 12.22, which some systems still have, can parse: if Node.js is too old, the stub says
+ * so and does not load the bundle. A promise that never settles does not count as success. With `--help`, which no
+ * runner passes, the stub prints its usage text.
  */
 function stubOf(action: string, usage: string | undefined): string {
   const help =

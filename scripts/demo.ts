@@ -108,7 +108,7 @@ function showNext(): void {
   print(...tableLines(rows))
 }
 
-/** All files on the host, except for our own records. */
+/** Returns a fingerprint of the files in `plugins/` and `extensions/` of the host. */
 function installedFiles(on: DemoStage): string {
   return fingerprint([join(on.root, 'plugins'), join(on.root, 'extensions')])
 }

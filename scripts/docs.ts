@@ -45,7 +45,7 @@ function update({ path, text }: GeneratedFile): void {
 function refuseStale(stale: readonly GeneratedFile[]): void {
   if (stale.length === 0) return
   const files = stale.map(({ path }) => path).join(', ')
-  process.stderr.write(`${files} are out of date: run \`npm run docs\`.\n`)
+  process.stderr.write(`Out of date: ${files}. Run \`npm run docs\`.\n`)
   process.exitCode = 1
 }
 

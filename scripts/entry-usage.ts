@@ -9,8 +9,8 @@ interface ActionDefinition {
 }
 
 /**
- * The answer to `--help` of each file of `dist/` that an action.yml starts, by its name. It says that the file is for a
- * runner, lists the required inputs, and names the alternative in a terminal.
+ * Returns the answer to `--help` of each file of `dist/` that an action.yml starts, by the file's name. Each answer
+ * says that the file is for a runner, lists the required inputs, and names the alternative in a terminal.
  */
 export function entryUsages(repository: string): Map<string, string> {
   return new Map(actionFolders(repository).flatMap(folder => usagesOf(repository, join(folder, 'action.yml'))))
@@ -21,7 +21,7 @@ function usagesOf(repository: string, path: string): [string, string][] {
   const required = Object.entries(inputs).flatMap(([name, { required }]) => (required ? [variableOf(name)] : []))
   const main = basename(runs.main)
   const usage = (subject: string): string => `${subject} of a GitHub Action, which a self-hosted runner starts.
-Its inputs are environment variables; ${path} lists them. Required: ${required.join(', ') || 'none by itself'}.
+Its inputs are environment variables; ${path} lists them. Required: ${required.join(', ') || 'this depends on the other inputs'}.
 To deploy your own plugin or service on this machine: npm run try -- --from FOLDER`
   const post = runs.post === undefined ? [] : [basename(runs.post)]
   return [

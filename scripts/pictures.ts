@@ -10,7 +10,7 @@ import { logPage, summaryPage } from './pictures/page.ts'
 import { shrinkPng } from './pictures/small-png.ts'
 import { runProgram } from './program.ts'
 
-/** The endings whose summary the docs show. */
+/** The endings whose summaries the docs show. */
 const SUMMARIES = [
   'update',
   'update-with-drift',

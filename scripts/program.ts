@@ -15,7 +15,7 @@ export interface ProgramOption extends ParseArgsOptionDescriptor {
 export interface Program<T extends Readonly<Record<string, ProgramOption>>> {
   /** The command up to its options: `npm run demo`. */
   readonly name: string
-  /** Its purpose in sentences, one a line. */
+  /** Its purpose in sentences; lines are printed as they are. */
   readonly purpose: string
   readonly options: T
   /** The one argument that it takes without an option's name, if any. */
@@ -37,7 +37,7 @@ export async function runProgram<T extends Readonly<Record<string, ProgramOption
 ): Promise<void> {
   const args = process.argv.slice(2)
   if (asksForHelp(args)) return void process.stdout.write(usageText(program))
-  // If the reader of the output stops, the program still cleans up.
+  // If the reader of the output ends first, the program still cleans up.
   process.stdout.on('error', () => {})
   try {
     const { values, positionals } = parseCommandLine(args, program.options, program.argument === undefined ? 0 : 1)
@@ -60,7 +60,7 @@ function optionUsage([name, { value, help }]: [string, ProgramOption]): readonly
   return [value === undefined ? `--${name}` : `--${name} ${value}`, help]
 }
 
-/** One sentence for a failure that its user can cause, and the stack for one that only a defect can cause. */
+/** Returns the message of a failure that the program's user can cause, and the stack of any other failure. */
 function describeFailure(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const isExpected = [UsageError, HubError, DeployError].some(type => error instanceof type) || 'syscall' in error

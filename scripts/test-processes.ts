@@ -5,11 +5,13 @@ import { whyLeftToCi } from '../test/extent.ts'
 const ROOT = join(import.meta.dirname, '..')
 const FOLDER = join(ROOT, '.test-processes')
 
-/** Files whose every test is left to CI. Only there does each have its own process. */
+/** Files whose tests are all left to CI. Only in CI does each of these files have its own process. */
 const LEFT_TO_CI =
   'test/e2e/{kill-sweep,kill-undo-full-disk,project-kills,rollback-kills,power-cuts,error-sweep,systemd-nights,durability-order}.test.ts'
 
-/** Files that take longest with CI=true, or that wait for long. Each has its own process, which starts early. */
+/**
+ * Files that take the longest with CI=true, or that wait for a long time. Each has its own process, which starts early.
+ */
 const ALONE = [
   'test/e2e/{*kill*,*cancel*,nights,disk,damaged-state}.test.ts',
   'test/e2e/{clock-jumps,endings,lock,outputs-of-truth,project-extraction,reported-full-disk,switch-frames,time-outs}.test.ts',
@@ -20,8 +22,8 @@ const ALONE = [
 
 /**
  * The other files share processes, because each process costs a quarter of a second before its first test. But the more
- * memory a process has, the longer it takes to start a child, so files that start many children share theirs with few.
- * The last processes take least, so that no processor waits at the end.
+ * memory a process has, the longer it takes to start a child, so a file that starts many children shares its process
+ * with few others. The last processes take the least time, so that no processor is idle at the end.
  */
 const SHARED: readonly { readonly name: string; readonly files: string; readonly processes: number }[] = [
   { name: 'e2e', files: 'test/e2e/*.test.ts', processes: 12 },
@@ -38,7 +40,7 @@ const SHARED: readonly { readonly name: string; readonly files: string; readonly
 
 if (import.meta.main) writeProcesses(testProcesses())
 
-/** The test files of each process, by its name. Every test file is in exactly one. */
+/** Returns the test files of each process, by the name of the process. Every test file is in exactly one process. */
 export function testProcesses(): ReadonlyMap<string, readonly string[]> {
   const free = new Set(globSync('test/**/*.test.ts', { cwd: ROOT }).toSorted())
   const take = (pattern: string): string[] =>
@@ -68,7 +70,7 @@ function writeProcesses(processes: ReturnType<typeof testProcesses>): void {
   for (const path of readdirSync(FOLDER)) if (!written.includes(path)) rmSync(join(FOLDER, path))
 }
 
-/** Writes a file only if it changes, because another test run may be reading the same one. */
+/** Writes a file only if it changes, because another test run may be reading the same file. */
 function write(name: string, text: string): void {
   const path = join(FOLDER, name)
   if (!existsSync(path) || readFileSync(path, 'utf8') !== text) writeFileSync(path, text)

@@ -2,13 +2,13 @@ import { enableCompileCache } from 'node:module'
 import { dirname, join } from 'node:path'
 
 /**
- * The folder for the code of the tests, of `hub/` and of `src/` that node has compiled. Other users cannot write there.
+ * The folder for the compiled code of the tests, of `hub/` and of `src/`. Other users cannot write to this folder.
  */
 export const COMPILE_CACHE = join(import.meta.dirname, '../node_modules/.cache/compiled')
 
 // For this process alone, not for its children: an action runs as on a runner, which has no such cache.
 enableCompileCache(COMPILE_CACHE)
 
-// The actions that a test starts keep their compiled code next to that folder, and not in the home of the user who runs
-// the tests.
+// The actions that a test starts keep their compiled code next to COMPILE_CACHE, and not in the home of the user who
+// runs the tests.
 process.env['XDG_CACHE_HOME'] = dirname(COMPILE_CACHE)

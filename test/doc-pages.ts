@@ -16,7 +16,7 @@ export interface Block {
   readonly page: string
   /** The line of the opening fence. */
   readonly line: number
-  /** The heading above it. */
+  /** The nearest heading above the block. */
   readonly section: string
   /** The word after the fence; empty if there is none. */
   readonly language: string
@@ -29,7 +29,7 @@ export function blocksOf(...pages: readonly string[]): Block[] {
   return (pages.length === 0 ? PAGES : pages).flatMap(page => [...scan(page)])
 }
 
-/** The headings of a page. A line in a block is never one. */
+/** The headings of a page. A line in a block is never a heading. */
 export function headingsOf(page: string): string[] {
   return [...withoutBlocks(page).matchAll(/^#+ (.+)$/gm)].map(([, title]) => title as string)
 }

@@ -135,7 +135,7 @@ function checkWorkflow(given: Mapping): void {
   lint(workflow)
 }
 
-/** Adds the inputs that the page's expressions name to its trigger. */
+/** Adds the inputs that the page's expressions name to the workflow's trigger. */
 function withInputs(on: unknown): Mapping {
   const inputs = { version: { type: 'string' } }
   return { ...(on as Mapping | undefined), workflow_dispatch: { inputs } }
@@ -156,7 +156,7 @@ function checkInputs({ uses = '', with: given = {} }: Step): void {
   )
 }
 
-/** If actionlint is not on PATH, `.ci/run` installs it. */
+/** Checks nothing if actionlint is not on PATH; `.ci/run` installs it. */
 function lint(workflow: Mapping): void {
   const args = ['-ignore', 'label ".+" is unknown', '-']
   const { error, status, stdout } = spawnSync('actionlint', args, { input: JSON.stringify(workflow), encoding: 'utf8' })

@@ -275,7 +275,7 @@ async function serveHealth(t: TestContext, answer: string): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/health`
 }
 
-/** The plan's comment shows a line of the plugin.yaml, followed by the template. */
+/** The files that the comment in the plan shows: a line of the plugin.yaml, then the template. */
 function filesShownIn(plan: string): Record<string, string> {
   const [requirement, ...template] = [...plan.matchAll(/^# {3}(.*)$/gm)].map(([, line]) => line)
   return {

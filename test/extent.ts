@@ -12,7 +12,7 @@ export function byExtent<Value>({ sample, ci, full = ci }: Extents<Value>): Valu
   return { sample, ci, full }[EXTENT]
 }
 
-/** A sample of this many rows of a table, from its first to its last one. CI tries all rows. */
+/** A sample of this many rows of a table, evenly spread. In CI and with `SWEEP=full`, all rows. */
 export function sampled<Row>(rows: readonly Row[], count: number): readonly Row[] {
   if (EXTENT !== 'sample' || rows.length <= count) return rows
   const between = count === 1 ? 0 : (rows.length - 1) / (count - 1)
@@ -25,7 +25,8 @@ export function whyLeftToCi(): string | false {
 }
 
 /**
- * The reason why a test is left to CI that mounts, traces, makes namespaces or works as several users, for its `skip`.
+ * The reason why a test that mounts, traces, creates namespaces or works as several users is left to CI, for its
+ * `skip`.
  */
 export function whyRightsAreLeftToCi(): string | false {
   return EXTENT === 'sample' && 'needs root or strace: runs with CI=true or SWEEP=full'

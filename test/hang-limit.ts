@@ -1,2 +1,2 @@
-/** Ends a test that hangs. Even on a busy machine, no test takes nearly as long. */
+/** The time after which a test counts as hanging. Even on a busy machine, no test takes nearly as long. */
 export const HANG_LIMIT_MS = 900_000

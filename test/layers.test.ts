@@ -9,7 +9,10 @@ const ROOT = join(import.meta.dirname, '..')
 const RESTRICTED = 'lint/style/noRestrictedImports'
 const CYCLE = 'lint/suspicious/noImportCycles'
 
-/** From the top: a layer may import those after it, and folders in one layer do not import each other. */
+/**
+ * From the top: a layer may import the layers after it. Folders in one layer do not import each other, except for
+ * `SIDEWAYS`.
+ */
 const LAYERS = {
   src: [
     ['actions', 'start'],
@@ -40,7 +43,7 @@ const MACHINE = ['node:fs', 'node:fs/promises', 'node:http', 'node:https', 'node
 const RUNNER = '@actions/core'
 const HTTP = '@actions/http-client'
 
-/** The only import within a layer: a project's parts may come from a marketplace, by the whole of its contract. */
+/** The only import between folders of one layer: parts of a project may come from a marketplace. */
 const SIDEWAYS: ReadonlySet<string> = new Set(['sources to marketplace'])
 
 /** The packages that each folder of `src` may import. */
@@ -61,11 +64,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 interface Row {
   readonly file: string
   readonly from: string
-  /** The rule that must refuse it; undefined if it is allowed. */
+  /** The rule that must refuse the import; undefined if the import is allowed. */
   readonly rule: string | undefined
 }
 
-/** One file for each row, with its imports and the rule that must refuse it. */
+/** One file for each row, with its import and the rule that must refuse that import. */
 const imports: readonly Row[] = [
   ...Object.entries(LAYERS).flatMap(([parent, layers]) => [...rowsOf(parent, layers), ...outwardRows(parent, layers)]),
   ...Object.entries(MAY_IMPORT).flatMap(([folder, allowed]) =>
@@ -99,7 +102,7 @@ const imports: readonly Row[] = [
 
 type Layers = readonly (readonly string[])[]
 
-/** Each pair of folders, and the folders in them: imports run downwards only, and not sideways. */
+/** Two rows for each pair of folders: for an import from the first folder itself, and from a folder inside it. */
 function rowsOf(parent: string, layers: Layers): Row[] {
   return layers.flat().flatMap(name =>
     rulesFor(name, layers).flatMap(([other, rule]) =>
@@ -112,7 +115,10 @@ function rowsOf(parent: string, layers: Layers): Row[] {
   )
 }
 
-/** The folders in a layered folder, each with the folders next to that one, which may have their own rules. */
+/**
+ * A row for each folder in a layered folder and each neighbour of the layered folder. The rule of the layered folder
+ * also applies inside.
+ */
 function outwardRows(parent: string, layers: Layers): Row[] {
   const outer: Layers = new Map<string, Layers>(Object.entries(LAYERS)).get(dirname(parent)) ?? []
   return layers.flat().flatMap(name =>
@@ -124,7 +130,9 @@ function outwardRows(parent: string, layers: Layers): Row[] {
   )
 }
 
-/** The rule that must refuse an import of each other folder. */
+/**
+ * The other folders, each with the rule that must refuse an import of that folder; undefined if the import is allowed.
+ */
 function rulesFor(name: string, layers: Layers): (readonly [string, Row['rule']])[] {
   const depthOf = (folder: string): number => layers.findIndex(layer => layer.includes(folder))
   const isAllowed = (other: string): boolean => depthOf(other) > depthOf(name) || SIDEWAYS.has(`${name} to ${other}`)

@@ -44,7 +44,7 @@ afterEach(() => stage.close())
 
 const skip = whyNoEngine() === false ? 'the workflow engine executes it' : missingTools('git', 'python3')
 
-/** Runs the commands of its steps without an engine, in the shell that a runner uses. */
+/** Runs the commands of the workflow's steps without an engine, in the shell that a runner uses. */
 describe('examples/workflows/release.yml', { skip }, () => {
   it('publishes and releases exactly the bytes that it has built, even when it runs again', {
     skip: ONLY_IN_CI,
@@ -128,7 +128,7 @@ function execute({ run = '', env = {} }: Step, { values, tag }: { values: Values
   return { isDone: status === 0, outputs: readOutputs(readFileSync(output, 'utf8')) }
 }
 
-/** The outputs that a step has written for the runner, in either form. */
+/** The outputs that a step has written for the runner, as `name=value` or between delimiters. */
 function readOutputs(text: string): Record<string, string> {
   const lines = [...text.matchAll(/^([\w-]+)=(.*)$/gm)]
   return { ...parseCommandFile(text), ...Object.fromEntries(lines.map(([, name = '', value = '']) => [name, value])) }
@@ -150,7 +150,7 @@ function makeRepository(path: string): void {
   git('-c', 'user.name=publisher', '-c', 'user.email=publisher@example.com', 'commit', '-m', 'first')
 }
 
-/** The arguments of the release; undefined if there was none. */
+/** The arguments with which `gh` was called; undefined if it was not called. */
 function readReleased(): string[] | undefined {
   const path = join(stage.folder, 'released')
   return existsSync(path) ? readFileSync(path, 'utf8').trimEnd().split('\n') : undefined

@@ -4,14 +4,14 @@ import { after, describe } from 'node:test'
 import { byExtent } from './extent.ts'
 
 const ROOT = resolve(import.meta.dirname, '..')
-/** The time after which a process counts as hanging: many times what the longest takes on a busy machine. */
+/** The time after which a process counts as hanging. Even on a busy machine, no process takes nearly as long. */
 const TIMEOUT_MS = byExtent({ sample: 600_000, ci: 1_800_000, full: 86_400_000 })
-/** Loads a file at once, so that its tests and hooks belong to the suite that is being described. */
+/** Loads a file synchronously, so that its tests and hooks belong to the suite that is being described. */
 const require = createRequire(import.meta.url)
 
 /**
- * Runs test files one after another in this process, each in a suite with its name. They cannot use `await` outside
- * tests and hooks. A process that ends early or hangs fails, and names the files that have not ended.
+ * Runs test files one after another in this process, each in a suite with its name. The files cannot use `await`
+ * outside tests and hooks. A process that ends early or hangs fails, and names the files that have not ended.
  */
 export function runTogether(files: readonly string[], timeoutMs = TIMEOUT_MS): void {
   const open = new Set(files)
@@ -24,7 +24,7 @@ export function runTogether(files: readonly string[], timeoutMs = TIMEOUT_MS): v
   for (const file of files) {
     describe(file, () => {
       require(resolve(ROOT, file))
-      // The last of its hooks, because another one may end the process.
+      // Runs after the hooks of the file itself, because one of them may end the process.
       after(() => void open.delete(file))
     })
   }

@@ -30,7 +30,7 @@ export interface Deployment {
   readonly downloads: boolean
 }
 
-/** Makes every call of a deployment, in order, and adds them to the tally. Rejects if one of them fails. */
+/** Makes every call of a deployment, in order, and adds each call to the tally. Rejects if a call fails. */
 export async function deploy(target: Target, deployment: Deployment, tally: Tally): Promise<void> {
   if (target.contract === 'marketplace') await deployPlugin(target, deployment, tally)
   else await deployProject(target, deployment, tally)

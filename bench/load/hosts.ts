@@ -1,15 +1,15 @@
 import { deploy, type Target } from './host.ts'
 import { newTally, type Tally } from './tally.ts'
 
-/** Hosts that deploy at the same time, each one deployment after the other. */
+/** Hosts that deploy at the same time. Each host makes its deployments one after the other. */
 export interface Hosts {
   readonly count: number
-  /** The number for each host. */
+  /** The number of deployments of each host. */
   readonly deployments: number
   readonly downloads: boolean
 }
 
-/** Resolves when every host has made all its deployments. A deployment that fails is an error of the tally. */
+/** Resolves when every host has made all its deployments. The error of a failed deployment goes into the tally. */
 export async function runHosts(target: Target, { count, deployments, downloads }: Hosts): Promise<Tally> {
   const tally = newTally()
   const run = async (hostId: string) => {

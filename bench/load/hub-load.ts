@@ -22,8 +22,8 @@ const HEAD = ['Contract', 'Call', 'Calls', 'p50', 'p99', 'Longest']
 
 /**
  * Deploys from the reference hub on 200 hosts that have the version already and 50 that download it, all at once.
- * Reports the requests per second that the hub answers, and the duration of each call. Throws if the hub gives one
- * wrong answer.
+ * Reports the requests per second that the hub answers, and the duration of each call. Throws if any answer of the hub
+ * is wrong.
  */
 export async function hubLoadReport({ cache, folder }: Place): Promise<string> {
   const dataDir = mkdtempSync(join(folder, 'hub-'))

@@ -1,4 +1,4 @@
-"""Deploys by the proposed hub contract, as a Python agent would. Takes the same variables as deploy-sealed.sh."""
+"""Deploys under the proposed hub contract, as a Python agent would. Takes the same variables as deploy-sealed.sh."""
 
 import base64
 import os

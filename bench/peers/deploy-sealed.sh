@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Deploys by the proposed hub contract, as an operator's script would. Variables: HUB_URL, SLUG, API_KEY,
+# Deploys under the proposed hub contract, as an operator's script would. Variables: HUB_URL, SLUG, API_KEY,
 # DEPLOYMENT_CREDENTIAL, SIGNER_PUBLIC_KEY (base64), PROJECT_ROOT, WORK (an empty folder), and NODE, which runs
 # decrypt.mjs, because openssl's command line cannot decrypt AES-GCM.
 set -euo pipefail

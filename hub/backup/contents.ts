@@ -12,7 +12,7 @@ export interface Contents {
   readonly needsKey: boolean
 }
 
-/** Reads the needs of a copied database. Throws if it is damaged or not a hub's. */
+/** Reads which files a copied database needs. Throws if the database is damaged or does not belong to a hub. */
 export function readContents(database: string): Contents {
   const db = new DatabaseSync(database, { readOnly: true })
   try {

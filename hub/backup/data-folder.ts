@@ -18,9 +18,9 @@ export interface NewDataFolder {
 }
 
 /**
- * Prepares a folder to restore into. A folder that does not exist yet appears complete or not at all. An existing one
- * is filled, with the database last, because it may be behind a symlink, or a mount point that nothing can replace.
- * Throws HubError 409 if it is not empty.
+ * Prepares a folder to restore into. A folder that does not exist yet appears complete or not at all. An existing
+ * folder may be behind a symlink, or a mount point that nothing can replace: it is filled, with the database last.
+ * Throws HubError 409 if the folder is not empty, and 400 if it cannot be read.
  */
 export async function newDataFolder(dataDir: string): Promise<NewDataFolder> {
   return (await isThere(dataDir)) ? inside(await realpath(dataDir)) : await nextTo(resolve(dataDir))
@@ -37,7 +37,7 @@ async function isThere(dataDir: string): Promise<boolean> {
   if (remains.length > 0)
     throw new HubError(
       409,
-      `The folder ${dataDir} contains the remains of a restore that was killed, including copies of keys: remove ${remains.join(' and ')} from it, and restore again.`,
+      `The folder ${dataDir} contains the remains of a restore that was killed, which may include keys: remove ${remains.join(' and ')} from it, and restore again.`,
     )
   throw new HubError(
     409,

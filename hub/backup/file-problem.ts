@@ -2,7 +2,7 @@
 const OF_THE_SYSTEM = new Set([8, 10, 13, 14])
 const PRIMARY_CODE = 0xff
 
-/** The system's error about a file, as `/data/hub.sqlite: EACCES`. Undefined for an error that is not the system's. */
+/** Names a file and the system's error: `/data/hub.sqlite: EACCES`. Undefined for an error that is not the system's. */
 export function fileProblem(error: unknown, path: string): string | undefined {
   if (!(error instanceof Error)) return undefined
   const { errno, code, errcode, path: named = path } = error as NodeJS.ErrnoException & { errcode?: number }

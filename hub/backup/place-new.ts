@@ -4,8 +4,9 @@ import { constants, copyFile, link, open, rm } from 'node:fs/promises'
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'])
 
 /**
- * Gives a complete file a new name next to it. Rejects with EEXIST if the name is taken. The file appears complete or
- * not at all; if the file system has no hard links, a crash may leave a part of it.
+ * Makes a complete file appear at another path of the same file system, too. Rejects with EEXIST if that path is taken.
+ * The file appears complete or not at all, unless the file system has no hard links: then a crash may leave a part of
+ * the file.
  */
 export async function placeNew(written: string, target: string, linkFile = link): Promise<void> {
   try {

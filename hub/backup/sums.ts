@@ -1,4 +1,4 @@
-/** The last file of a backup: the SHA-256 of each other file, in the format of sha256sum. */
+/** The last file of a backup: the SHA-256 of every other file, in the format of sha256sum. */
 export const SUMS_FILE = 'SHA256SUMS'
 
 export function formatSums(sums: ReadonlyMap<string, string>): Buffer {

@@ -2,14 +2,14 @@ import { UsageError } from '../errors.ts'
 import type { Command } from './command.ts'
 import { asksForHelp } from './command-line.ts'
 
-/** Commands in a group, whose name you type before theirs. */
+/** A group of commands. You type the group's name before a command's name. */
 export interface CommandGroup {
   readonly name: string
   readonly summary: string
   readonly commands: Readonly<Record<string, Command | CommandGroup>>
 }
 
-/** Runs the command that the first arguments name, or prints its help. Throws UsageError if there is none. */
+/** Runs the command that the first arguments name, or prints its help. Throws UsageError for an unknown command. */
 export async function runGroup(group: CommandGroup, [name, ...args]: string[]): Promise<void> {
   if (name !== undefined && asksForHelp([name])) return console.log(overview(group))
   const command = name !== undefined && Object.hasOwn(group.commands, name) ? group.commands[name] : undefined

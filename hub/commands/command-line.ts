@@ -3,21 +3,21 @@ import type { ZodType } from 'zod'
 import { UsageError } from '../errors.ts'
 
 /**
- * Options of npm itself with the name of one of ours: npm sets their variables, some always, some from a user's
- * settings.
+ * Options of npm itself that have the same name as an option of the hub. Even if these options were not given, npm sets
+ * their variables: some always, some from a user's settings.
  */
 const NPM_OPTIONS: ReadonlySet<string> = new Set(['cache', 'git', 'name', 'only', 'version'])
 
 /**
- * Parses the arguments strictly. Throws UsageError for an unknown or incomplete option, for one that npm took, and for
- * an excess argument.
+ * Parses the arguments strictly. Throws UsageError for an unknown or incomplete option, for an option that npm took,
+ * and for an excess argument.
  */
 export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[], options: T, positionals = 0) {
   requireOptionsFromNpm(Object.keys(options))
   const parsed = parseOrThrow(args, options)
   if (parsed.positionals.length > positionals) {
     throw new UsageError(
-      `This command takes no argument ${JSON.stringify(parsed.positionals[positionals])}: remove it.`,
+      `This command does not take the argument ${JSON.stringify(parsed.positionals[positionals])}: remove it.`,
     )
   }
   return parsed
@@ -29,7 +29,10 @@ export function requireOption(name: string, value: string | undefined): string {
   return value
 }
 
-/** Throws UsageError if the option was given in a form that the schema refuses. It shows the text: never for a secret. */
+/**
+ * Throws UsageError if the schema refuses the option's text. The error quotes the text, so the text must not be a
+ * secret.
+ */
 export function requireForm(name: string, text: string | undefined, schema: ZodType<string>): void {
   const { error } = schema.optional().safeParse(text)
   if (error === undefined) return
@@ -43,8 +46,8 @@ export function asksForHelp(args: readonly string[]): boolean {
 }
 
 /**
- * Throws UsageError for an option that npm took: it keeps those before `--` to itself, in variables, and passes on at most
- * their values.
+ * Throws UsageError for an option that npm took: npm keeps the options before `--` to itself, in variables, and passes
+ * on at most their values.
  */
 export function requireOptionsFromNpm(names: readonly string[]): void {
   const script = process.env['npm_lifecycle_event']
@@ -74,7 +77,7 @@ function describeMistake(error: unknown, known: readonly string[]): string {
 }
 
 function describeValue(option: string, sentence: string): string {
-  if (sentence.includes('does not take an argument')) return `The option ${option} takes no value: remove it.`
+  if (sentence.includes('does not take an argument')) return `The option ${option} takes no value: remove the value.`
   if (sentence.includes('argument missing')) return `The option ${option} needs a value: add one, or remove the option.`
-  return `The option ${option} needs a value, and the next word is an option too: if it is the value, write ${option}=VALUE.`
+  return `The option ${option} needs a value, but the next word begins with "-": if that word is the value, write ${option}=VALUE.`
 }

@@ -14,8 +14,9 @@ export const prune: Command = {
   --older-than Nd  removes the reports that this hub received more than N days ago
 ${DATA_USAGE}
 
-Keeps the newest report and the newest success of each host and project. Removes all reports for a name
-that was never published here and never ran. The hub may keep running.`,
+Keeps the newest report and the newest success of each plugin or service on each host, and of each project. Keeps no
+such report of a plugin or service that was never published here and never deployed successfully. The hub may keep
+running.`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...DATA_OPTION, 'older-than': { type: 'string' } })
     const days = parseDays(requireOption('older-than', values['older-than']))

@@ -2,24 +2,24 @@ import { UsageError } from '../errors.ts'
 
 const USUAL_NAME = /^[A-Z_][A-Z0-9_]*$/
 
-/** The environment variable with a secret that an option names. */
+/** An option that names the environment variable with a secret. */
 export interface SecretVariable {
   readonly option: string
   readonly variable: string
-  /** The secret in messages. */
+  /** The word for the secret in messages. */
   readonly purpose: string
 }
 
 /**
- * Reads a secret. Throws UsageError if the variable is empty. That says the variable's name only if it looks like one,
- * because it may be the secret itself.
+ * Reads a secret. Throws UsageError if the variable is empty or not set. The error quotes `variable` only if it looks
+ * like a variable's name, because it may be the secret itself.
  */
 export function readSecretVariable({ option, variable, purpose }: SecretVariable): string {
   const secret = process.env[variable]
   if (secret) return secret
   if (USUAL_NAME.test(variable))
-    throw new UsageError(`The environment variable ${variable} is empty: set it to the ${purpose}.`)
+    throw new UsageError(`The environment variable ${variable} is empty or not set: set it to the ${purpose}.`)
   throw new UsageError(
-    `The option --${option} names no environment variable that is set: give the name of the one with the ${purpose}, not the ${purpose} itself.`,
+    `The option --${option} names no environment variable that is set: give the name of the variable that contains the ${purpose}, not the ${purpose} itself.`,
   )
 }

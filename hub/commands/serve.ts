@@ -30,14 +30,14 @@ export const serve: Command = {
   --port N           the port to listen on, or 0 for any free one (default ${DEFAULT_PORT})
   --host H           the address to listen on (default 127.0.0.1)
   --tls-cert FILE    serves HTTPS with this certificate and its chain (PEM)
-  --tls-key FILE     its private key (PEM), which other users must not be able to read
+  --tls-key FILE     the certificate's private key (PEM), which other users must not be able to read
   --behind-proxy     a proxy on this machine forwards requests from other machines
   --new-admin-token  replaces the admin token and shows the new one once
   --data DIR         the data folder (default ${DATA_DEFAULT})
 
-If other machines use the hub, give it a certificate or put a TLS proxy in front of it (docs/hub.md). After a renewal,
-send SIGHUP: the hub reads both files again. On any address but a loopback one, and behind a proxy, the page asks for
-the admin token: enter it as the password, with any user name.`,
+If other machines use the hub, give it a certificate or put a TLS proxy in front of it (docs/hub.md). After you renew
+the certificate, send SIGHUP: the hub reads both files again. On any address but a loopback one, and behind a proxy, the
+page asks for the admin token: enter it as the password, with any user name.`,
   run: async args => {
     const { values } = parseCommandLine(args, SERVE_OPTIONS)
     const address = { host: values.host, port: parsePort(values.port) }
@@ -68,7 +68,10 @@ function readTlsFiles(files: TlsFiles): TlsCredentials {
   return credentials
 }
 
-/** Keeps the present certificate if the new files cannot be used. */
+/**
+ * Reads the files again on SIGHUP, until the returned function is called. Keeps the current certificate if the new
+ * files cannot be used.
+ */
 function renewOnSignal(hub: RunningHub, files: TlsFiles): () => void {
   const renew = () => {
     try {
@@ -120,20 +123,22 @@ function announce({ url, adminToken }: RunningHub, { host, tls }: Served): void 
   if (adminToken !== undefined) console.log(`Admin token (save it now: the hub cannot show it again): ${adminToken}`)
   if (!isLoopbackHost(host) && url.startsWith('http:'))
     console.error(
-      'Other machines can reach it over plain HTTP: give it a certificate with --tls-cert, or put a TLS proxy in front of it.',
+      'Other machines can reach the hub over plain HTTP: give it a certificate with --tls-cert, or put a TLS proxy in front of it.',
     )
 }
 
-/** A guess: certificates contain the names that they are for, and most networks know a machine by its name. */
+/** Guesses the URL: certificates contain the names that they are for, and most networks know a machine by its name. */
 function announceToOthers(url: string, tls: TlsCredentials | undefined): void {
   const names = tls === undefined ? [] : serverNames(tls)
   const others = names.filter(name => !isLoopbackHost(name))
   if (names.length > 0 && others.length === 0)
     console.error(
-      `The certificate is only for ${names.join(', ')}, so other machines refuse it: use one for the name that they use to reach this hub.`,
+      `The certificate is only for ${names.join(', ')}, so other machines refuse it: use a certificate for the name by which they reach this hub.`,
     )
   else
-    console.log(`Other machines reach it at ${urlUnder(url, others.find(name => !name.includes('*')) ?? hostname())}`)
+    console.log(
+      `Other machines reach the hub at ${urlUnder(url, others.find(name => !name.includes('*')) ?? hostname())}`,
+    )
 }
 
 function urlUnder(url: string, name: string): string {

@@ -33,7 +33,7 @@ export const yank = changeCommand({
 
 export const hold = changeCommand({
   name: 'hold',
-  summary: 'holds a version back for review: listed as the latest, but not served',
+  summary: 'holds a version back for review: the hub lists it, but does not serve it',
   change: holdVersion,
   done: 'Held back',
   result: 'the hub lists it, but does not serve it until it is released',
@@ -62,7 +62,7 @@ function changeCommand({ name, summary, change, done, result }: VersionChange): 
     summary,
     usage: `npm run hub -- ${name} --slug S --version V [options]
 
-  --slug S         its name on the marketplace
+  --slug S         the name on the marketplace
   --version V      the version
   --kind K         plugin or service, if both have this name
 ${DATA_USAGE}`,

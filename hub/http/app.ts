@@ -27,7 +27,7 @@ export interface AppOptions extends PublishContext {
   readonly isLocal: boolean
   /** Milliseconds since 1970. Decides when access tokens and download URLs expire. */
   readonly now: () => number
-  /** Receives one line for each internal error; the caller learns only that an error occurred. */
+  /** Receives one line for each internal error; the client learns only that an error occurred. */
   readonly log: (line: string) => void
 }
 
@@ -115,7 +115,7 @@ function answerFleetPage(c: Context, { store, isLocal, now }: AppOptions): Respo
   return c.html(buildFleetPage(shown), 200, { 'Content-Security-Policy': FLEET_PAGE_POLICY })
 }
 
-/** Detects a proxy: many ask for a loopback name, whatever name the client used. */
+/** Detects a proxy by its headers: many proxies send a loopback name as the Host, whatever name the client used. */
 function isPassedOn(c: Context): boolean {
   return PROXY_HEADERS.some(name => c.req.header(name) !== undefined)
 }
@@ -131,7 +131,7 @@ function answerError(c: Context, error: Error, log: AppOptions['log']): Response
   return c.json(errorBody('The hub has an internal error: see its log for the cause.'), 500)
 }
 
-/** Hides the ticket of a download URL, which is a credential while it is valid. */
+/** Hides the ticket in a download URL, because a valid ticket is a credential. */
 function withoutTicket(path: string): string {
   return path.replace(/\/downloads\/.*/, '/downloads/...')
 }

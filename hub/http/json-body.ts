@@ -3,7 +3,9 @@ import type { z } from 'zod'
 import { HubError } from '../errors.ts'
 import { parseInput } from '../names.ts'
 
-/** Reads the JSON body. Throws HubError 415 for a different content type, 400 for malformed JSON or a wrong field. */
+/**
+ * Reads the JSON body. Throws HubError 415 for a different content type, and 400 for malformed JSON or a wrong field.
+ */
 export async function readJsonBody<T>(c: Context, schema: z.ZodType<T>): Promise<T> {
   const contentType = c.req.header('content-type')?.split(';')[0]?.trim().toLowerCase()
   if (contentType !== 'application/json') throw new HubError(415, 'The Content-Type must be application/json.')

@@ -10,10 +10,9 @@ const REFUSAL = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Le
 export type EveryMinute = (work: () => void) => () => void
 
 /**
- * Ends a request if less than 16 kB/s of its body arrived in any minute after the first. A body of 1 MiB, the most that any
- * route but that of uploads reads, can therefore take at most three minutes. Node.js' own limit is for the whole
- * request, so it would also end a large upload over a slow line; without any limit, anyone could hold connections
- * forever.
+ * Ends a request if less than 16 kB/s of its body arrived in any minute after the first. Only the route for uploads
+ * reads more than 1 MiB, so any other body can take at most three minutes. Node.js' own limit is for the whole request,
+ * so it would also end a large upload over a slow line; without any limit, anyone could hold connections forever.
  */
 export function endSlowBodies(server: Server, everyMinute: EveryMinute = everyRealMinute): void {
   server.requestTimeout = 0
@@ -36,7 +35,7 @@ function watch(request: IncomingMessage, response: ServerResponse, everyMinute: 
   request.once('close', stop)
 }
 
-/** Counts only the bytes of the body: its sender can repeat the framing, in HTTP and in TLS, at no cost. */
+/** Counts only the bytes of the body, because a client can send endless framing, in HTTP and in TLS, without a body. */
 function countBody(request: IncomingMessage): () => number {
   let bytes = 0
   const push = request.push

@@ -5,7 +5,8 @@ const STALL_MS = 120_000
 const CHECKS_PER_STALL = 10
 
 /**
- * Ends answers from which the client reads nothing for two minutes: each keeps a connection, and often an open file.
+ * Ends answers from which the client reads nothing for `stallMs` (two minutes by default), because each of them keeps a
+ * connection, and often a file, open.
  */
 export function endStalledAnswers(server: Server, stallMs = STALL_MS): void {
   server.on('request', (_request: IncomingMessage, response: ServerResponse) => watch(response, stallMs))

@@ -6,8 +6,9 @@ const CLOSE_GRACE_MS = 3_000
 const IDLE_SWEEP_MS = 50
 
 /**
- * Returns a function that stops the server: it accepts no more connections, and gives requests in flight 3 s. Call this
- * before the server listens, because the server itself knows a TLS connection only after its handshake.
+ * Returns a function that stops the server: the server then accepts no more connections, and requests in flight have
+ * 3 s to end. Call prepareStop before the server listens, because the server itself knows a TLS connection only after
+ * its handshake.
  */
 export function prepareStop(server: Server): () => Promise<void> {
   const sockets = new Set<Socket>()
@@ -18,7 +19,7 @@ export function prepareStop(server: Server): () => Promise<void> {
   return () => stop(server, sockets)
 }
 
-/** `server.close` misses connections that become idle after the call, so they are closed here. */
+/** Also closes connections that become idle after the call of `server.close`, which misses them. */
 async function stop(server: Server, sockets: ReadonlySet<Socket>): Promise<void> {
   const closed = once(server, 'close')
   server.close()

@@ -8,10 +8,10 @@ import { PLUGIN_YAML, readPluginYaml } from './plugin-yaml.ts'
 const PROJECT_PLAN = 'deployment/install.yaml'
 
 /**
- * Identifies the version in an archive; its plugin.yaml supplies what the publisher did not give. Throws HubError 400
- * for an archive that no deployment would install: empty, too large, no ZIP, damaged, unsafe to unpack, or with a
- * plugin.yaml that clients cannot read; and as requirePluginKind, identifyPlugin and identifyService do. This is a help
- * for publishers: only the host decides what it accepts.
+ * Identifies the version in an archive; its plugin.yaml provides the facts that the publisher did not give. Throws
+ * HubError 400 for an archive that no deployment would install: empty, too large, not a ZIP, damaged, unsafe to unpack,
+ * or with a plugin.yaml that clients cannot read; and as requirePluginKind, identifyPlugin and identifyService do. This
+ * check only helps publishers: each host decides for itself what it accepts.
  */
 export async function requireDeployable(bytes: Buffer, given: GivenId): Promise<IdentifiedVersion> {
   if (bytes.length === 0) throw new HubError(400, 'The archive is empty (0 bytes): pack it again.')
@@ -26,7 +26,7 @@ export async function requireDeployable(bytes: Buffer, given: GivenId): Promise<
   if (found === undefined && given.kind === undefined && tree.fileAt(PROJECT_PLAN) !== undefined)
     throw new HubError(
       400,
-      `${given.source} is a project, as it has ${PROJECT_PLAN}: publish it with "project publish --source".`,
+      `${given.source} is a project, because it has ${PROJECT_PLAN}: publish it with "project publish --source".`,
     )
   if (found === undefined) return identifyService(given)
   requirePluginKind(given)

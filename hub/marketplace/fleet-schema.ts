@@ -1,7 +1,7 @@
 /**
- * The table `fleet`: the running version of each host and whether it needs attention, with one row for each plugin or
- * service on it. It follows from the reports alone. It exists so that a page of the fleet costs no more than its rows,
- * however many reports there are.
+ * The table `fleet` has one row for each plugin or service on each host, with the running version, and whether the row
+ * needs attention. All of it follows from the reports. The table exists so that the cost of a page of the fleet does
+ * not depend on the number of reports.
  */
 export const FLEET_SCHEMA = `
   CREATE TABLE IF NOT EXISTS fleet (

@@ -13,7 +13,7 @@ const MAX_MESSAGE_CHARS = 2000
 
 /** A visitor's filter for the page. */
 export interface FleetFilter {
-  /** Words that host, slug, kind or version must all contain. */
+  /** Words, each of which the host, the slug, the kind or a version must contain. */
   readonly text: string
   readonly onlyAttention: boolean
   /** Starts at 1. */
@@ -25,13 +25,13 @@ const rowSchema = z.object({
   slug: z.string(),
   deployer_id: z.string(),
   host_id: z.string(),
-  /** True if this hub ever published a version under that name. */
+  /** True if this hub ever published a version under this kind and slug. */
   is_known: z.number().transform(value => value === 1),
   attempted_version: z.string(),
   status: statusSchema,
   completed_at: z.string(),
   error_message: z.string().nullable(),
-  /** The version of the newest success, which is the one that runs there; null if nothing ever succeeded. */
+  /** The running version, which is the version of the newest success; null if no deployment ever succeeded. */
   running_version: z.string().nullable(),
   running_since: z.string().nullable(),
 })
@@ -39,7 +39,7 @@ const rowSchema = z.object({
 /** A plugin or service on a host: the running version, and the last attempt. */
 export type FleetRow = z.infer<typeof rowSchema>
 
-/** The number of hosts for each version of a plugin or service, for the versions of most hosts. */
+/** The number of hosts with a plugin or service, and with each of the versions that run on most hosts. */
 export interface ListingCount {
   readonly kind: string
   readonly slug: string
@@ -51,15 +51,15 @@ export interface FleetCounts {
   readonly hosts: number
   readonly hostsThatNeedAttention: number
   readonly owners: number
-  /** The number of names that this hub never published. */
+  /** The number of reported plugins and services that this hub never published. */
   readonly unknown: number
-  /** The published names with most hosts, without the other `moreListings`. */
+  /** The published plugins and services with the most hosts. `moreListings` is the number of the others. */
   readonly listings: readonly ListingCount[]
   readonly moreListings: number
 }
 
 export interface FleetView {
-  /** The applied filter, with a page that exists. */
+  /** The applied filter, with the number of a page that exists. */
   readonly filter: FleetFilter
   readonly rows: readonly FleetRow[]
   readonly matching: number
@@ -68,7 +68,7 @@ export interface FleetView {
   readonly counts: FleetCounts
 }
 
-/** Reads one page of the fleet of all owners: failures first, then hosts in natural order. */
+/** Reads one page of the fleet of all owners: rows that need attention first, else in the natural order of hosts. */
 export function readFleet(store: Store, wanted: FleetFilter): FleetView {
   catchUpWithReports(store)
   const text = wanted.text.slice(0, MAX_FILTER_CHARS)

@@ -3,11 +3,11 @@ import type { Store } from '../store.ts'
 import { inTransaction } from '../transactions.ts'
 import { HOST, newest } from './newest-report.ts'
 
-/** Not `fleet_seq`: hubs that wrote that ordered reports differently, so all reports are applied once more. */
+/** Not `fleet_seq`: hubs that used that name ordered reports differently, so this hub applies all reports once more. */
 const APPLIED = 'fleet_seq_by_completion'
 const BATCH = 10_000
 
-/** Brings the table up to date with reports from a hub that had no such table. Usually reads only two numbers. */
+/** Applies the reports that are not applied yet, such as those from an older hub. Usually reads only two numbers. */
 export function catchUpWithReports(store: Store): void {
   if (newestReport(store) > appliedReport(store)) inTransaction(store, () => applyReports(store))
 }
@@ -25,7 +25,10 @@ export function applyReports({ db }: Pick<Store, 'db'>): void {
   db.prepare('INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)').run(APPLIED, String(last))
 }
 
-/** Removes hosts whose reports were all removed, and updates the others. Must run in a transaction. */
+/**
+ * Removes hosts whose reports were all pruned, and updates hosts that lost their newest report. Must run in a
+ * transaction.
+ */
 export function applyPruning({ db }: Pick<Store, 'db'>): void {
   const pruned = db.prepare(`SELECT ${HOST.join(', ')} FROM fleet WHERE newest_seq NOT IN (SELECT seq FROM reports)`)
   const [read, save] = [db.prepare(STATE_OF_HOST), db.prepare(SAVE)]
@@ -37,7 +40,7 @@ export function applyPruning({ db }: Pick<Store, 'db'>): void {
   }
 }
 
-/** The form of a text in which a filter's words are compared. */
+/** The form in which a filter compares texts. */
 export function searchable(text: string): string {
   return text.normalize('NFC').toLowerCase()
 }

@@ -14,9 +14,9 @@ export interface GivenId {
   readonly version?: string | undefined
 }
 
-/** A version as it is published. */
+/** The version under which an archive is published. */
 export interface IdentifiedVersion extends VersionId {
-  /** The slug that a plugin's own name gives. Undefined for a service, and without a name that gives one. */
+  /** The slug that a plugin's own name yields. Undefined for a service, and if no name yields a slug. */
   readonly ownSlug?: string | undefined
 }
 
@@ -30,9 +30,9 @@ export function requirePluginKind({ source, kind }: GivenId): void {
 }
 
 /**
- * Identifies the version in an archive with this plugin.yaml, which supplies what the publisher did not give. Throws
- * HubError 400 if both name a version and they differ, or if the file has a version that no hub serves. Throws
- * UsageError if neither names the version or the slug.
+ * Identifies the version in an archive with this plugin.yaml, which provides the facts that the publisher did not give.
+ * Throws HubError 400 if the file and the publisher name different versions, or if the file has a version that no hub
+ * serves. Throws UsageError if the version or the slug is in neither of them.
  */
 export function identifyPlugin(given: GivenId, described: PluginYaml): IdentifiedVersion {
   const version = versionIn(described, given.version)
@@ -41,8 +41,8 @@ export function identifyPlugin(given: GivenId, described: PluginYaml): Identifie
 }
 
 /**
- * Identifies the version in an archive without a plugin.yaml, which only the publisher can name. Throws HubError 400
- * unless it is a service, and UsageError if its slug or version is missing.
+ * Identifies the version in an archive without a plugin.yaml: only the publisher can name it. Throws HubError 400 if
+ * the publisher does not call it a service, and UsageError if the slug or the version is missing.
  */
 export function identifyService({ source, kind, slug, version }: GivenId): VersionId {
   if (kind !== 'service')
@@ -87,7 +87,7 @@ function withoutV(version: string): string {
   return version.replace(/^v/, '')
 }
 
-/** Escapes characters that could control a terminal. */
+/** Quotes the first 60 characters, and escapes or replaces characters that could control a terminal. */
 function shown(text: string): string {
   return JSON.stringify(text.slice(0, MAX_SHOWN_CHARS)).replace(/\p{C}/gu, '?')
 }

@@ -9,12 +9,12 @@ export const HOST = ['kind', 'slug', 'deployer_id', 'host_id'] as const
 export const COMPLETED = 'min(julianday(completed_at), julianday(created_at))'
 
 /**
- * SQL: a column of the newest report, or success, of the host in a row of that table. The newest one was completed
- * last.
+ * SQL: a column of the newest report, or of the newest success, of the host in a row of `table`. The newest report is
+ * about the deployment that was completed last.
  */
 export function newest(column: string, table: string, { isSuccess = false } = {}): string {
   const isSameHost = HOST.map(name => `newest.${name} = ${table}.${name}`).join(' AND ')
-  // Without this, the query planner walks through all failures since the last success.
+  // If this query does not name the index, the query planner walks through all failures since the last success.
   const [index, condition] = isSuccess
     ? ['INDEXED BY successes_by_completion', "newest.status = 'success'"]
     : ['', 'TRUE']

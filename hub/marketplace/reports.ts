@@ -49,7 +49,7 @@ const storedReportSchema = z.object({
 })
 export type StoredReport = z.infer<typeof storedReportSchema>
 
-/** The newest report of a host, with the version of its newest success, which is the one that runs there. */
+/** The newest report of a host, with the running version, which is the version of the host's newest success. */
 const hostReportSchema = storedReportSchema.extend({ running_version: z.string().nullable() })
 export type HostReport = z.infer<typeof hostReportSchema>
 
@@ -70,8 +70,8 @@ export function recordReport(store: Store, owner: string, report: Report): Store
 }
 
 /**
- * The newest report of each host, of one owner or of all (contract 4.1, fleet view), with its running version. It reads
- * only the host of most reports, from the index: 20 ms for 100,000 reports of 1,000 hosts.
+ * Returns the newest report of each host, of one owner or of all (contract 4.1, fleet view), with the host's running
+ * version. Of most reports, reads only the host, from an index: 20 ms for 100,000 reports of 1,000 hosts.
  */
 export function listHosts(store: Store, { kind, slug }: ListingId, owner?: string): HostReport[] {
   const ofOwner = owner === undefined ? '' : ' AND deployer_id = :owner'
@@ -88,9 +88,9 @@ export function listHosts(store: Store, { kind, slug }: ListingId, owner?: strin
 
 /**
  * Removes the reports that this hub received before a given time, but keeps the newest report and the newest success of
- * each host, so that its running version stays known. Removes all reports of a name that this hub never published and
- * no host ever ran: it is a mistake. Works in batches, between which a running hub may write. Resolves to the number of
- * removed reports.
+ * each host, so that its running version stays known. Keeps neither for a name that this hub never published and no
+ * host ever ran, because such a name is a mistake. Works in batches, between which a running hub may write. Resolves to
+ * the number of removed reports.
  */
 export async function pruneReports(store: Store, before: Date): Promise<number> {
   const last = Number(store.db.prepare('SELECT max(seq) AS seq FROM reports').get()?.['seq'] ?? 0)

@@ -77,7 +77,7 @@ async function acceptReport(c: Context, store: Store): Promise<Response> {
   return c.json(await store.shared.run(() => recordReport(store, key.owner, report)), 201)
 }
 
-/** With a key, the answer lists its owner's hosts; with the admin token and no key, all hosts. */
+/** With a key, the answer lists the hosts of the key's owner; with the admin token and no key, all hosts. */
 function answerHosts(c: Context, store: Store): Response {
   const kind = kindSchema.safeParse(c.req.param('kind'))
   if (!kind.success) throw new HubError(404, 'This route does not exist: the kind must be plugin or service.')

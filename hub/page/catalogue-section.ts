@@ -10,7 +10,7 @@ const MAX_VERSIONS = 8
 /** The plugins and services that can be deployed from this hub. */
 export function catalogueSection(catalogue: readonly Listing[], now: number): Html {
   if (catalogue.length === 0)
-    return html`<h2>Catalogue</h2><div class="card empty">Nothing has been published yet.</div>`
+    return html`<h2>Catalogue</h2><div class="card empty">No plugin or service has been published yet.</div>`
   const more = catalogue.length - MAX_LISTINGS
   return html`<h2>Catalogue</h2><div class="card"><table>
 <caption class="hidden">What this hub publishes</caption>
@@ -19,7 +19,7 @@ ${catalogue.slice(0, MAX_LISTINGS).map(listing => catalogueRow(listing, now))}</
 ${more > 0 ? html`<p class="soft">and ${number(more)} more: see <code>npm run hub -- versions</code></p>` : ''}`
 }
 
-/** The newest of many versions, in words. */
+/** The first eight versions, and the number of the others. */
 export function versionList(versions: readonly (Html | string)[]): Html {
   const more = versions.length - MAX_VERSIONS
   const shown = versions.slice(0, MAX_VERSIONS).map((version, index) => html`${index === 0 ? '' : ', '}${version}`)

@@ -15,10 +15,10 @@ export function fleetCounts(counts: FleetCounts): Html {
   return html`<p class="counts">${joined(parts, ' · ')}</p>${listings.length > 1 ? listingLines(counts) : ''}`
 }
 
-/** Nobody knows whether hosts of two owners are the same machine. */
+/** The hub cannot know whether hosts of two owners are the same machine. */
 function ofOwners(owners: number): Html {
   if (owners < 2) return html``
-  return html` <abbr title="A machine that reports with the keys of several owners counts once for each">of ${number(owners)} owners</abbr>`
+  return html` <abbr title="A machine that reports with the keys of several owners counts once for each owner">of ${number(owners)} owners</abbr>`
 }
 
 export function number(value: number): string {
@@ -41,7 +41,7 @@ function versions({ versions, hosts }: ListingCount): Html {
     version === null ? html`${number(hosts)} without a success` : html`${number(hosts)} on ${shortened(version)}`,
   )
   const rest = hosts - versions.reduce((sum, version) => sum + version.hosts, 0)
-  return joined(rest > 0 ? [...counted, html`${number(rest)} on others`] : counted, ', ')
+  return joined(rest > 0 ? [...counted, html`${number(rest)} on other versions`] : counted, ', ')
 }
 
 function joined(parts: readonly Html[], separator: string): Html {

@@ -20,7 +20,7 @@ export function filterForm({ filter }: FleetView): Html {
 </form>`
 }
 
-/** The position of the rows among all matches, and the links to the others. */
+/** The position of the rows among all matches, and the links to the other pages. */
 export function pageLinks({ filter, rows, matching, pages }: FleetView): Html | string {
   const isFiltered = filter.text !== '' || filter.onlyAttention
   if (rows.length === 0 || (pages === 1 && !isFiltered)) return ''

@@ -10,7 +10,7 @@ import { type ProjectsContent, projectSections } from './project-sections.ts'
 import { STYLE } from './style.ts'
 import type { Html } from './time-element.ts'
 
-/** Allows the page its own style sheet and its own filter, and nothing else: no scripts or frames, no other site. */
+/** Allows the page its style sheet, empty icon and filter, and nothing else: no scripts or frames, no other site. */
 export const FLEET_PAGE_POLICY = [
   "default-src 'none'",
   `style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'`,
@@ -23,7 +23,7 @@ export const FLEET_PAGE_POLICY = [
 export interface FleetPageContent extends ProjectsContent {
   readonly fleet: FleetView
   readonly catalogue: readonly Listing[]
-  /** Milliseconds since 1970. The page shows times as their distance from it. */
+  /** Milliseconds since 1970. The page shows the age of recent events at this time. */
   readonly now: number
 }
 

@@ -21,14 +21,14 @@ ${view.rows.map(row => hostRow(row, { now, hasOwners }))}</table></div>`
 }
 
 function nothingShown({ filter, counts }: FleetView): string {
-  if (counts.hosts === 0) return 'No deployment has been reported yet.'
+  if (counts.hosts === 0) return 'No deployment of a plugin or service has been reported yet.'
   if (filter.onlyAttention && filter.text === '') return 'Nothing needs attention.'
   return 'No host matches this filter.'
 }
 
 interface Shown {
   readonly now: number
-  /** True if the fleet has more than one owner, so that each row must name its own. */
+  /** True if the fleet has more than one owner, so that each row must name its owner. */
   readonly hasOwners: boolean
 }
 
@@ -43,7 +43,7 @@ ${running(row, now)}
 `
 }
 
-const UNKNOWN = html`<span class="tag" title="This hub never published it: a typing mistake, or another hub's">? unknown to this hub</span>`
+const UNKNOWN = html`<span class="tag" title="This hub never published this name: it is a typing mistake, or belongs to another hub">? unknown to this hub</span>`
 
 function running({ running_version, running_since, status }: FleetRow, now: number): Html {
   if (running_version === null || running_since === null)

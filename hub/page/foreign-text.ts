@@ -7,7 +7,7 @@ const MAX_UNBROKEN_CHARS = 16
 const DIGEST = /[0-9a-f]{32,}/gi
 const SHOWN_OF_DIGEST = { first: 8, last: 4 }
 
-/** Makes characters visible that could hide or reorder text, so that two different names never look the same. */
+/** Makes invisible characters visible, so that they cannot hide or reorder text or make two names look the same. */
 export function visibleText(text: string): string {
   return text.replace(
     /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]|(?! )\p{Zs}|^ | $| (?= )/gu,
@@ -15,7 +15,7 @@ export function visibleText(text: string): string {
   )
 }
 
-/** The first sentence of a message, on one line, with short digests. */
+/** The first sentence of a message, on one line, with shortened digests, and cut after 300 characters. */
 export function firstSentence(message: string): string {
   const line = message.replace(/[\s\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ').trim()
   const sentence = /^.+?[.!?](?=\s+[\p{Lu}\p{N}"'“(`]|$)/u.exec(line)?.[0] ?? line
@@ -23,7 +23,7 @@ export function firstSentence(message: string): string {
   return shown.length <= MAX_SENTENCE_CHARS ? shown : `${shown.slice(0, MAX_SENTENCE_CHARS).trimEnd()}…`
 }
 
-/** A version or id. A digest loses its middle; the title has all of it. */
+/** A version or id, in which a digest or a long text loses its middle; the title contains the whole text. */
 export function shortened(text: string): Html | string {
   const short = withShortDigests(text)
   const shown = short.length > MAX_VERSION_CHARS ? cut(short, { first: 24, last: 12 }) : short

@@ -1,4 +1,4 @@
-/** The ending of a deployment as a sign and in words, so that nothing depends on color. */
+/** The outcome of a deployment as a sign and in words, so that nothing depends on color. */
 export interface ShownOutcome {
   readonly className: 'good' | 'bad' | 'back'
   readonly sign: string

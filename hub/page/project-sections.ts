@@ -14,7 +14,7 @@ export interface ProjectsContent {
   readonly projects: readonly Project[]
   /** The state of a project according to its reports. */
   readonly stateOf: (projectId: string) => ProjectState
-  /** The newest come first. */
+  /** The latest deployments, newest first. */
   readonly deployments: readonly StoredProjectReport[]
   readonly now: number
 }
@@ -62,7 +62,7 @@ ${deployments.map(deployment => deploymentRow(deployment, { name: names.get(depl
 }
 
 interface Shown {
-  /** The project's name; missing if it was published without being created. */
+  /** The project's name; null or undefined if the project was not created on this hub. */
   readonly name: string | null | undefined
   readonly now: number
 }

@@ -1,4 +1,4 @@
-/** The page's only style sheet. The colors have a contrast of at least 4.5 to 1 on both of their backgrounds. */
+/** The page's only style sheet. Every text color has a contrast of at least 4.5 to 1 on every background. */
 export const STYLE = `
 :root {
   color-scheme: light dark;

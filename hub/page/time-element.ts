@@ -6,12 +6,12 @@ export type Html = ReturnType<typeof html>
 const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS
 const DAY_MS = 24 * HOUR_MS
-/** Beyond this, the date is clearer. */
+/** Beyond this age, the date is clearer. */
 const MAX_RELATIVE_DAYS = 30
-/** The tolerance for the clock of a host that is ahead. */
+/** The tolerance for a host's clock that is ahead. */
 const CLOCK_TOLERANCE_MS = 5 * MINUTE_MS
 
-/** An ISO 8601 time as its distance from `now` (milliseconds since 1970), with the full time in UTC as its title. */
+/** An ISO 8601 time as its age at `now` (milliseconds since 1970) or as a date, with the time in UTC as its title. */
 export function timeElement(time: string, now: number): Html {
   const utc = new Date(time).toISOString()
   const full = `${utc.slice(0, 19).replace('T', ' ')} UTC`

@@ -6,7 +6,7 @@ import { KEY_TITLES, type ProjectKey, readProjectKey, useProjectKey } from './pr
 
 export const TOKEN_LIFE_SECONDS = 3600
 
-/** The context of access tokens, which are stored and expire. */
+/** The store and the clock that access tokens and download tickets need. */
 export interface TokenContext {
   readonly store: Store
   /** Milliseconds since 1970. */
@@ -21,8 +21,8 @@ export interface LogIn {
 const tokenRowSchema = z.object({ devkey_id: z.string(), expires_at_ms: z.number() })
 
 /**
- * Exchanges a dev key for an access token that is valid for one hour (contract 5.2, rule 1). The hub stores only its
- * hash. Throws HubError 401 for an unknown or revoked dev key, and 403 for the dev key of another project.
+ * Exchanges a dev key for an access token that is valid for one hour (contract 5.2, rule 1). The hub stores only the
+ * token's hash. Throws HubError 401 for an unknown or revoked dev key, and 403 for the dev key of another project.
  */
 export async function issueToken({ store, now }: TokenContext, { xdevkey, project_id }: LogIn): Promise<string> {
   const devkey = useProjectKey(store, ['devkey', 'publisher'], xdevkey)

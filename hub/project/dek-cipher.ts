@@ -18,8 +18,8 @@ export interface DekOwner {
 }
 
 /**
- * Encrypts a DEK for the database under the hub's own key. That key is the file dek.key next to the database, mode
- * 0600, created here if it does not exist, so a copy of the database alone opens no artifact.
+ * Encrypts a DEK for the database under the hub's own key. That key is in the file dek.key next to the database (mode
+ * 0600), which this function creates if necessary. So a copy of the database alone opens no artifact.
  */
 export function encryptDek(store: Store, owner: DekOwner, dek: Uint8Array): Buffer {
   const nonce = randomBytes(NONCE_BYTES)
@@ -58,7 +58,7 @@ function readHubKey(store: Store): Buffer | undefined {
   }
 }
 
-/** If several processes do this, only one succeeds in linking its complete file, and the others read that one. */
+/** If several processes create the key at once, only one succeeds in linking its complete file; all read that file. */
 function ensureHubKey(store: Store): Buffer {
   const existing = readHubKey(store)
   if (existing !== undefined) return existing

@@ -29,10 +29,10 @@ const manifestSchema = z.object({
 })
 
 /**
- * Opens a sealed file whose signature and key match. Throws HubError 400 if no host would install its content: not a
- * tar in one zstd stream, unsafe entries, more than hosts unpack, no plan, no manifest, or the manifest of another
- * project or version. This is a help for publishers: only the host decides what it accepts. Keeps no more than the
- * listing in memory.
+ * Opens a sealed file whose signature and key match. Throws HubError 400 if no host would install its content, because
+ * it is not a tar in one zstd stream, or has unsafe entries, more entries or bytes than hosts unpack, no plan or too
+ * large a plan, no manifest, or the manifest of another project or version. This check only helps publishers: each host
+ * decides for itself what it accepts. Keeps only the listing and the manifest in memory.
  */
 export async function requireDeployableProject({ bytes, release }: SealedRelease): Promise<void> {
   const { entries, sizes, manifest } = await readTar({ bytes, release })
@@ -55,7 +55,7 @@ async function readTar({ bytes, release }: SealedRelease): Promise<Content> {
   const decrypted = decryptPieces({ bytes, dek: Buffer.from(release.dek, 'base64') })
   const tar = extract()
   const unpacking = pipeline(decrypted, createZstdDecompress(), boundedTar, tar)
-  // Its error ends the loop below as well.
+  // An error of the pipeline ends the loop below as well.
   unpacking.catch(() => {})
   const list = new EntryList()
   const sizes = new Map<string, number>()
@@ -77,7 +77,7 @@ async function readTar({ bytes, release }: SealedRelease): Promise<Content> {
   return { entries: list.entries, sizes, manifest }
 }
 
-/** Many programs begin each name with `./`. The entry of the folder itself then has no name. */
+/** Drops the `./` with which many programs begin each name. The entry of the root folder itself then has no name. */
 function entryOf({ name, type, linkname, size }: Header): ArchiveEntry {
   const plain = name.replace(/^(?:\.\/)+/, '').replace(/^\.$/, '')
   if (plain === MANIFEST && (size ?? 0) > MAX_MANIFEST_BYTES)
@@ -88,7 +88,9 @@ function entryOf({ name, type, linkname, size }: Header): ArchiveEntry {
 function requireManifestOf({ project_id, version }: SealedRelease['release'], text: string): void {
   const { success, data, error } = manifestSchema.safeParse(parseJson(text))
   if (!success)
-    throw refused(`has a ${MANIFEST} that hosts cannot read (${error.issues[0]?.path.join('.') || 'not JSON'})`)
+    throw refused(
+      `has a ${MANIFEST} that hosts cannot read (${error.issues[0]?.path.join('.') || 'not a JSON object'})`,
+    )
   for (const [name, found, expected] of [
     ['project', data.project_id, project_id],
     ['version', data.version, version],
@@ -106,5 +108,8 @@ function parseJson(text: string): unknown {
 }
 
 function refused(problem: string): HubError {
-  return new HubError(400, `Hosts refuse this sealed file, because it ${problem}: correct that and seal it again.`)
+  return new HubError(
+    400,
+    `Hosts refuse this sealed file, because it ${problem}: correct that and seal the project again.`,
+  )
 }

@@ -16,8 +16,8 @@ const ticketRowSchema = z.object({
 })
 
 /**
- * Creates the random part of a `download_url`, which allows the download of this one version for 15 minutes. It needs
- * no other credential, because clients send none there (contract 2.2). The hub stores only its hash.
+ * Creates the random part of a `download_url`, which allows the download of this one version for 15 minutes. The URL
+ * needs no other credential, because clients send none with it (contract 2.2). The hub stores only the part's hash.
  */
 export async function issueTicket(
   { store, now }: TokenContext,

@@ -19,7 +19,7 @@ export interface OneTimeKey {
   readonly nonce: Buffer
 }
 
-/** A tar and its length, which clients that unpack in one call need in the header of the zstd frame. */
+/** A tar and its length. Clients that unpack in one call need the length in the header of the zstd frame. */
 export interface Tar {
   readonly bytes: number
   readonly chunks: AsyncIterable<Uint8Array>
@@ -49,8 +49,8 @@ export interface Opened {
 }
 
 /**
- * Decrypts in pieces, and lets the event loop turn between them. Only the end proves that the key and all pieces are
- * right: throws there, or earlier, if they are not.
+ * Decrypts in pieces, and lets the event loop turn between them. Throws if the key or any piece is wrong, but perhaps
+ * only at the end: do not trust any piece before that.
  */
 export async function* decryptPieces({ bytes, dek }: Opened): AsyncGenerator<Buffer> {
   const nonce = bytes.subarray(0, NONCE_BYTES)
@@ -60,7 +60,7 @@ export async function* decryptPieces({ bytes, dek }: Opened): AsyncGenerator<Buf
   yield decipher.final()
 }
 
-/** Yields a view of each piece, and lets the event loop turn between them. */
+/** Yields views of at most 1 MiB of the bytes, and lets the event loop turn between them. */
 export async function* piecesOf(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
     await setImmediate()
@@ -73,7 +73,7 @@ function compression(bytes: number) {
   return createZstdCompress({ chunkSize: PIECE_BYTES, params, pledgedSrcSize: bytes })
 }
 
-/** Joins the 512-byte pieces of a tar with many small files, each of which would cost a call of the compressor. */
+/** Joins the 512-byte pieces of a tar with many small files, because each piece would cost a call of the compressor. */
 async function* inPieces(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
   let waiting: Uint8Array[] = []
   let length = 0

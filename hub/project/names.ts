@@ -3,12 +3,12 @@ import { z } from 'zod'
 import { versionSchema } from '../names.ts'
 
 export const projectIdSchema = z.string().regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
-  error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
+  error: 'must be 1 to 128 characters (A-Z, a-z, 0-9, "_", "." and "-"), and neither "." nor ".."',
 })
 
 /** The id of a plugin or an extension, which is its folder's name. */
 export const partIdSchema = z.string().regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
-  error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
+  error: 'must be 1 to 128 characters (a-z, 0-9, "_", "." and "-"), starting with a letter or digit',
 })
 
 /** The version of a project: semver, without a leading `v`. */
@@ -22,7 +22,7 @@ const PLUGINS_DIRNAME = /^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[A-Z
 
 export const pluginsDirnameSchema = z.string().regex(PLUGINS_DIRNAME, {
   error:
-    'must be folder names of A-Z, a-z, 0-9, "_" and "-", joined by "/", and must not begin with extensions or deployment',
+    'must be at most 255 characters: folder names of A-Z, a-z, 0-9, "_" and "-", joined by "/", the first of which is neither extensions nor deployment',
 })
 
 /** Exactly this many bytes, in canonical base64 with padding. */

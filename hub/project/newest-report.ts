@@ -5,5 +5,5 @@
  */
 export const COMPLETED = 'min(julianday(completed_at), julianday(reported_at))'
 
-/** SQL: the order of reports. The indexes have it reversed. */
+/** SQL: the order of reports. The indexes are in the reverse order. */
 export const NEWEST_FIRST = `${COMPLETED} DESC, reported_at DESC, rowid DESC`

@@ -15,14 +15,15 @@ export interface TarContent {
 }
 
 /**
- * Packs `manifest.json` and the members as a tar, in their order. The same content gives the same bytes: every entry
- * has the same time, the owner 0, and the mode 0644 or 0755. The stream fails with HubError 400 if a file has changed.
+ * Packs `manifest.json`, and then the members in their order, as a tar. The same content gives the same bytes: every
+ * entry has the same time, the owner 0, and the mode 0644 or 0755. The stream fails with HubError 400 if a file has
+ * changed.
  */
 export function packMembers(content: TarContent): AsyncIterable<Uint8Array> {
   return packEntries(entriesOf(content))
 }
 
-/** The size in bytes of the tar that packMembers makes of the content, without reading a file. */
+/** Returns the size in bytes of the tar that packMembers makes of the content. Reads no file. */
 export async function measureMembers(content: TarContent): Promise<number> {
   const entries = [...entriesOf(content)]
   let bytes = entries.reduce((sum, { size }) => sum + Math.ceil(size / BLOCK_BYTES) * BLOCK_BYTES, 0)
@@ -68,7 +69,10 @@ async function addEntries(tar: Pack, entries: Iterable<Entry>): Promise<void> {
   tar.finalize()
 }
 
-/** Waits until the entry is packed: if the tar failed while an entry was pending, its error would be unhandled. */
+/**
+ * Waits until the entry is packed: if the tar failed while an entry was pending, no code would handle the error of that
+ * entry.
+ */
 async function addEntry(tar: Pack, { header, size, pieces }: Entry): Promise<void> {
   const packed = Promise.withResolvers<void>()
   const entry = tar.entry({ ...header, size, uid: 0, gid: 0 }, error =>

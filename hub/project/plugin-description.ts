@@ -19,8 +19,8 @@ export type PluginDescription = z.output<typeof descriptionSchema>
 
 /**
  * Reads the fields of a `plugin.yaml` for the manifest. The version stays exactly as written, so 1.10 stays 1.10.
- * Throws HubError 400, which names the `path`, for invalid YAML, for more of it than clients read, and if there is no
- * version.
+ * Throws HubError 400, which names the `path`, for invalid YAML, for a file that is larger than clients accept, and for
+ * a field that is missing or wrong.
  */
 export function parsePluginDescription(text: string, path: string): PluginDescription {
   requireYamlSize(path, Buffer.byteLength(text), MAX_PLUGIN_YAML_BYTES)

@@ -74,7 +74,7 @@ export function revokeProjectKey(store: Store, id: string): ProjectKey {
   return readProjectKey(store, id)
 }
 
-/** Revokes all present dev keys and deployment credentials of the project, and returns those that were active. */
+/** Revokes all current dev keys and deployment credentials of the project, and returns those that were active. */
 export function revokeProject(store: Store, projectId: string): ProjectKey[] {
   const rows = store.db
     .prepare(`UPDATE project_keys SET revoked_at = ? WHERE project_id = ? AND revoked_at IS NULL RETURNING ${COLUMNS}`)

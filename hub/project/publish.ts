@@ -17,7 +17,7 @@ export const releaseSchema = z.object({
   signature: base64Schema(64),
   signer_public_key: publicKeySchema,
   dek: base64Schema(32),
-  /** The digest in the manifest. Other hubs want it; this one only checks its form. */
+  /** The digest in the manifest. Other hubs want it; this hub only checks its form. */
   content_sha256: z
     .string()
     .regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits' })
@@ -34,10 +34,11 @@ export interface SealedRelease {
 }
 
 /**
- * Publishes a sealed file unchanged, with its DEK encrypted under the hub's own key. Publishing it again changes
- * nothing. Throws HubError 400 if a field is wrong, if the Ed25519 signature does not match the whole file (contract
- * 5.2, rule 4), and if the DEK does not open the file. Throws 409 if the version is already published with different
- * bytes, or the bytes as a different version. `inspect` sees the file before it is published, and may throw.
+ * Publishes a sealed file unchanged, with its DEK encrypted under the hub's own key. Publishing the same file again
+ * with the same signature changes nothing. Throws HubError 400 if a field is wrong, if the Ed25519 signature does not
+ * match the whole file (contract 5.2, rule 4), and if the DEK does not open the file. Throws 409 if the version is
+ * already published with different bytes or another signature, and if the signature already belongs to a different
+ * version. `inspect` sees a file that is not published yet, and may throw to refuse it.
  */
 export async function publishProject(
   store: Store,
@@ -76,7 +77,7 @@ function isSigned(bytes: Uint8Array, key: KeyObject, signature: Buffer): Promise
   })
 }
 
-/** Otherwise, the first deployment would be the one to find the wrong key. */
+/** Finds a wrong key now, rather than in the first deployment. */
 async function requireOpens(opened: Opened): Promise<void> {
   try {
     for await (const _ of decryptPieces(opened));

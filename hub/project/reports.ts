@@ -33,7 +33,7 @@ const completeReportSchema = z.object({
 })
 export type ProjectReport = z.output<typeof completeReportSchema>
 
-/** A report as clients send it: some leave the id, the times or the version of a plugin empty. */
+/** A report as clients send it: some leave the deployment id, the times or a plugin's version empty. */
 export const projectReportSchema = completeReportSchema.extend({
   deployment_id: z.union([EMPTY, deploymentIdSchema], { error: 'must be a UUID, or empty' }),
   started_at: z.union([EMPTY, utcTimeSchema], { error: 'must be an ISO 8601 time in UTC, or empty' }),
@@ -51,7 +51,7 @@ export type StoredProjectReport = z.output<typeof storedSchema>
 
 const COLUMNS = storedSchema.keyof().options
 
-/** Fills in the fields that the sender left empty: a new id, and the hub's time (milliseconds since 1970). */
+/** Fills in an empty id with a new id, and empty times with `completed_at`, else `now` (milliseconds since 1970). */
 export function completeReport(report: z.output<typeof projectReportSchema>, now: number): ProjectReport {
   const completed_at = report.completed_at || new Date(now).toISOString()
   return {
@@ -63,8 +63,8 @@ export function completeReport(report: z.output<typeof projectReportSchema>, now
 }
 
 /**
- * Records a report. Keeps one row for each deployment id: a later report replaces the earlier one. `now` is in
- * milliseconds since 1970.
+ * Records a report. Keeps one row for each deployment id of a project: a later report replaces the earlier one. `now`
+ * is in milliseconds since 1970.
  */
 export function recordProjectReport(store: Store, report: ProjectReport, now: number): void {
   const row = { ...report, plugins: JSON.stringify(report.plugins), reported_at: new Date(now).toISOString() }

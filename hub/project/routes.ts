@@ -53,7 +53,7 @@ function answerLatest(c: Context, context: TokenContext): Response {
   return c.json({ version: latest.version })
 }
 
-/** The URL uses the host name and the mount of the request, so that it also works behind a proxy. */
+/** The `download_url` uses the host name and the mount of the request, so that it also works behind a proxy. */
 async function answerDescriptor(c: Context, context: TokenContext): Promise<Response> {
   const devkey = requireOwnProject(c, context)
   const wanted = { project_id: devkey.project_id, version: c.req.param('version') ?? '' }

@@ -42,9 +42,9 @@ export interface SealedProject extends SealedRelease {
 
 /**
  * Seals a source folder in the encrypted artifact format, with only a stub of each part that comes from elsewhere, and
- * signs it (contract 5.2, rule 4). Writes nothing into the folder. The same files, facts, key and random bytes give the
- * same sealed bytes. Throws HubError 400 as readSourceTree, buildManifest and requireWorkablePlan do, and if a file
- * changes in the meantime.
+ * signs the sealed bytes (contract 5.2, rule 4). Writes nothing into the folder. The same files, facts, key and random
+ * bytes give the same sealed bytes. Throws HubError 400 for a wrong option, as readSourceTree, readPartSources,
+ * requireWorkablePlan and buildManifest do, and if a file changes in the meantime.
  */
 export async function sealProject({
   source,

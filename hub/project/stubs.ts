@@ -34,19 +34,20 @@ export const partSourceSchema = z.union(
   ],
   {
     error:
-      'must have either marketplace_slug, or an https url without a user, password, query or fragment and a full commit id as ref',
+      'must have a valid marketplace_slug, or both an https url without a user, password, query or fragment and a full commit id as ref; a subdirectory must be a relative path without "." and ".."',
   },
 )
 export type PartSource = z.output<typeof partSourceSchema>
 
-/** The only files of such a part that are sealed. */
+/** The files of a part with a source that are sealed, along with its templates. */
 const STUB_FILES = new Set(['plugin.yaml', 'service.yaml', 'extension.yaml'])
 
 /** The source of each part that comes from elsewhere, by its path. */
 export type PartSources = ReadonlyMap<string, PartSource>
 
 /**
- * Returns the tree with only a stub of each part that comes from elsewhere, and adds a folder for a part that has none.
+ * Returns the tree with only a stub of each part that comes from elsewhere, and with an empty folder for such a part
+ * that has none in the source folder.
  */
 export function withStubs(tree: SourceTree, sources: PartSources): SourceTree {
   const paths = [...sources.keys()]

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { modeAndSize } from '../terminal/file-tree.ts'
 
-/** The path, mode and SHA-256 of each file below the folders that exist. Equal texts mean equal files. */
+/** Returns the path, mode, size and SHA-256 of each file below the folders that exist. Equal texts mean equal files. */
 export function fingerprint(folders: readonly string[]): string {
   return folders
     .filter(folder => existsSync(folder))

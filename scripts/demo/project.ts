@@ -24,7 +24,7 @@ export interface DemoProject {
   readReports(): StoredProjectReport[]
 }
 
-/** `common` are the inputs that name the hub and the host. */
+/** Opens the demo's project. `common` has the inputs that do not depend on the project. */
 export function openProject(stage: LocalStage, common: Readonly<Record<string, string>>): DemoProject {
   const { folder, store, workspace } = stage
   const { privateKey: signingKey } = generateKeyPairSync('ed25519')

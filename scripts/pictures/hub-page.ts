@@ -9,7 +9,7 @@ import { openStore, type Store } from '../../hub/store.ts'
 import { verifyHmacSignature } from '../../src/core/trust/signature.ts'
 import { NOW, type ReportGiven, report } from '../../test/hub/fleet-of.ts'
 
-/** `name` is that of the file in `docs/pictures/`, without its extension. */
+/** A picture. `name` is the name of its file in `docs/pictures/`, without the extension. */
 export interface HubPicture {
   readonly name: string
   readonly png: Buffer
@@ -79,7 +79,7 @@ const REPORTS: readonly ReportGiven[] = [
   },
 ]
 
-/** The report of a host about a signature that is not the hub's. */
+/** Returns the error message for an artifact whose signature does not match. */
 function mismatch(): string {
   const artifact = { fd: -1, size: 919, sha256: hash('sha256', 'greeter 1.1.0') }
   try {

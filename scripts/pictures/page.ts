@@ -1,12 +1,15 @@
 import { marked } from 'marked'
 
-/** A job summary as a page that looks like the code host's. */
+/** Returns a page that shows a job summary as the code host does. */
 export function summaryPage(markdown: string): string {
   const html = marked.parse(markdown, { async: false, gfm: true })
   return page(SUMMARY_STYLE, `<article>${withAlerts(html)}</article>`)
 }
 
-/** A log with folded groups as a page, one row a line. The line of a group begins with a triangle. */
+/**
+ * Returns a page that shows a log with folded groups, one row for each line. A row that begins with a triangle is the
+ * title of a group.
+ */
 export function logPage(lines: readonly string[]): string {
   const rows = lines.map(line => `<div class="${classOf(line)}">${escaped(line)}</div>`)
   return page(LOG_STYLE, rows.join('\n'))
@@ -14,7 +17,7 @@ export function logPage(lines: readonly string[]): string {
 
 const ALERTS = { NOTE: 'Note', WARNING: 'Warning', CAUTION: 'Caution' } as const
 
-/** Adds the class and the title of a highlighted block, which the library shows as a plain quotation. */
+/** Adds the class and the title of each highlighted block: the library shows such a block as a plain quotation. */
 function withAlerts(html: string): string {
   return html.replace(
     /<blockquote>\n<p>\[!(NOTE|WARNING|CAUTION)\](?:<\/p>\n|\n)/g,

@@ -7,14 +7,14 @@ const RGB = 3
 interface Pixels {
   readonly width: number
   readonly height: number
-  /** Three bytes a pixel, row by row. */
+  /** Three bytes for each pixel, row by row. */
   readonly rgb: Buffer
 }
 
 /**
- * Returns the same picture in a third of the bytes: with its 256 most frequent colors, and the nearest of them for all
- * others. Meant for a screenshot of text, whose few other colors are edges of letters. Reads the format that Chromium
- * writes, 8 bits of RGB.
+ * Returns the picture in about a third of the bytes: keeps the 256 most frequent colors, and replaces each of the
+ * remaining colors by the nearest of the 256. Meant for screenshots of text, in which the remaining colors are only at
+ * the edges of letters. Reads only the format that Chromium writes, RGB with 8 bits for each channel.
  */
 export function shrinkPng(png: Buffer): Buffer {
   const { width, height, rgb } = readPixels(png)

@@ -1,6 +1,6 @@
 /**
  * The help that an editor shows for each key of a plan and a host config; `*` stands for any item or name. It is not in
- * the schemas themselves, because the actions would load it with every run.
+ * the zod schemas, because the actions would load it in every run.
  */
 type Help = Readonly<Record<string, string>>
 
@@ -8,15 +8,15 @@ export const PLAN_HELP: Help = {
   format_version: 'Always "1".',
   project_id: 'The slug of the plugin or service that this plan installs; for a project, its id.',
   version: 'The version of the plan itself; informative.',
-  steps: 'What the deployment does, in this order; each step runs after the steps that it depends on.',
+  steps: 'What the deployment does, in this order, except that a step runs after all steps that it depends on.',
   'steps.*.id': 'Names the step in the log, the summary and the output failed-step; unique in the plan.',
   'steps.*.action': 'What the step does. No action runs a command of the plan.',
   'steps.*.depends_on': 'Ids of steps that run before this one.',
-  'steps.*.snapshot': 'true on any step keeps the replaced version as a snapshot after a success.',
+  'steps.*.snapshot': 'true on any step keeps the replaced version of each part as a snapshot after a success.',
   'steps.*.plugin':
-    'The id, which is a directory below plugins/ or extensions/. Where it may be left out, the step works on everything that the plan installs, or on the project-wide unit of the host.',
-  'steps.*.extension': 'The id of the service, which is a directory below extensions/.',
-  'steps.*.source': 'Only in a project: where the packer finds a part that the project does not contain.',
+    'The id of a plugin or service, which is the name of its directory in plugins/ or extensions/. If the action allows a step without plugin, such a step works on everything that the plan installs, or on the project-wide unit of the host.',
+  'steps.*.extension': 'The id of the service, which is the name of its directory in extensions/.',
+  'steps.*.source': 'Only in a project: the source of a part that the project does not contain.',
   'steps.*.from': 'The template in the artifact: plugins/<id>/... or extensions/<id>/...',
   'steps.*.timeout': 'Limit for one attempt, like 30, 30s or 2m; from 1s to 10m, by default 30s.',
   'steps.*.retries': 'Further attempts after one that failed.',
@@ -25,10 +25,11 @@ export const PLAN_HELP: Help = {
 }
 
 export const ACTION_HELP: Help = {
-  prepare: 'does nothing; every run does this automatically.',
-  download: 'does nothing; every run does this automatically.',
-  extract: 'does nothing; every run does this automatically.',
-  rollback: 'does nothing; every run does this automatically.',
+  prepare: 'does nothing; a run prepares the host without such a step.',
+  download: 'does nothing; a deployment fetches and verifies the artifact without such a step.',
+  extract:
+    'does nothing; a deployment extracts the artifact without such a step, unless the same bytes of a plugin or service are installed and intact.',
+  rollback: 'does nothing; a run that fails rolls its changes back without such a step.',
   provision: 'runs the command of the host config for this id, for example to create a database.',
   install_plugin: 'replaces plugins/<id>/ with the new version.',
   install_extension: 'replaces extensions/<id>/ with the new version of a service.',
@@ -37,8 +38,8 @@ export const ACTION_HELP: Help = {
   start: 'starts the service with the supervisor of the host.',
   stop: 'stops the service with the supervisor of the host.',
   restart: 'restarts the service with the supervisor of the host.',
-  healthcheck: 'waits until what was installed runs and is healthy.',
-  notify: 'runs the command of the host config for this event; if it fails, the run logs a warning.',
+  healthcheck: 'waits until the installed part, or without plugin every part, runs and is healthy.',
+  notify: 'runs the command of the host config for this event; if the command fails, the run logs a warning.',
 }
 
 const COMMAND = 'The program and its arguments, as a list. It runs without a shell.'
@@ -47,7 +48,7 @@ const COMMAND_ENV = 'Additional environment variables for the command.'
 export const HOST_CONFIG_HELP: Help = {
   version: 'Always 1.',
   supervisor:
-    'The supervisor of the services on this host. none skips steps that start, stop or restart; without this key, a plan with such steps is refused.',
+    'The supervisor of the services on this host. none skips start, stop and restart steps, and healthcheck steps for which there is no check; without this key, a plan with such steps is refused.',
   systemd: 'The names of the systemd units.',
   'systemd.scope': 'system, or user for the units of the user that the runner runs as.',
   'systemd.unit': 'The unit of a plugin or service; {id} stands for its id.',
@@ -57,27 +58,28 @@ export const HOST_CONFIG_HELP: Help = {
   kubernetes: 'The names of the Kubernetes deployments.',
   'kubernetes.namespace': 'The namespace of the deployments.',
   'kubernetes.deployment': 'The deployment of a plugin or service; {id} stands for its id.',
-  'kubernetes.kubeconfig': 'As for kubectl.',
-  'kubernetes.context': 'As for kubectl.',
-  plugins: 'Settings for one id, that of a plugin or service.',
+  'kubernetes.kubeconfig': 'The kubeconfig file, as for kubectl --kubeconfig.',
+  'kubernetes.context': 'The context in the kubeconfig file, as for kubectl --context.',
+  plugins: 'Settings for single plugins and services, by id.',
   'plugins.*.unit': 'The unit for this id, in place of systemd.unit.',
   'plugins.*.container': 'The container for this id, in place of docker.container.',
   'plugins.*.deployment': 'The deployment for this id, in place of kubernetes.deployment.',
-  'plugins.*.healthcheck': 'How to check its health: exactly one of http, tcp and command.',
+  'plugins.*.healthcheck': 'How to check the health of the plugin or service: exactly one of http, tcp and command.',
   'plugins.*.healthcheck.http': 'The URL that must answer with the expected status.',
-  'plugins.*.healthcheck.tcp': 'host:port that must accept a connection.',
+  'plugins.*.healthcheck.tcp': 'The address (host:port) that must accept a connection.',
   'plugins.*.healthcheck.command': `${COMMAND} The check passes if it exits with 0.`,
   'plugins.*.healthcheck.status': 'The expected HTTP status, by default 200.',
   'plugins.*.healthcheck.body':
     'Text that the response must contain; {version} stands for the version that is checked, so that an old process does not pass.',
   'plugins.*.healthcheck.interval': 'The time between two probes, like 1, 1s or 1m; by default 1s.',
-  'plugins.*.healthcheck.stable_for': 'How long all probes must pass; shorter than the timeout of the step.',
+  'plugins.*.healthcheck.stable_for':
+    'How long all probes must pass; it must be shorter than the timeout of the healthcheck step.',
   provision: 'The commands for provision steps, by id.',
   'provision.*.command': `${COMMAND} It gets the id as its last argument.`,
   'provision.*.env': COMMAND_ENV,
-  'provision.*.timeout': 'Like 30, 30s or 5m; from 1s to 1h, by default 5m.',
+  'provision.*.timeout': 'How long the command may take, like 30, 30s or 5m; from 1s to 1h, by default 5m.',
   notify: 'The commands for notify steps, by event.',
   'notify.*.command': `${COMMAND} It gets the event and the message in NOTIFY_EVENT and NOTIFY_MESSAGE.`,
   'notify.*.env': COMMAND_ENV,
-  'notify.*.timeout': 'Like 30 or 30s; from 1s to 10m, by default 30s.',
+  'notify.*.timeout': 'How long the command may take, like 30 or 30s; from 1s to 10m, by default 30s.',
 }

@@ -6,7 +6,9 @@ import { ACTION_HELP, HOST_CONFIG_HELP, PLAN_HELP } from './help.ts'
 
 type JsonSchema = JSONSchema.JSONSchema
 
-/** The text of each JSON Schema by its path in the repository, made from the schemas that the actions parse with. */
+/**
+ * Builds the text of each JSON Schema, by its path in the repository, from the schemas with which the actions parse.
+ */
 export function buildJsonSchemas(): Record<string, string> {
   return {
     'schemas/install-plan.schema.json': textOf(buildPlanSchema()),
@@ -22,8 +24,8 @@ function buildPlanSchema(): JsonSchema {
 }
 
 /**
- * Puts each form of a step under the condition that the step has its action. With `oneOf`, an editor would explain the
- * wrong form.
+ * Applies each form of a step only to steps with its action. With `oneOf` instead, an editor would explain the wrong
+ * form of a step.
  */
 function stepByAction(forms: readonly JsonSchema[]): JsonSchema {
   const { id = {}, action = {} } = requireSchema(forms[0] ?? {}, ['properties']) as Record<string, JsonSchema>
@@ -64,7 +66,9 @@ function titled(title: string, { $schema, ...schema }: JsonSchema): JsonSchema {
   return { ...($schema === undefined ? {} : { $schema }), title, ...schema }
 }
 
-/** Editors support draft 7 best. The input is the form that a file has. */
+/**
+ * Converts to draft 7, which editors support best. With `input`, the schema describes the file, not the parsed value.
+ */
 function convert(schema: typeof planSchema | typeof hostConfigSchema): JsonSchema {
   return toJSONSchema(schema, { target: 'draft-7', io: 'input', unrepresentable: 'any' })
 }
@@ -105,14 +109,14 @@ function textOf(schema: JsonSchema): string {
   return `${JSON.stringify(schema, portable, 2)}\n`
 }
 
-/** The categories of characters that our patterns name, always inside of brackets. */
+/** The characters of each category that our patterns name, as they are written inside brackets. */
 const RANGES: Readonly<Record<string, string>> = {
   Cc: '\\u0000-\\u001f\\u007f-\\u009f',
   Zl: '\\u2028',
   Zp: '\\u2029',
 }
 
-/** Validators in other languages, Python's among them, do not know `\p{...}`. */
+/** Replaces `\p{...}`, because validators in some other languages, such as Python, do not know it. */
 function withRanges(pattern: string): string {
   return pattern.replace(/\\p\{(\w+)\}/gi, (written, category: string) => {
     const range = written.startsWith('\\p') ? RANGES[category] : undefined

@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { cleanForeignText } from '../../src/core/foreign-text.ts'
 
 /**
- * Draws a folder as a tree, one line for each entry, with the mode and size of files. Shows only the name of a folder
- * that is not open.
+ * Draws a folder as a tree, one line for each entry, with the mode and size of files. For a folder that is not open,
+ * draws only its name.
  */
 export function drawTree(folder: string, isOpen = (_path: string): boolean => true, indent = ''): string[] {
   const entries = readdirSync(folder, { withFileTypes: true }).toSorted((a, b) => (a.name < b.name ? -1 : 1))

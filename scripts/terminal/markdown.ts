@@ -4,7 +4,7 @@ import { styled, tableLines, wrapped } from './screen.ts'
 const ALERT = /^\[!(\w+)\]\s*/
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', nbsp: ' ' }
 
-/** The lines of a job summary for a terminal, as its page shows it with every `<details>` open. */
+/** Returns the lines of a job summary for a terminal: its content with every `<details>` open. */
 export function markdownLines(markdown: string): string[] {
   return blockLines(lexer(markdown))
 }
@@ -97,8 +97,8 @@ function withoutTags(html: string): string {
 }
 
 /**
- * Turns entities into characters. A character that could control the terminal becomes a space, in whatever form it is
- * written.
+ * Turns entities into characters. A character that could control the terminal becomes a space, even if it is written as
+ * an entity.
  */
 function plain(text: string): string {
   return text

@@ -2,12 +2,12 @@ import { stripVTControlCharacters, styleText } from 'node:util'
 
 const WIDTH = 100
 
-/** Symbols and lines are for eyes, not for files and other programs. */
+/** A terminal gets symbols and lines; a file or another program gets plain text. */
 const SYMBOLS = process.stdout.isTTY
   ? { good: '✔ ', bad: '✘ ', open: '▾ ', closed: '▸ ', bar: '│ ', rule: '─' }
   : { good: '', bad: '', open: '', closed: '', bar: '| ', rule: '-' }
 
-/** A symbol on a terminal; elsewhere nothing, or its form in plain text. */
+/** Returns a symbol for a terminal; for any other output, its form in plain text, which may be empty. */
 export function symbol(name: keyof typeof SYMBOLS): string {
   return SYMBOLS[name]
 }

@@ -17,8 +17,9 @@ export function adviceAfter({ exitCode, outputs }: ActionResult, sources: Source
   return `${raise}, to see an update; with --break, to see a rollback.`
 }
 
-/** A project contains its plan, and a published version never changes. */
+/** A broken project needs a new version: it contains its plan, and a published version never changes. */
 function adviceAfterBreak(sources: Sources, { root }: Chosen): string {
-  if (sources.kind !== 'project' || root === undefined) return 'Run the command without --break, to install it.'
-  return `The broken step is sealed into ${sources.version}. Run the command without --break, with ${howToRaise(sources)}, to install it.`
+  if (sources.kind !== 'project' || root === undefined)
+    return 'Run the command without --break, to install your version.'
+  return `The broken step is sealed into ${sources.version}. Run the command without --break, with ${howToRaise(sources)}, to install your project.`
 }

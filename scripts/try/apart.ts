@@ -4,14 +4,14 @@ import { UsageError } from '../../hub/errors.ts'
 import type { Sources } from './sources.ts'
 
 /**
- * Throws UsageError if the folder of the sources contains that of --root, whose secrets would be published with it, or
- * the other way round. Symlinks are resolved first.
+ * Throws UsageError if one of the two folders, that of the sources and that of --root, contains the other: the secrets
+ * in the folder of --root could be published. Resolves symlinks first.
  */
 export function requireApart({ kind, folder }: Sources, named: string): void {
   const [from, root] = [realPathOf(folder), realPathOf(named)]
   if (!isWithin(from, root) && !isWithin(root, from)) return
   throw new UsageError(
-    `The folder of --root, ${root}, and that of your ${kind}, ${from}, must not contain each other, because hub, host and secrets would be published: name another --root.`,
+    `The folder of --root, ${root}, and that of your ${kind}, ${from}, must not contain each other, because hub, host and secrets could be published: name another folder with --root.`,
   )
 }
 

@@ -12,21 +12,23 @@ const BROKEN = 'broken'
 const stepsSchema = z.array(z.object({ id: z.string().optional(), plugin: z.string().optional() }))
 
 /**
- * The plugin for the step that fails: the first one in the plan. Throws UsageError if the plan names none, or has a step
- * with the id of the one that fails.
+ * Returns the plugin for the step that fails: the first plugin in the plan. Throws UsageError if the plan names no
+ * plugin, or already has a step with the id of the added step.
  */
 export function pluginToBreak(folder: string): string {
   const steps = stepsOf(folder)
   if (steps.some(({ id }) => id === BROKEN))
     throw new UsageError(
-      `The option --break adds a step "${BROKEN}", but ${PLAN_PATH} has one already: rename that, or remove the option.`,
+      `The option --break adds a step "${BROKEN}", but ${PLAN_PATH} has one already: rename that step, or remove the option.`,
     )
   const plugin = steps.find(step => step.plugin !== undefined)?.plugin
   if (plugin !== undefined) return plugin
   throw new UsageError(`The option --break needs a step with a plugin in ${PLAN_PATH}: remove the option.`)
 }
 
-/** Copies a project's sources into a new folder, with one more step in the plan, which runs after all others. */
+/**
+ * Copies a project's sources into a new folder. Adds a step to the copy's plan that runs after all others, and fails.
+ */
 export function copyWithBrokenStep({ folder, pluginsDirname }: Project, copy: string): void {
   for (const path of [pluginsDirname, 'extensions', PLAN_PATH].filter(each => existsSync(join(folder, each))))
     cpSync(join(folder, path), join(copy, path), { recursive: true, verbatimSymlinks: true })

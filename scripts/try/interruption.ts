@@ -4,15 +4,15 @@ export interface Interruption {
   /** Resolves at the first signal, or at once if one has come. */
   readonly wait: Promise<void>
   /**
-   * Passes on a signal that only this process gets to that process too, as the runner does when a job is cancelled.
-   * Pass undefined once it has ended.
+   * From now on, a signal that only our own process gets also interrupts the process `pid`, as the runner does when a
+   * job is cancelled. Pass undefined once that process has ended.
    */
   alsoStops(pid: number | undefined): void
 }
 
 /**
- * From now on, a signal does not end this process. It ends by itself, after the processes that it started have cleaned
- * up.
+ * From now on, a signal does not end this process. This process ends by itself, after the processes that it started
+ * have cleaned up.
  */
 export function watchSignals(): Interruption {
   let hasCome = false

@@ -1,7 +1,7 @@
 import { FIRST_VERSION } from './part.ts'
 import { howToRaise, type Sources } from './sources.ts'
 
-/** The options of the command line that the next one repeats. */
+/** The options of the command line that the next command repeats. */
 export interface RepeatedOptions {
   readonly from?: string | undefined
   readonly kind?: string | undefined
@@ -14,8 +14,8 @@ export interface RepeatedOptions {
 }
 
 /**
- * The command that deploys the next version of the sources; if nothing was kept, the same version, to keep it. The values
- * of settings may be secret, so only their names appear.
+ * Returns the command that deploys the next version of the sources; without --root, the command that deploys the same
+ * version with --root. The values of settings may be secret, so only their names appear.
  */
 export function nextCommand(sources: Sources, given: RepeatedOptions): string {
   const repeated = Object.entries({
@@ -35,7 +35,7 @@ export function nextCommand(sources: Sources, given: RepeatedOptions): string {
   ].join(' ')
 }
 
-/** A version that a file names, or that is the default, needs no option. */
+/** Leaves out the option for a version that a file names or that is the default. */
 function versionOption(sources: Sources, { root }: RepeatedOptions): string[] {
   if (sources.versionFile !== undefined) return []
   if (root !== undefined) return [howToRaise(sources)]

@@ -7,13 +7,13 @@ import { pluginToBreak } from './broken-project.ts'
 import type { Part } from './part.ts'
 import type { Sources } from './sources.ts'
 
-/** A file in the repository of the workflow. The action needs none. */
+/** A file in the repository of the workflow. The action also works without any such file. */
 export interface OperatorFile {
   /** The input that names it. */
   readonly input: string
   readonly path: string
   readonly text: string
-  /** Your file that it is a copy of; messages name `path`. */
+  /** The operator's file of which this is a copy; messages name `path`. */
   readonly copyOf?: string
 }
 
@@ -28,7 +28,9 @@ export interface FileOptions {
 export function readOperatorFiles(sources: Sources, options: FileOptions): OperatorFile[] {
   const { plan, 'host-config': hostConfig } = options
   if (sources.kind === 'project' && plan !== undefined)
-    throw new UsageError(`The option --plan does not apply to a project, whose plan is its ${PLAN_PATH}: remove it.`)
+    throw new UsageError(
+      `The option --plan does not apply to a project, whose plan is its ${PLAN_PATH}: remove the option.`,
+    )
   if (options.break && (plan ?? hostConfig) !== undefined)
     throw new UsageError('The option --break uses its own plan and host config: remove --plan and --host-config.')
   if (options.break) return failingFiles(sources)
@@ -43,7 +45,7 @@ export function defaultPlanFile(part: Part): OperatorFile {
   return planOf(buildDefaultPlan(part, undefined).text)
 }
 
-/** npm starts its programs in the folder of package.json, wherever you typed the command. */
+/** Resolves a path relative to the folder of the caller: npm starts its programs in the folder of package.json. */
 export function pathFromCaller(path: string): string {
   return resolve(process.env['INIT_CWD'] ?? '.', path)
 }
@@ -54,8 +56,8 @@ function readCopy(option: string, given: string, fileOf: (text: string) => Opera
 }
 
 /**
- * Creates the files that make a step fail once all is in place, by a command of the host config. In a project, that
- * step is part of the copy that is sealed.
+ * Returns the files that make a step fail, by a command of the host config, once all files are in place. A project gets
+ * that step in the plan of its sealed copy.
  */
 function failingFiles(sources: Sources): OperatorFile[] {
   if (sources.kind === 'project') return [failingHostConfig(pluginToBreak(sources.folder))]

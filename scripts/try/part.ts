@@ -11,22 +11,22 @@ import { ArtifactError } from '../../src/core/errors.ts'
 import { PLUGIN_YAML_LIMITS } from '../../src/core/limits.ts'
 import { needsPluginSig } from '../../src/install/host/plugin-sig.ts'
 
-/** The version of a service or a project, which has no file that names one. */
+/** The default version of a service or a project. No file of a service or a project names its version. */
 export const FIRST_VERSION = '1.0.0'
 
 /** A plugin or service in a folder. */
 export interface Part extends ListingId {
   readonly folder: string
   readonly version: string
-  /** The slug that the name in its `plugin.yaml` gives, if there is one. */
+  /** The slug made from the name in its `plugin.yaml`; undefined if none can be made. */
   readonly ownSlug?: string | undefined
-  /** The file that names the version. If none does, an option does. */
+  /** The file that names the version; undefined if only an option or the default does. */
   readonly versionFile: 'plugin.yaml' | undefined
-  /** True if the host signs it, which needs the host framework's key. */
+  /** True if the host signs the plugin, for which the host framework's key is needed. */
   readonly isSigned: boolean
 }
 
-/** The options of the command line about the part, with the kind that it has. The folder gives the rest. */
+/** The options of the command line about the part, with the part's kind. The folder gives the other facts. */
 export interface GivenPart {
   readonly kind: Kind
   readonly slug?: string | undefined
@@ -34,9 +34,9 @@ export interface GivenPart {
 }
 
 /**
- * Reads the name and version of a plugin in its `plugin.yaml`. A service has its folder's name and the version 1.0.0 by
- * default. Throws UsageError for options that contradict the folder, and ArtifactError, which says what to do, if the
- * file cannot be used.
+ * Reads the name and version of a plugin from its `plugin.yaml`. By default, a service has its folder's name and the
+ * version 1.0.0. Throws UsageError for options that contradict the folder, and ArtifactError, which says what to do, if
+ * the file cannot be used.
  */
 export function readPart(folder: string, given: GivenPart): Part {
   const { kind } = given
@@ -63,7 +63,7 @@ function readOwnPluginYaml(folder: string): PluginYaml {
   const path = join(folder, 'plugin.yaml')
   const found = statSync(path, { throwIfNoEntry: false })
   if (!found?.isFile() || dirname(realpathSync(path)) !== realpathSync(folder))
-    throw notAPlugin(`${path} must be a file in this folder: a plugin needs it, with its name and version.`)
+    throw notAPlugin(`${path} must be a file in this folder: a plugin needs this file, with its name and version.`)
   if (found.size > PLUGIN_YAML_LIMITS.bytes)
     throw notAPlugin(`${path} must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${found.size}: shorten it.`)
   const text = readFileSync(path, 'utf8')
@@ -71,7 +71,7 @@ function readOwnPluginYaml(folder: string): PluginYaml {
   return parsePluginYaml(text)
 }
 
-/** Words the error for the author of the file. */
+/** Throws ArtifactError `not_a_plugin`, addressed to the author of the file, unless the text is strict YAML. */
 function requireStrictYaml(path: string, text: string): void {
   try {
     readStrictYaml(text, PLUGIN_YAML_LIMITS)

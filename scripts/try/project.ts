@@ -22,7 +22,7 @@ export interface Project {
   readonly pluginsDirname: string
   /** No file of a project names its version. */
   readonly versionFile: undefined
-  /** True if the host signs one of its plugins, which needs the host framework's key. */
+  /** True if the host signs at least one of its plugins, for which the host framework's key is needed. */
   readonly isSigned: boolean
 }
 
@@ -34,13 +34,15 @@ export interface GivenProject {
 }
 
 /**
- * Reads the project's id in its plan. No file names its version, or another folder of its plugins than the default.
- * Throws UsageError for options that do not apply, or if there is no plan, and HubError if the plan cannot be used.
+ * Reads the project's id from its plan. No file names its version, or a plugins folder other than the default. Throws
+ * UsageError for options that do not apply, or if there is no plan, and HubError if the plan cannot be used.
  */
 export function readProject(folder: string, given: GivenProject): Project {
   const { slug, version = FIRST_VERSION, 'plugins-dirname': pluginsDirname = DEFAULT_PLUGINS_DIRNAME } = given
   if (slug !== undefined)
-    throw new UsageError(`The option --slug does not apply to a project, whose id is in ${PLAN_PATH}: remove it.`)
+    throw new UsageError(
+      `The option --slug does not apply to a project, whose id is in ${PLAN_PATH}: remove the option.`,
+    )
   requireForm('version', version, projectVersionSchema)
   requireForm('plugins-dirname', pluginsDirname, pluginsDirnameSchema)
   const plan = join(folder, PLAN_PATH)
@@ -57,7 +59,7 @@ function hasSignedPlugin(plugins: string): boolean {
   return folders.some(({ name }) => isSigned(join(plugins, name, 'plugin.yaml')))
 }
 
-/** False for a file that cannot be used, which sealing refuses. */
+/** True if the host signs the plugin. False for a file that cannot be used, which sealing or the host refuses. */
 function isSigned(path: string): boolean {
   const found = lstatSync(path, { throwIfNoEntry: false })
   if (!found?.isFile() || found.size > PLUGIN_YAML_LIMITS.bytes) return false

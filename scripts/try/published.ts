@@ -10,6 +10,6 @@ export interface Published {
 
 /** Builds a HubError 409 that says where to raise the version. */
 export function alreadyPublished(sources: Pick<Sources, 'slug' | 'version' | 'versionFile'>): HubError {
-  const sentence = `This hub has ${sources.slug} ${sources.version} with different files, and a version never changes`
-  return new HubError(409, `${sentence}: raise it (${howToRaise(sources)}).`)
+  const sentence = `This hub has ${sources.slug} ${sources.version} with different files, and a published version never changes`
+  return new HubError(409, `${sentence}: raise the version (${howToRaise(sources)}).`)
 }

@@ -15,7 +15,7 @@ import { workflowLines } from './workflow.ts'
 
 const MAX_FILES = 20
 
-/** `root` is the folder of --root. */
+/** Shows what was published. `root` is the folder of --root. */
 export function showPublished(sources: Sources, { size, sha256, leftOut }: Published, root: string | undefined): void {
   const { kind, slug, version, folder } = sources
   printHeading(`${kind} ${slug} ${version}`)
@@ -24,7 +24,7 @@ export function showPublished(sources: Sources, { size, sha256, leftOut }: Publi
   print(`${hub} has ${done} ${folder}: ${bytesInWords(size)}, SHA-256 ${sha256.slice(0, 12)}….`)
   if (sources.kind === 'plugin' && sources.ownSlug !== undefined && sources.ownSlug !== slug)
     print(`Note: --slug is ${slug}, but plugin.yaml names the plugin ${sources.ownSlug}.`)
-  if (leftOut.length > 0) print(`Never published, so left out: ${listNames(leftOut)}.`)
+  if (leftOut.length > 0) print(`Left out, because such files are never published: ${listNames(leftOut)}.`)
 }
 
 /** Names the operator's files behind the paths in the messages of the step. */
@@ -40,7 +40,7 @@ export function showResult({ summary, outputs }: ActionResult, { root }: TryStag
   printHeading('Outputs')
   printBlock(tableLines(Object.entries(outputs).filter(([, value]) => value !== '')))
   printHeading('Files on the host')
-  print(`Its project root is ${root}. Next to them, .hub-deploy/ has the records, reports and snapshots.`)
+  print(`The project root of the host is ${root}. Its .hub-deploy/ has the records, reports and snapshots.`)
   const installed = outputs['install-path'] ?? ''
   const isOfPart = (path: string): boolean => `${path}/`.startsWith(`${installed}/`)
   const files = directoriesOfParts(sources)
@@ -57,7 +57,7 @@ function directoriesOfParts(sources: Sources): string[] {
   return [...new Set(['plugins', ...own, 'extensions'])]
 }
 
-/** `given` are lines `NAME=value` that the action has accepted. Their values are not shown. */
+/** Shows the workflow. `given` has the lines `NAME=value` that the action has accepted; their values are not shown. */
 export function showWorkflow(sources: Sources, files: readonly OperatorFile[], given: readonly string[]): void {
   const { settings } = parseSettings(given.join('\n'))
   printHeading('The same on a real host: .github/workflows/deploy.yml')

@@ -12,7 +12,7 @@ const NEAR_MISSES = ['plugin.yml', 'plugin.json', 'Plugin.yaml', 'plugin.yaml.tx
 /** A folder with the sources of one deployment. */
 export type Sources = Part | Project
 
-/** The options of the command line about the sources. The folder gives the rest. */
+/** The options of the command line about the sources. The folder gives the other facts. */
 export type GivenSources = {
   readonly [Name in 'kind' | 'slug' | 'version' | 'plugins-dirname']?: string | undefined
 }
@@ -26,12 +26,12 @@ export function readSources(folder: string, given: GivenSources): Sources {
   const found = statSync(folder, { throwIfNoEntry: false })
   if (!found?.isDirectory())
     throw new UsageError(
-      `${found === undefined ? `There is no folder ${folder}` : `${folder} is no folder`}: name that of your plugin, service or project.`,
+      `${found === undefined ? `There is no folder ${folder}` : `${folder} is not a folder`}: name the folder of your plugin, service or project.`,
     )
   const kind = given.kind === undefined ? detectKind(folder) : parseKind(given.kind)
   if (kind === 'project') return readProject(folder, given)
   if (given['plugins-dirname'] !== undefined)
-    throw new UsageError(`The option --plugins-dirname applies to a project, but this is a ${kind}: remove it.`)
+    throw new UsageError(`The option --plugins-dirname applies to a project, but this is a ${kind}: remove the option.`)
   return readPart(folder, { ...given, kind })
 }
 

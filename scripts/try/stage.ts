@@ -26,12 +26,13 @@ type Secrets = Readonly<z.infer<typeof secretsSchema>>
 /** A hub and a host. */
 export interface TryStage {
   readonly hubUrl: string
-  /** The folder with everything, and the host's project root in it. */
+  /** The folder with the hub and the host. */
   readonly folder: string
+  /** The host's project root, inside `folder`. */
   readonly root: string
   /**
-   * Signs and publishes the sources. With `isBroken`, a project, which contains its plan, gets a step that fails.
-   * Throws as `publishFolder` and `releaseProject` do.
+   * Signs and publishes the sources. With `isBroken`, adds a step that fails to a project's plan, which is part of the
+   * project. Throws as `publishFolder` and `releaseProject` do.
    */
   publish(sources: Sources, isBroken: boolean): Promise<Published>
   /** Deploys the version of the sources with the deploy or the project action from `dist/`. */
@@ -108,7 +109,7 @@ async function openNamed(folder: string): Promise<[LocalStage, Secrets]> {
   return [stage, secrets]
 }
 
-/** Creates the folder if necessary. */
+/** Returns the names in the folder, which it creates if necessary. */
 function contentOf(folder: string): string[] {
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
@@ -139,7 +140,7 @@ function readSecrets(path: string): Secrets {
   try {
     return secretsSchema.parse(JSON.parse(readFileSync(path, 'utf8')))
   } catch {
-    throw new UsageError(`${path} cannot be used: name another folder with --root.`)
+    throw new UsageError(`${path} does not contain the secrets of an earlier run: name another folder with --root.`)
   }
 }
 

@@ -5,8 +5,8 @@ import type { Project } from './project.ts'
 import type { Sources } from './sources.ts'
 
 /**
- * The lines of a workflow that deploys the sources on a real host: the README's workflow, for these sources. Each setting
- * takes its value from a secret of the same name.
+ * The lines of a workflow that deploys the sources on a real host: the README's workflow, for these sources. Each
+ * setting takes its value from a secret of the same name.
  */
 export function workflowLines(
   sources: Sources,

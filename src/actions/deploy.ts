@@ -25,8 +25,8 @@ import { type RunKind, runKindOf } from './run-kind.ts'
 export type DeployInputs = StepInputs<IncompleteRequest>
 
 /**
- * The deploy action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * At the end of a run that installed something, calls `onInstalled` with its kind.
+ * The deploy action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
+ * At the end of a successful run that changed the host, calls `onInstalled` with the kind of the run.
  */
 export async function deploy(onInstalled: (kind: RunKind) => void = () => {}): Promise<void> {
   let step: ActionStep | undefined
@@ -90,7 +90,7 @@ export function buildDeployOutputs(result: KnownResult, projectRoot: string | un
   )
 }
 
-/** A check asks no hub, so its inputs must name the version and the digest. It does nothing else. */
+/** With `check-only`, no hub is asked: the inputs must name the version and the digest, and ask for nothing else. */
 function refuseUnclearCheck(read: InputReader, request: IncompleteRequest): void {
   if (request.version === 'latest') read.refuse('version', 'must name a version with check-only: true')
   if (request.artifactSha256 === undefined && !read.isRefused('artifact-sha256'))
@@ -99,7 +99,7 @@ function refuseUnclearCheck(read: InputReader, request: IncompleteRequest): void
   if (request.redeploy) read.refuse('redeploy', 'cannot be true with check-only: true, which runs only health checks')
 }
 
-/** Without a plan, no step names the template that the settings complete, so nothing would use them. */
+/** Without a plan, no step names a template for the settings, so nothing would use them. */
 function refuseUnusedSettings(read: InputReader, { plan, settings }: IncompleteRequest): void {
   if (plan !== undefined || read.isRefused('install-plan') || !settings?.size) return
   read.refuse(
@@ -124,8 +124,8 @@ async function refuse(inputs: DeployInputs, tools: DeploymentTools): Promise<End
 }
 
 /**
- * Finds a base that is not secure, which refuses the run before anything is locked or sent. If that base takes the
- * reports, no report is sent either.
+ * Finds the error for a base URL that is not secure, so that the run is refused before anything is locked or sent. If
+ * the base for reports is not secure, no report is sent either.
  */
 function findInsecureBase({ request: { bases }, connection }: DeployInputs) {
   if (bases === undefined) return undefined

@@ -25,8 +25,8 @@ export interface ProjectInputs extends StepInputs<IncompleteProjectRequest> {
 }
 
 /**
- * The project action: reads inputs, runs one deployment, sets outputs. Fails the step unless the outcome is success.
- * At the end of a run that installed something, calls `onInstalled` with its kind.
+ * The project action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
+ * At the end of a successful run that changed the host, calls `onInstalled` with the kind of the run.
  */
 export async function project(onInstalled: (kind: RunKind) => void = () => {}): Promise<void> {
   let step: ActionStep | undefined
@@ -83,7 +83,7 @@ export function readProjectInputs(workspace: string): ProjectInputs {
   }
 }
 
-/** All are optional: only a project that names parts from elsewhere needs them. */
+/** All these inputs are optional: only a project whose manifest names sources of parts needs them. */
 function readSources(read: InputReader): SourceInputs {
   return {
     hubUrl: read.optional('sources-hub-url', baseUrlSchema),
@@ -116,7 +116,8 @@ function readSignerKeys(read: InputReader): IncompleteProjectRequest['signerKeys
 }
 
 /**
- * This action has no such input, but the runner passes it on, and an operator who sets it expects that nothing changes.
+ * This action has no input `dry-run`, but the runner passes on its value, and an operator who sets it expects that
+ * nothing changes.
  */
 function readDryRun(read: InputReader): boolean | undefined {
   const dryRun = read.withDefault('dry-run', booleanSchema, false)

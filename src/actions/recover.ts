@@ -43,7 +43,7 @@ export async function recover(): Promise<void> {
     process.stderr.write(`Error: ${known.message}\n`)
     process.exitCode = known.code === 'locked' ? EXIT.locked : EXIT.inconsistent
   }
-  // The units that wait for this program may start, unless this host runs neither version.
+  // The units that wait for this program may start, unless the host could not be recovered.
   if (process.exitCode !== EXIT.inconsistent) await notifyReady()
 }
 
@@ -66,7 +66,7 @@ async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }: Reco
   const rollback = recovered?.report.rollback
   // The sentence about an unhealthy version already names its problems.
   if (rollback?.healthy !== false) for (const problem of rollback?.problems ?? []) log.warning(problem)
-  // The files are as they were, so the services may start even if the record is damaged.
+  // If nothing was recovered, the files are as they were: the services may start even if the record is damaged.
   if (recovered === undefined) await notifyReady()
   requireReadableRecord(host)
   if (recovered === undefined) sayNothingToRecover(host)
@@ -84,7 +84,7 @@ async function leaveAlone({ message }: UntouchableHostError, log: Log): Promise<
   await notifyReady()
 }
 
-/** Throws DeploymentError `inconsistent` or `host_not_writable`, as the next deployment would. */
+/** Throws DeploymentError `inconsistent` or `host_not_writable` if the next deployment would throw it. */
 function requireReadableRecord({ layout }: Host): void {
   requireOwnKinds(layout)
   readHostRecord(layout)
@@ -93,7 +93,7 @@ function requireReadableRecord({ layout }: Host): void {
 function sayNothingToRecover({ layout, log }: Host): void {
   if (pathExistsSync(layout.own)) log.info(`Nothing to recover in ${layout.root}.`)
   // This is no error, so that a host before its first deployment can start its services.
-  else log.warning(`${layout.root} has no .hub-deploy, so nothing was ever deployed there: is the path right?`)
+  else log.warning(`${layout.root} has no .hub-deploy, so no deployment is recorded there: is the path right?`)
 }
 
 function hostHere(address: Pick<RecoverCommand, 'projectRoot' | 'allowSharedRoot'>, log: Log): Host {

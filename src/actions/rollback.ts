@@ -28,7 +28,8 @@ type ReportedRollback = IncompleteRollback & { readonly access: MarketplaceAcces
 export type RollbackInputs = StepInputs<ReportedRollback>
 
 /**
- * The rollback action: reads inputs, restores one version, sets outputs. Fails the step unless the outcome is success.
+ * The rollback action: reads inputs, restores one version, and sets outputs. Fails the step unless everything
+ * succeeded.
  */
 export async function rollback(): Promise<void> {
   let step: ActionStep | undefined
@@ -101,7 +102,7 @@ function pathOf(subject: Subject, projectRoot: string, { report }: KnownResult):
   return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }))
 }
 
-/** True if a slug was given in place of the id: a slug belongs to a report, but no other input of a report is given. */
+/** True if a slug was given in place of the id: a slug belongs to a report, but no other input for a report is set. */
 function namesSlugForId(read: InputReader): boolean {
   return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name))
 }
@@ -112,17 +113,19 @@ function readSubject(read: InputReader, isSlugForId: boolean): Subject | undefin
   const kind = read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin')
   const projectId = read.optional('project-id', projectIdSchema)
   if (isSlugForId) {
-    read.require('a rollback takes id, not slug: give the name of the directory below plugins/ or extensions/ as id')
+    read.require(
+      "id is required, but slug was given: set id to the name of the part's directory below plugins/ or extensions/",
+    )
     return undefined
   }
   if (!isNamed) {
-    read.require('id, or project-id for a project, is required and neither was given')
+    read.require('id, or project-id for a project, is required, but neither was given')
     return undefined
   }
   const id = read.optional('id', idSchema)
   if (projectId !== undefined) {
     if (id !== undefined)
-      read.refuse('id', 'names one part, but project-id rolls back all parts: give only one of the two')
+      read.refuse('id', 'names one part, but project-id rolls back all parts of a project: set only one of the two')
     return { contract: 'project', projectId }
   }
   return kind === undefined || id === undefined ? undefined : { contract: 'marketplace', kind, id }
@@ -140,13 +143,13 @@ function readAccess(
   if (subject?.contract === 'project') {
     read.refuse(
       'project-id',
-      'is rolled back without a report, which needs no hub: leave out hub-url, api-key and slug',
+      'names a project, whose rollback is not reported to a hub: leave out hub-url, api-key and slug',
     )
     return undefined
   }
   for (const [name, value] of Object.entries({ 'hub-url': hub, 'api-key': apiKey, slug })) {
     if (value === undefined && !read.isRefused(name))
-      read.refuse(name, 'is needed to report: give hub-url, api-key and slug, or none of them')
+      read.refuse(name, 'is needed for a report: set hub-url, api-key and slug, or none of them')
   }
   if (!hub || !deployments || !apiKey || !slug || !subject) return undefined
   return { bases: { hub, services: hub, deployments }, slug, kind: subject.kind, apiKey }

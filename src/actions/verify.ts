@@ -50,7 +50,7 @@ export async function verify(): Promise<void> {
   await runReadingStep(() => readVerifyInputs(readWorkspace()), act)
 }
 
-/** The verify action's post step: removes the private folder of a main step that was killed. Fails if it cannot. */
+/** The verify action's post step: removes the private folder of a killed main step. Fails if that is not possible. */
 export async function verifyPost(): Promise<void> {
   const folder = readState(FOLDER_STATE)
   if (folder === '') return
@@ -93,11 +93,11 @@ export function buildVerifyOutputs({ mode }: CheckedSubject, { facts, error }: G
 }
 
 /**
- * Each of these asks for the check of an artifact: if the others are missing, the gate must fail instead of checking
- * less.
+ * Each of these inputs asks for the check of an artifact: if other inputs that the check needs are missing, the gate
+ * must fail instead of checking less.
  */
 const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256']
-/** Each of these does so too unless it has its default, which the runner also passes for an input that was left out. */
+/** These inputs ask for that check too, except with their defaults, which the runner passes if they are left out. */
 const ARTIFACT_SETTINGS = {
   version: 'latest',
   'timeout-minutes': '15',
@@ -109,7 +109,7 @@ const ARTIFACT_SETTINGS = {
 }
 const FILE_INPUTS = ['artifact-path', 'signature']
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key']
-/** The inputs without which nothing can be fetched or verified. */
+/** The inputs without which no artifact can be fetched from a hub and verified. */
 const HUB_NEEDS = ['hub-url', 'slug', 'api-key', 'signing-secret']
 
 function modeOf(read: InputReader): Mode {
@@ -138,7 +138,7 @@ function requireHub(read: InputReader): void {
 function remedyFor(given: readonly string[], hasFiles: boolean): string {
   if (given.length === 0)
     return '; a check of a plan needs slug and install-plan; a check of a file needs artifact-path, signature and signing-secret'
-  const secrets = ' (a secret is empty where it is not defined, and in a pull request from a fork)'
+  const secrets = ' (a secret is empty if it is not defined, and in a pull request from a fork)'
   return hasFiles ? `${secrets}; to check only install-plan and host-config, leave out ${listNames(given)}` : secrets
 }
 
@@ -176,7 +176,7 @@ function readArtifact(
   }
 }
 
-/** `requireHub` has listed what is missing. */
+/** `requireHub` has already listed the missing inputs. */
 function readHub(read: InputReader, slug: string | undefined) {
   const hub = read.optional('hub-url', baseUrlSchema)
   const services = read.withDefault<string | undefined>('services-url', baseUrlSchema, hub)
@@ -186,7 +186,10 @@ function readHub(read: InputReader, slug: string | undefined) {
 
 function readLocalFile(read: InputReader) {
   for (const name of HUB_INPUTS.filter(name => read.isGiven(name)))
-    read.refuse(name, 'is given together with artifact-path or signature: check either what a hub serves or a file')
+    read.refuse(
+      name,
+      'is set together with artifact-path or signature: check either what a hub serves or a file, not both',
+    )
   return { path: read.required('artifact-path', z.string()), signature: read.required('signature', z.string()) }
 }
 

@@ -59,13 +59,13 @@ export type ErrorCode = (typeof ERROR_CODES)[number]
 
 export interface ErrorOptions {
   cause?: unknown
-  /** The remedy for this very error, if it is more exact than that of its code. */
+  /** A remedy for this error that is more exact than the remedy for its code. */
   next?: string
 }
 
 /**
  * An error for the operator: a stable `code` and a message that says what happened, why, where, and what to do.
- * The classes below say on whose side the cause is.
+ * The subclasses below say on whose side the cause is.
  */
 export class DeployError extends Error {
   override readonly name: string = 'DeployError'
@@ -79,12 +79,12 @@ export class DeployError extends Error {
   }
 }
 
-/** The operator's own input, plan or host config is wrong; nothing was fetched. */
+/** An input, a plan or a host config is wrong, or a URL is not secure; nothing was installed. */
 export class ConfigError extends DeployError {
   override readonly name: string = 'ConfigError'
 }
 
-/** The hub did not accept our credentials. */
+/** The hub, or the server of a git source, did not accept our credentials. */
 export class AuthenticationError extends DeployError {
   override readonly name: string = 'AuthenticationError'
 }
@@ -94,36 +94,42 @@ export class ArtifactError extends DeployError {
   override readonly name: string = 'ArtifactError'
 }
 
-/** The artifact does not match its signature, pin or digest. */
+/** The artifact's signature is missing, malformed, wrong or by another signer, or its digest is not the pinned one. */
 export class SignatureError extends ArtifactError {
   override readonly name: string = 'SignatureError'
 }
 
-/** The archive is damaged, or contains an entry that must not be extracted. */
+/** The archive is damaged, too large or empty, or contains an entry that must not be extracted. */
 export class ArchiveError extends ArtifactError {
   override readonly name: string = 'ArchiveError'
 }
 
-/** A part of the work on this host failed: disk, lock, step or health. */
+/**
+ * The run was cancelled; the state of this host or of the fleet stopped it (the disk, the lock, an installed version, a
+ * step or the health); or the hub failed to authenticate the run or to accept its report.
+ */
 export class DeploymentError extends DeployError {
   override readonly name: string = 'DeploymentError'
 }
 
-/** The rollback failed; neither version may be complete on the host. */
+/** The rollback failed: perhaps neither version is complete on the host. */
 export class RollbackError extends DeploymentError {
   override readonly name: string = 'RollbackError'
 }
 
 /**
- * Returns the same error, whose message now begins with its subject. A cancel is about the whole run, so it stays as it
- * is.
+ * Puts the subject before the message of a DeployError, and returns the same error. Any other error stays as it is, and
+ * so does `cancelled`, which concerns the whole run.
  */
 export function withSubject(subject: string, error: unknown): unknown {
   if (error instanceof DeployError && error.code !== 'cancelled') error.message = `${subject}: ${error.message}`
   return error
 }
 
-/** Returns a DeployError unchanged; wraps any other error as `internal_error`, with its message and as its cause. */
+/**
+ * Returns a DeployError unchanged. Wraps any other error in an `internal_error` that quotes its message and has the
+ * error as `cause`.
+ */
 export function toDeployError(error: unknown): DeployError {
   if (error instanceof DeployError) return error
   const message = error instanceof Error ? error.message : String(error)

@@ -12,7 +12,7 @@ const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g
 /**
  * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log: no ANSI sequences,
  * no control, direction or zero-width characters (CR and LF become a space), nothing that the runner would run as a
- * command (`::`, `##[`), and at most `maxChars` characters, with a mark where the text was cut.
+ * command (`::`, `##[`), and at most `maxChars` characters, plus a mark if the text was cut.
  */
 export function cleanForeignText(text: string, maxChars: number = MAX_FOREIGN_TEXT_CHARS): string {
   const flat = text
@@ -29,7 +29,7 @@ export function cleanForeignText(text: string, maxChars: number = MAX_FOREIGN_TE
 const MAX_LISTED_NAMES = 20
 
 /**
- * Lists up to 20 names, each cleaned, with commas between them, and the number of the others: a publisher may write
+ * Lists up to 20 names, each cleaned, with commas between them, and the number of the others: a publisher may list
  * thousands.
  */
 export function listNames(names: readonly string[]): string {

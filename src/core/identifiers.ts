@@ -3,7 +3,7 @@ import { z } from 'zod/mini'
 /** The names that may reach a path, a URL or a log line (docs/contracts.md, "Names"). */
 export const slugSchema = z.string().check(
   z.regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
-    error: 'must be 1 to 128 of a-z, 0-9, "_", "." and "-", starting with a letter or digit',
+    error: 'must be 1 to 128 characters (a-z, 0-9, "_", "." and "-"), starting with a letter or digit',
   }),
 )
 
@@ -12,27 +12,28 @@ export const idSchema = slugSchema
 
 export const stepIdSchema = z.string().check(
   z.regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, {
-    error: 'must be 1 to 64 of a-z, 0-9, "_" and "-", starting with a letter or digit',
+    error: 'must be 1 to 64 characters (a-z, 0-9, "_" and "-"), starting with a letter or digit',
   }),
 )
 
 export const versionSchema = z.string().check(
   z.regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
-    error: 'must be 1 to 128 of 0-9, A-Z, a-z, ".", "+", "_" and "-", starting with a letter or digit',
+    error: 'must be 1 to 128 characters (0-9, A-Z, a-z, ".", "+", "_" and "-"), starting with a letter or digit',
   }),
 )
 
 /** Without `.` and `..`, which have another meaning in a path. */
 export const projectIdSchema = z.string().check(
   z.regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
-    error: 'must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor ".."',
+    error: 'must be 1 to 128 characters (A-Z, a-z, 0-9, "_", "." and "-"), and neither "." nor ".."',
   }),
 )
 
 /** A host's name in reports. */
 export const hostIdSchema = z.string().check(
   z.regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,255}$/u, {
-    error: 'must be 1 to 255 characters without control characters',
+    error:
+      'must be 1 to 255 characters, without control and format characters (such as a soft hyphen) or line separators',
   }),
 )
 

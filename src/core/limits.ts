@@ -7,17 +7,17 @@ export const DEFAULT_MAX_EXTRACTED_BYTES = 2 * 1024 * 1024 * 1024
 export const DEFAULT_MAX_ENTRIES = 100_000
 export const MAX_NAME_BYTES = 255
 export const MAX_PATH_BYTES = 4096
-/** Leaves room for the names that this action makes, below the system's limit for a path. */
+/** Leaves room for the names that this action appends: the system limits the length of a whole path. */
 export const MAX_PROJECT_ROOT_BYTES = 3500
 export const MAX_PATH_LEVELS = 64
 export const MAX_JSON_BODY_BYTES = 1024 * 1024
 /** For a file that someone writes by hand: settings and their template. */
 export const MAX_SMALL_FILE_BYTES = 256 * 1024
 
-/** The limits for the cost of one YAML text. */
+/** Limits on the cost of reading one YAML text. */
 export interface YamlLimits {
   readonly bytes: number
-  /** The words, signs, gaps and line ends that the parser distinguishes. */
+  /** The number of words, signs, gaps and line ends that the parser distinguishes. */
   readonly lexemes: number
 }
 

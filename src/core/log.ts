@@ -1,10 +1,13 @@
 /** Reports the progress of a flow. The runner's log implements it; tests collect lines. */
 export interface Log {
-  /** Opens a group of lines, which the next group closes. If the host is changed in it, its lines must show at once. */
+  /**
+   * Opens a group of lines and closes the previous group. With `at once`, the lines show as they come: pass it if the
+   * host is changed in the new group.
+   */
   group(title: string, shown?: 'at once'): void
   /**
    * Says what the open group has done, so that a folded log shows it too. May be called several times. A log that folds
-   * ignores this while no group is open, so no fact that a reader needs may appear only here.
+   * ignores the call while no group is open, so no fact that a reader needs may appear only in `result`.
    */
   did(result: string): void
   /** Closes the open group, if there is one. */

@@ -1,6 +1,6 @@
 /**
- * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. Equivalent to
- * `performance.now`, for which Node.js loads ten of its modules.
+ * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. Measures
+ * durations as `performance.now` does, for which Node.js would load ten of its modules.
  */
 export function monotonicMs(): number {
   const [seconds, nanoseconds] = process.hrtime()

@@ -4,7 +4,7 @@ export type Outcome = 'success' | 'failed' | 'rolled_back' | 'interrupted' | 'in
 /** The outcome as a report to the hub states it (contract 3, "Stated outcomes"). */
 export type ReportStatus = 'success' | 'failed' | 'rolled_back'
 
-/** Returns an outcome as a report states it; `failed` even if neither the new nor the old version certainly runs. */
+/** Returns the outcome for a report to the hub. `interrupted` and `inconsistent` become `failed`. */
 export function reportStatusOf(outcome: Outcome): ReportStatus {
   switch (outcome) {
     case 'success':

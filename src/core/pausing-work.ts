@@ -1,4 +1,4 @@
-/** Runs work that pauses at each `yield` to its end, without a pause, and returns its result. */
+/** Runs a generator to its end without pausing at its `yield`s, and returns its result. */
 export function runToEnd<Result>(work: Generator<void, Result>): Result {
   for (;;) {
     const step = work.next()

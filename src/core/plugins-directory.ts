@@ -13,15 +13,15 @@ const NOT_RESERVED = '(?!(?:extensions|\\.hub-deploy)(?:/|$))'
 const PLUGINS_DIRECTORY_PATTERN = `${NOT_RESERVED}${PART}(?:/${PART})*`
 export const PARTS_DIRECTORY_PATTERN = `(?:${EXTENSIONS_DIRECTORY}|${PLUGINS_DIRECTORY_PATTERN})`
 
-/** A directory of plugins: a path inside the project root that is neither in `extensions` nor in `.hub-deploy`. */
+/** A directory of plugins: a path inside the project root, but not `extensions`, `.hub-deploy` or a path below them. */
 export const pluginsDirectorySchema = z.string().check(
   z.refine(isPluginsDirectory, {
     error:
-      'must be a relative path inside project-root, of letters, digits, "_", "." and "-", and neither extensions nor .hub-deploy nor below them',
+      'must be a relative path of at most 255 characters inside project-root, made of letters, digits, "_", ".", "-" and "/", that is neither extensions nor .hub-deploy nor a path below them',
   }),
 )
 
-/** The same directory as people write it, with a leading `./` or a final `/`. */
+/** A directory of plugins as people may write it: drops a leading `./` and a final `/`. */
 export const writtenPluginsDirectorySchema = z.pipe(
   z.pipe(
     z.string(),

@@ -1,14 +1,14 @@
 import { CUT_MARK, cleanForeignText } from './foreign-text.ts'
 import { cellOf } from './markdown.ts'
 
-/** The fewest characters of a secret, or of the beginning that a cut left of one, that are replaced. */
+/** The fewest characters of a secret, or of the beginning of a secret before a cut, that are replaced. */
 export const SHORTEST_REDACTED = 4
 const CUT_SIGN = CUT_MARK.charAt(0)
 
 /**
- * Returns a function that replaces every secret in a text by `***`, even the beginning of one that was cut off, for
- * files and outputs, which the runner does not mask. Secrets under 4 characters stay, because replacing them would
- * garble every sentence.
+ * Returns a function that replaces every secret in a text by `***`, and also the beginning of a secret if the text was
+ * cut inside it. Files and outputs need it, because the runner masks only the log. Secrets of fewer than 4 characters
+ * stay, because replacing them would garble every sentence.
  */
 export function createRedactor(secrets: readonly (string | undefined)[]): (text: string) => string {
   const known = secrets
@@ -39,13 +39,13 @@ function redactCut(text: string, forms: readonly string[]): string {
   return pieces.map((piece, index) => (index < last ? redactEnd(piece, forms) : piece)).join(CUT_SIGN)
 }
 
-/** Replaces the longest beginning of a secret that the text ends with. */
+/** Replaces the longest end of the text that is also the beginning of a secret. */
 function redactEnd(text: string, forms: readonly string[]): string {
   const length = Math.max(0, ...forms.map(form => commonLength(text, form)))
   return length === 0 ? text : `${text.slice(0, -length)}***`
 }
 
-/** Returns the number of characters at the end of the text that are the beginning of the secret. */
+/** Returns how many characters at the end of the text are also the beginning of the secret; 0 if fewer than 4. */
 function commonLength(text: string, secret: string): number {
   for (let length = Math.min(text.length, secret.length); length >= SHORTEST_REDACTED; length--) {
     if (text.endsWith(secret.slice(0, length))) return length

@@ -1,4 +1,4 @@
-/** Returns the text as a sentence that another one can follow: with a full stop, unless it already ends with a mark. */
+/** Returns the text so that another sentence can follow it: adds a full stop unless it ends with `.`, `!` or `?`. */
 export function asSentence(text: string): string {
   return /[.!?]["')]?$/.test(text) ? text : `${text}.`
 }

@@ -10,7 +10,7 @@ export interface StateChange<State extends string> {
 export interface StateMachine<State extends string> {
   readonly current: State
   readonly history: readonly StateChange<State>[]
-  /** Enters the state. Throws if the table does not have this transition, which is an error in this program. */
+  /** Enters the state. Throws if the table does not have this transition: that is a bug in this program. */
   enter(state: State): StateChange<State>
 }
 
@@ -38,7 +38,7 @@ export function createStateMachine<State extends string>(
 
 /**
  * Returns the states to enter after `from` up to and including `to`, by the shortest way through the table; empty if
- * both are the same, or if no way leads there.
+ * `from` and `to` are the same state, or if no way leads from one to the other.
  */
 export function statesBetween(transitions: Transitions<string>, from: string, to: string): string[] {
   const ways = new Map<string, string[]>([[from, []]])

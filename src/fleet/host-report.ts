@@ -10,10 +10,10 @@ export interface HostReport {
   readonly hostId: string
   /** The version that the host runs; null if unknown. */
   readonly version: string | null
-  /** The version that the reported deployment was to install. */
+  /** The version that the reported deployment was to install; null if unknown. */
   readonly attempted: string | null
   readonly status: 'success' | 'failed' | 'rolled_back' | 'unknown'
-  /** ISO 8601 in UTC, by the host's own clock; null if the hub gives no time. */
+  /** ISO 8601 in UTC, by the host's own clock; null if the hub gives no valid time. */
   readonly completedAt: string | null
   readonly error: string | null
   /** True if several reports may be the host's last one and disagree, so that nothing else is known of the host. */
@@ -24,9 +24,9 @@ export interface HostReport {
 export interface HostReports {
   /** One report for each host. */
   readonly reports: readonly HostReport[]
-  /** Sentences about omitted reports. */
+  /** Sentences about reports that were ignored, contradict each other, or have a time in the future. */
   readonly notes: readonly string[]
-  /** The number of reports about this plugin or service whose host cannot be identified. */
+  /** The number of reports without a usable kind, slug and host_id, which may be about any host. */
   readonly unusable: number
 }
 
@@ -83,13 +83,13 @@ export function timeOf({ completedAt }: Pick<HostReport, 'completedAt'>, now: nu
 
 /**
  * Reads the last report of each host from a hub's answer. Ignores reports of other plugins and services, and older
- * reports of a host that is listed twice; counts reports that name no host. If several reports may be a host's last one
- * and disagree, the host's version is unknown. Throws ArtifactError `bad_response` for anything but a list, and for a
- * list of over 100,000 reports.
+ * reports of a host that is listed more than once; counts reports without a usable kind, slug and host_id. If several
+ * reports may be a host's last one and disagree, the host's version is unknown. Throws ArtifactError `bad_response` for
+ * anything but a list, and for a list of over 100,000 reports.
  */
 export function parseHostReports(body: unknown, subject: ReportSubject, reading: Reading): HostReports {
   if (!Array.isArray(body)) throw unusableAnswer('a JSON list of reports, one for each host')
-  if (body.length > MAX_REPORTS) throw unusableAnswer(`at most ${MAX_REPORTS} reports`)
+  if (body.length > MAX_REPORTS) throw unusableAnswer(`a JSON list of at most ${MAX_REPORTS} reports`)
   const rows = body.map(row => rowSchema.safeParse(row).data)
   const own = rows.filter(row => row === undefined || (row.kind === subject.kind && row.slug === subject.slug))
   const usable = own.filter(row => row !== undefined)
@@ -157,7 +157,7 @@ function notesOn(
     ...(foreign === 0
       ? []
       : [
-          `The hub also listed ${countInWords(foreign, 'report')} of other plugins or services than ${kind} ${slug}; ${foreign === 1 ? 'it was' : 'they were'} ignored.`,
+          `The hub also listed ${countInWords(foreign, 'report')} of plugins or services other than ${kind} ${slug}; ${foreign === 1 ? 'it was' : 'they were'} ignored.`,
         ]),
     ...(repeated === 0
       ? []
@@ -175,12 +175,12 @@ function notesOnHosts({ contradicted, early }: Record<'contradicted' | 'early', 
     ...(contradicted.length === 0
       ? []
       : [
-          `The hub's reports of a host contradict each other, so it is not known which is the latest and what the host runs: ${nameHosts(contradicted)}.`,
+          `For each of these hosts, the hub has reports that contradict each other, so neither the latest report nor the version is known: ${nameHosts(contradicted)}.`,
         ]),
     ...(early.length === 0
       ? []
       : [
-          `Some reports have a time in the future, so they count as having none. Check the clocks of this host and of these: ${nameHosts(early)}.`,
+          `Some reports have a time in the future, so they count as reports without a time. Check the clocks of this host and of these hosts: ${nameHosts(early)}.`,
         ]),
   ]
 }

@@ -32,7 +32,10 @@ export interface UnpackedArtifact extends StagedTree {
 
 type Checking = { readonly request: ArtifactRules; readonly tools: Pick<Tools, 'log' | 'signal'> }
 
-/** Vouches for an artifact by its HMAC (contract 4.3, rule 3), then by the pinned digest. Throws SignatureError. */
+/**
+ * Vouches for an artifact by its HMAC (contract 4.3, rule 3), and by the pinned digest if there is one. Throws
+ * SignatureError if either check fails.
+ */
 export function verifyServed(
   { request, tools }: Checking,
   { artifact, hmac, signatureHeader }: Pick<ServedArtifact, 'artifact' | 'hmac' | 'signatureHeader'>,
@@ -44,7 +47,7 @@ export function verifyServed(
 }
 
 /**
- * Extracts a verified artifact into `folder` and reads a plugin's description. Throws ArchiveError, and ArtifactError
+ * Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. Throws ArchiveError, and ArtifactError
  * `not_a_plugin` or `invalid_manifest`.
  */
 export async function unpackArtifact(

@@ -26,7 +26,7 @@ type InstalledCheck = ArtifactDeployment<CheckState>
 /**
  * Checks the health of exactly the version and bytes that the request names, if they are installed and intact. Only the
  * plan's `healthcheck` steps run. Asks no hub; installs, starts, changes and reports nothing. Never throws for a failed
- * check: the result contains it.
+ * check: the result contains the error.
  */
 export async function checkInstalled(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
   const deployment = startCheck(request, tools)
@@ -57,7 +57,8 @@ async function check(deployment: InstalledCheck): Promise<void> {
   try {
     await runHealthchecks(deployment, plan)
   } finally {
-    // The check holds no lock: if another run replaced the version meanwhile, it was neither healthy nor unhealthy.
+    // The check holds no lock. If another run has replaced the version meanwhile, the result of the check does not
+    // count.
     await requireInstalled(deployment, place)
   }
   await deployment.enter('succeeded')
@@ -69,7 +70,7 @@ async function runHealthchecks(deployment: InstalledCheck, plan: ReadyArtifactPl
   const subject: HealthSubject = { ...plan, tools, parts, changed: false }
   const steps = plan.steps.filter(isHealthcheck).filter(({ id }) => !plan.skipped.has(id))
   if (steps.length === 0)
-    tools.log.warning('The plan has no healthcheck step that this host runs: only files were checked.')
+    tools.log.warning('The plan has no healthcheck step that runs on this host: only the files were checked.')
   for (const step of steps) {
     const finish = startEntry(step)
     try {
@@ -84,7 +85,8 @@ async function runHealthchecks(deployment: InstalledCheck, plan: ReadyArtifactPl
 }
 
 /**
- * Returns the row of a place if it matches the request. Throws DeploymentError `not_installed`, or as `requireAtRest`.
+ * Returns the row of a place if the row matches the request. Throws DeploymentError `not_installed` if it does not, and
+ * as `requireAtRest` does.
  */
 async function requireInstalled(deployment: InstalledCheck, place: Place): Promise<InstalledRow> {
   const { host, layout, request, tools } = deployment
@@ -115,7 +117,7 @@ function describe(installed: InstalledRow | undefined): string {
 function notInstalled({ version, artifactSha256 }: DeployRequest, finding: string): DeploymentError {
   return new DeploymentError(
     'not_installed',
-    `This host should have version ${version} (sha256 ${artifactSha256}), intact, but ${finding}: nothing was changed. Find out who changed it; to install the version, deploy it without check-only.`,
+    `This host should have version ${version} (sha256 ${artifactSha256}), intact, but ${finding}: the check changed nothing. Find out why; to install the version, deploy it without check-only.`,
   )
 }
 

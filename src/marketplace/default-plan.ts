@@ -5,12 +5,12 @@ import type { HostConfig } from '../core/plan/host-config.ts'
 import { type Plan, PlanError } from '../core/plan/plan.ts'
 import type { DeployRequest } from './request.ts'
 
-/** A plan, and the default plan it comes from if the operator has not written one. */
+/** A plan, and the default plan that it comes from if the operator has not written a plan. */
 export type WithDefault<Ready> = Ready & { readonly defaultPlan: DefaultPlan | undefined }
 
 /**
- * Readies the default plan with `ready`. The operator has no file with the lines of its problems, so this throws
- * ConfigError `invalid_plan` if it does not fit.
+ * Binds the default plan with `ready`. Throws ConfigError `invalid_plan` with the reasons if the plan does not fit. The
+ * error is not a PlanError, because no file of the operator has the lines of its problems.
  */
 export function readyDefaultPlan<Ready>(
   artifact: Pick<DeployRequest, 'slug' | 'kind'>,
@@ -25,7 +25,7 @@ export function readyDefaultPlan<Ready>(
     const reasons = error.problems.map(({ message }) => message).join('; ')
     throw new ConfigError(
       'invalid_plan',
-      `install-plan names no file, and the default plan does not fit: ${reasons}. Write a plan that does, and name it in install-plan.`,
+      `install-plan names no file, and the default plan does not fit: ${reasons}. Write a plan that fits, and name its path in install-plan.`,
     )
   }
 }

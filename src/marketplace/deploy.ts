@@ -30,8 +30,8 @@ import type { DeployRequest } from './request.ts'
 /**
  * Deploys one plugin or service under the marketplace contract. However it ends, the host runs exactly the old version
  * or exactly the new one (or the outcome is `inconsistent`), the local report says which, and the hub gets a report,
- * best-effort (contract 4.3). A dry run is the same flow, but ends before it installs. Never throws for a failed
- * deployment: the result contains the error.
+ * best-effort (contract 4.3). A dry run is the same flow, but ends before it installs, and reports nothing. Never
+ * throws for a failed deployment: the result contains the error.
  */
 export async function deploy(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
   const deployment = startDeployment(request, tools)
@@ -39,7 +39,7 @@ export async function deploy(request: DeployRequest, tools: DeploymentTools): Pr
   return request.dryRun ? await dryRunDeployment(deployment, flow) : await runDeployment(deployment, flow)
 }
 
-/** A verified artifact, in a file without a name, and the plan for it. */
+/** A verified artifact in an unnamed file, and the plan for the artifact. */
 interface FetchedArtifact extends FetchedFiles {
   readonly plan: ReadyArtifactPlan
   readonly artifact: VerifiedVersion

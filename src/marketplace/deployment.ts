@@ -13,7 +13,6 @@ import { createReportSender } from './api/hub-report.ts'
 import type { DeployRequest } from './request.ts'
 import { CHECK_TRANSITIONS, type CheckState, type DeployState, MARKETPLACE_TRANSITIONS } from './states.ts'
 
-/** One deployment of a plugin or service from the marketplace. */
 export interface ArtifactDeployment<State extends string = DeployState> extends RunningDeployment<State> {
   readonly request: DeployRequest
   readonly shelf: Shelf
@@ -50,7 +49,7 @@ export function originOf({ request }: Pick<ArtifactDeployment, 'request'>): Inst
 
 type Known = { [K in 'kind' | 'slug' | 'version' | 'hostId']?: DeployRequest[K] | undefined }
 
-/** The facts about a deployment before it starts. */
+/** Returns the facts about a deployment that are known before it starts; each unknown one is null. */
 export function initialFacts(
   known: Known,
   { deploymentId, now, runner }: Pick<DeploymentTools, 'deploymentId' | 'now' | 'runner'>,

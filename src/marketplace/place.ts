@@ -8,16 +8,17 @@ import { findRealDirectory } from '../install/host/switchable.ts'
 import type { ArtifactDeployment } from './deployment.ts'
 import type { ReadyArtifactPlan } from './plan.ts'
 
-/** The place of an artifact. */
+/** The place for an artifact. */
 export interface ChosenPlace {
   readonly place: Place
-  /** The source of its directory's name. */
+  /** The party that chooses the plugins directory. */
   readonly chosenBy: Chooser
 }
 
 /**
- * Returns the place that the operator, or the host's own file, wants for the artifact of a plan. Throws DeploymentError
- * `unsafe_host` if others could write that directory.
+ * Returns the place for the artifact of a plan; for a plugin, in the directory that `findPluginsDirectory` finds.
+ * Throws DeploymentError `unsafe_host` if other users can write to that directory and the operator does not accept
+ * that.
  */
 export function choosePlace(deployment: ArtifactDeployment, { id }: ReadyArtifactPlan): ChosenPlace {
   const { host, layout, shelf, request, tools } = deployment
@@ -32,13 +33,13 @@ export function choosePlace(deployment: ArtifactDeployment, { id }: ReadyArtifac
   return { place: { shelf, id, directory }, chosenBy: isOperators ? 'operator' : 'host' }
 }
 
-/** If a symlink leads to the directory that has the plugin, nothing has to be moved. */
+/** True if both paths lead to the same directory, for example by a symlink. Then nothing has to be moved. */
 function isSame(layout: Layout, { directory }: { readonly directory: string }, recorded: string): boolean {
   const real = findRealDirectory(layout, directory)
   return real !== undefined && real === findRealDirectory(layout, recorded)
 }
 
-/** Returns the place in which a part is installed, or the usual one. */
+/** Returns the place in which a part is installed, or its usual place if it is not installed. */
 export function installedPlace({ layout, shelf }: Pick<ArtifactDeployment, 'layout' | 'shelf'>, id: string): Place {
   const installed = findInstalled(readInstalled(layout), { shelf, id })
   return installed === undefined ? { shelf, id, directory: usualDirectory(shelf) } : placeOf(installed)

@@ -29,7 +29,7 @@ import { bindToFiles, type ReadyArtifactPlan } from './plan.ts'
 import { refuseSecondCopy, warnOfSecondCopy } from './second-copy.ts'
 import { claimedVersion, decideVersion } from './version.ts'
 
-/** The version that an artifact replaces, and the plan for it. */
+/** The plan for an artifact, its place, and the version that it replaces. */
 export interface Target {
   readonly plan: ReadyArtifactPlan
   /** The place that the artifact will have. */
@@ -37,7 +37,7 @@ export interface Target {
   readonly previous: PreviousInstall
 }
 
-/** A fetched artifact with a valid signature and the pinned digest. */
+/** A fetched artifact with a valid signature and, if a digest is pinned, that digest. */
 export interface VerifiedVersion extends ServedVersion {
   readonly verified: VerifiedArtifact
 }
@@ -47,7 +47,7 @@ export interface AcceptedVersion extends VerifiedVersion {
   readonly target: Target
 }
 
-/** An accepted artifact whose files are known, with the version that it really is. */
+/** An accepted artifact whose files are known, with its actual version. */
 export interface ExtractedVersion extends AcceptedVersion {
   /** Freshly extracted, or installed already. */
   readonly content: StagedTree | IntactTree
@@ -58,7 +58,7 @@ export interface ExtractedVersion extends AcceptedVersion {
 
 /**
  * Reads what the deployment replaces, and checks that this host can replace it. A dry run only reads. Throws
- * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`, ConfigError `missing_input`.
+ * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`, or ConfigError `missing_input`.
  */
 export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<Target> {
   const { layout, request, record, tools } = deployment
@@ -79,7 +79,9 @@ export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArti
   return { plan, place, previous }
 }
 
-/** Vouches for the artifact by its HMAC (contract 4.3, rule 3) and the pinned digest. */
+/**
+ * Vouches for the artifact as `verifyServed` does, and records its digest, size and repository even if it is refused.
+ */
 export async function verifyArtifact(deployment: ArtifactDeployment, found: ServedVersion): Promise<VerifiedVersion> {
   const { artifact, repo } = found.served
   await deployment.record.update({
@@ -93,8 +95,9 @@ export async function verifyArtifact(deployment: ArtifactDeployment, found: Serv
 }
 
 /**
- * Judges a version by the hub's claims before it is extracted. Refuses one that had different bytes on this host, and a
- * `latest` that is older than the installed version or that this host has replaced.
+ * Judges a version by the hub's claims before the artifact is extracted. Refuses a version that had different bytes on
+ * this host, and a `latest` that is older than the installed version or that this host has replaced, unless the
+ * operator accepts it. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
  */
 export function acceptVersion(deployment: ArtifactDeployment, fetched: AcceptedVersion): AcceptedVersion {
   const claimed = claimedVersion(fetched)
@@ -103,7 +106,7 @@ export function acceptVersion(deployment: ArtifactDeployment, fetched: AcceptedV
   return fetched
 }
 
-/** A hub may give old bytes a new version in a header, which is not signed. */
+/** Refuses a `latest` with bytes that this host has replaced: the unsigned header may give old bytes a new version. */
 function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployment, sha256: string): void {
   if (request.version !== 'latest' || request.allowDowngrade) return
   const origin = { contract: 'marketplace' as const, slug: request.slug }
@@ -112,8 +115,8 @@ function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployme
 }
 
 /**
- * Finds out the artifact's version, and extracts it into `folder` unless the same bytes are installed and intact.
- * Throws ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or `version_reused`, DeploymentError
+ * Determines the artifact's version, and extracts it into `folder` unless the same bytes are installed and intact.
+ * Throws ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or `version_reused`, or DeploymentError
  * `downgrade_refused`.
  */
 export async function extractArtifact(
@@ -128,7 +131,9 @@ export async function extractArtifact(
   return { ...accepted, content: { staged, tree }, pluginYaml, version }
 }
 
-/** Returns the verified artifact as the installed one, if that is intact and has the same version. */
+/**
+ * Returns the installed files in place of the artifact's if they came from the same bytes and version and are intact.
+ */
 async function findSameVersion(
   deployment: ArtifactDeployment,
   fetched: AcceptedVersion,
@@ -147,12 +152,15 @@ async function findSameVersion(
   return { ...fetched, content: installed, pluginYaml, version }
 }
 
-/** The bytes of a service may get another version from a header. */
+/** The same bytes of a service may be served as another version, because its version comes from a header. */
 function isInstalledVersion({ previous: { installed } }: Target, version: string): boolean {
   return typeof installed?.version === 'string' && isSameVersion(installed.version, version)
 }
 
-/** Binds the plan to the artifact's files, and signs a plugin for this host. Throws PlanError `invalid_plan`. */
+/**
+ * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns the order of the
+ * installation. Throws PlanError `invalid_plan`, and as `signForHost` does.
+ */
 export async function orderInstallation(
   deployment: ArtifactDeployment,
   extracted: ExtractedVersion,
@@ -194,9 +202,9 @@ async function checkVersion(
 }
 
 /**
- * Refuses a `latest` that is older than the installed version, and a version that had different bytes before. This runs
- * with the hub's claim as soon as the artifact is served, and again with the artifact's own version once it is
- * extracted.
+ * Refuses a `latest` that is older than the installed version, and a version that had different bytes on this host.
+ * This runs with the hub's claim as soon as the artifact is served, and again with the artifact's own version once the
+ * artifact is extracted.
  */
 function refuseVersion(deployment: ArtifactDeployment, { served, target }: AcceptedVersion, version: string): void {
   const { request } = deployment

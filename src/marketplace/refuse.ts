@@ -9,8 +9,9 @@ import { initialFacts } from './deployment.ts'
 import type { IncompleteRequest } from './request.ts'
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run or a check reports to nobody, and a run
- * that may have been meant as one does not report to the hub.
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run or a check writes and sends no report.
+ * If `dry-run` or `check-only` is malformed, the run may have been meant to report nothing: it sends nothing to the
+ * hub.
  */
 export async function refuseRequest(
   request: IncompleteRequest,
@@ -31,8 +32,8 @@ export async function refuseRequest(
 }
 
 /**
- * The host that a request names, with the sender of its reports if the inputs suffice; undefined without a project
- * root.
+ * Returns the host that a request names, with a sender of reports if the inputs suffice for one; undefined without a
+ * project root.
  */
 export function hostFor(request: IncompleteRequest, tools: DeploymentTools): Host | undefined {
   const { projectRoot, allowSharedRoot = false } = request
@@ -40,7 +41,7 @@ export function hostFor(request: IncompleteRequest, tools: DeploymentTools): Hos
   return hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) })
 }
 
-/** Creates the sender of reports; undefined if the inputs do not suffice. */
+/** Returns undefined if the inputs do not suffice for a sender. */
 function senderFor(
   { bases, slug, kind, apiKey }: IncompleteRequest,
   { wires }: DeploymentTools,

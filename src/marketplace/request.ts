@@ -8,7 +8,7 @@ import type { HubBases } from './api/hub-bases.ts'
 export interface DeployRequest extends HostRequest {
   bases: HubBases
   slug: string
-  /** Undefined if the host's own file names it. */
+  /** Undefined if the operator leaves the choice to the host. */
   pluginsDirectory: string | undefined
   kind: Kind
   /** A version, or `latest`. */
@@ -22,7 +22,7 @@ export interface DeployRequest extends HostRequest {
   artifactSha256: string | undefined
   allowDowngrade: boolean
   dryRun: boolean
-  /** True to only check the health of the installed version, which must have the named version and the pinned bytes. */
+  /** True to only check the health of what is installed, which must be the named version with the pinned bytes. */
   checkOnly: boolean
   downloadTimeoutMs: number
   maxArtifactBytes: number

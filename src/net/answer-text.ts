@@ -6,19 +6,19 @@ import { MAX_QUOTED_BODY_CHARS } from './limits.ts'
 const MAX_CONTAINERS = 1_000_000
 const [OPENS_LIST, OPENS_OBJECT] = [0x5b, 0x7b]
 
-/** A body that is read rather than installed. */
+/** The body of an answer, as text and as JSON. */
 export interface AnswerText {
-  /** Parsed; undefined if the body is empty, not JSON, too long, or has over a million lists and objects. */
+  /** Parsed; undefined if the body is empty, encoded, not JSON, too long, or has over a million lists and objects. */
   body: unknown
-  /** As much of the body as was read; not to be printed. */
+  /** The text of the bytes that were read; not to be printed. */
   decoded: string
   /** The beginning of the body, cleaned, for messages. */
   text: string
-  /** Whether the body was too long; the rest was not read. */
+  /** True if the body was too long; its end was not read. */
   cut: boolean
 }
 
-/** Reads at most `maxBytes` of an answer's body and closes it. Throws as the exchange's body does. */
+/** Reads at most `maxBytes` of an answer's body, and nothing of an encoded body. Throws as the exchange's body does. */
 export async function readAnswerText(exchange: Exchange, maxBytes = MAX_JSON_BODY_BYTES): Promise<AnswerText> {
   if (isEncoded(exchange)) {
     exchange.close()

@@ -31,7 +31,7 @@ export class BlockWriter {
     }
   }
 
-  /** Writes the rest; afterwards the operating system has every byte. */
+  /** Writes the remaining bytes; afterwards the operating system has every byte. */
   async finish(): Promise<void> {
     await this.#turn()
     await this.#writing
@@ -74,12 +74,12 @@ export function toWriteError(error: unknown): DeploymentError {
   return errno === 'ENOSPC' || errno === 'EDQUOT'
     ? new DeploymentError(
         'disk_full',
-        `No space left for the download (${errno}): free space in the runner's temporary folder.`,
+        `No space left for the artifact (${errno}): free some space in the runner's temporary folder.`,
         { cause: error },
       )
     : new DeploymentError(
         'host_not_writable',
-        `The download could not be written (${errno}): check the runner's temporary folder.`,
+        `The artifact could not be written (${errno}): check the runner's temporary folder.`,
         { cause: error },
       )
 }

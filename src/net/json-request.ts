@@ -27,7 +27,7 @@ export interface JsonRequest {
 }
 
 export interface JsonAnswer extends AnswerHead {
-  /** Parsed; undefined if the body is empty or not JSON. */
+  /** Parsed; undefined if that is not possible (see `AnswerText`). */
   body: unknown
   /** The decoded body; not to be printed. */
   decoded: string
@@ -68,6 +68,6 @@ async function receiveJson(exchange: Exchange, maxBytes: number): Promise<Omit<J
   if (succeeded && isEncoded(exchange))
     throw unusableAnswer(exchange, 'plain JSON', 'an encoded body (Content-Encoding)')
   const { cut, ...answer } = await readAnswerText(exchange, maxBytes)
-  if (succeeded && cut) throw unusableAnswer(exchange, `at most ${maxBytes} bytes of JSON`, 'more')
+  if (succeeded && cut) throw unusableAnswer(exchange, `at most ${maxBytes} bytes of JSON`, 'a longer body')
   return { ...headOf(exchange), ...answer }
 }

@@ -4,11 +4,11 @@ export const IDLE_TIMEOUT_MS = 30_000
 export const MAX_REDIRECTS = 5
 /** Attempts after the first one. */
 export const MAX_RETRIES = 3
-/** The n-th wait is a random part of base * 2^(n-1), at most the cap. */
+/** The n-th wait is a random time of at most base * 2^(n-1), and of at most the cap. */
 export const BACKOFF_BASE_MS = 500
 export const BACKOFF_CAP_MS = 8_000
 export const RETRY_AFTER_CAP_MS = 30_000
-/** The longest quotation of a foreign body in a message. */
+/** The maximum length of a quotation from an answer's body in a message. */
 export const MAX_QUOTED_BODY_CHARS = 2048
 /** A download buffers two blocks of this size. */
 export const WRITE_BLOCK_BYTES = 1024 * 1024

@@ -27,10 +27,10 @@ interface Answer {
 type Outcome<T> = { answer: T } | { failure: TransientError }
 
 /**
- * Makes up to 1 + MAX_RETRIES attempts. Returns the last one's answer, or throws its failure. Between attempts, waits
- * an exponentially growing time with full jitter, or as long as `Retry-After` asks, capped. Does not start a wait that
- * would reach the deadline. Once the deadline's signal is aborted, attempts nothing more and throws the signal's
- * reason.
+ * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt, or throws its failure. Between
+ * attempts, waits an exponentially growing time with full jitter, or longer if `Retry-After` asks for more; both times
+ * are capped. Does not start a wait that would reach the deadline. Once the deadline's signal is aborted, attempts
+ * nothing more and throws the signal's reason.
  */
 export async function withRetries<T extends Answer>(
   attempt: () => Promise<T>,
@@ -51,8 +51,9 @@ export async function withRetries<T extends Answer>(
 }
 
 /**
- * Returns the milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, 0 to RETRY_AFTER_CAP_MS; 0
- * for anything else. A date counts from the answer's own `Date`, so that no clock of this host matters; without one, 0.
+ * Returns the milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, at most RETRY_AFTER_CAP_MS;
+ * 0 for anything else. A date counts from the answer's own `Date`, so that no clock of this host matters; 0 if there is
+ * no usable `Date`.
  */
 export function parseRetryAfter({ 'retry-after': header = '', date = '' }: Headers): number {
   const text = header.trim()
@@ -86,7 +87,7 @@ function isWorthRetrying(outcome: Outcome<Answer>, policy: RetryPolicy): boolean
   }
 }
 
-/** True if the same request may get another answer later: 408, 429 and 5xx. */
+/** True for 408, 429 and 5xx: the same request may get another answer later. */
 export function isTransientStatus(status: number): boolean {
   return status === 408 || status === 429 || status >= 500
 }

@@ -24,9 +24,9 @@ export interface WireOptions {
 }
 
 export interface Timeouts {
-  /** Name lookup, proxy, TCP and TLS together. */
+  /** The limit for name lookup, proxy, TCP and TLS together. */
   connectMs: number
-  /** The longest silence of a server while we wait for it. */
+  /** The limit for the silence of a server while this client waits for the server. */
   idleMs: number
 }
 

@@ -13,7 +13,7 @@ export interface Wire {
   requestJson: (request: JsonRequest) => Promise<JsonAnswer>
   /** See `download`. */
   download: (request: DownloadRequest) => Promise<DownloadAnswer>
-  /** Returns the route by which another program may reach a URL that the hub's side chose; see `routeForChild`. */
+  /** Returns the route by which another program may reach a URL that a hub or publisher chose; see `routeForChild`. */
   routeForChild: (url: URL, hub: URL) => Promise<ChildRoute>
 }
 

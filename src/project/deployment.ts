@@ -10,14 +10,12 @@ import type { PartSupplier } from './parts/part-supplier.ts'
 import type { ProjectRequest } from './request.ts'
 import { PROJECT_TRANSITIONS, type ProjectState } from './states.ts'
 
-/** One deployment of a project. */
 export interface ProjectDeployment extends RunningDeployment<ProjectState> {
   readonly request: ProjectRequest
   readonly client: ProjectClient
   readonly supplier: PartSupplier
 }
 
-/** The tools of a deployment of a project. */
 export interface ProjectTools extends DeploymentTools {
   readonly supplier: PartSupplier
 }
@@ -34,7 +32,7 @@ export function startDeployment(request: ProjectRequest, { supplier, ...tools }:
 
 type Known = { [K in 'projectId' | 'version' | 'hostId']?: ProjectRequest[K] | undefined }
 
-/** The facts about a deployment before it starts. */
+/** Returns the facts about a deployment that are known before it starts; each unknown one is null. */
 export function initialFacts(
   known: Known,
   { deploymentId, now, runner }: Pick<DeploymentTools, 'deploymentId' | 'now' | 'runner'>,

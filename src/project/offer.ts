@@ -3,7 +3,9 @@ import { refuseDowngrade } from '../core/trust/version-rules.ts'
 import type { ArtifactDescriptor } from './api/client.ts'
 import type { ProjectDeployment } from './deployment.ts'
 
-/** The version that the hub offers, and the pinned key that must have signed it. */
+/**
+ * The version to deploy, the hub's description of its artifact, and the pinned key that must have signed the artifact.
+ */
 export interface Offer {
   version: string
   descriptor: ArtifactDescriptor
@@ -11,8 +13,9 @@ export interface Offer {
 }
 
 /**
- * Asks for the version's artifact. Throws SignatureError `untrusted_signer` before anything is downloaded if no pinned
- * key has signed it, and DeploymentError `downgrade_refused` for a `latest` older than the installed version.
+ * Chooses the version and asks the hub to describe its artifact; downloads nothing. Throws SignatureError
+ * `untrusted_signer` if the hub names a signer whose key is not pinned, and DeploymentError `downgrade_refused` for a
+ * `latest` that is older than the installed version.
  */
 export async function requestArtifact(deployment: ProjectDeployment): Promise<Offer> {
   const { request, client, tools } = deployment
@@ -23,7 +26,7 @@ export async function requestArtifact(deployment: ProjectDeployment): Promise<Of
   return { version, descriptor, pinned }
 }
 
-/** Refuses a `latest` that is older than this host's version when its record was last read. */
+/** Refuses a `latest` that is older than the installed version, as this run last read it in the host's record. */
 export function refuseOlder({ request, record }: ProjectDeployment, version: string): void {
   if (request.version !== 'latest' || request.allowDowngrade) return
   refuseDowngrade(version, { version: record.facts.previous_version, isOurs: true })

@@ -25,9 +25,10 @@ import type { ExtractedProject } from './sealed.ts'
 import type { VerifiedProject } from './verify.ts'
 
 /**
- * Binds the plan in the artifact to its manifest, its files and what this host can do, and signs plugins for this host.
- * Throws PlanError `invalid_plan`, ConfigError `invalid_host_config`, ArtifactError `not_a_plugin`, DeploymentError
- * `place_taken`, `host_not_writable` or `unsafe_host`.
+ * Binds the project's plan to its manifest, its files and what this host can do, fetches the parts that come from
+ * elsewhere, and signs plugins for this host. Throws ConfigError `invalid_plan` or `invalid_host_config`, ArtifactError
+ * `invalid_manifest` or `not_a_plugin`, DeploymentError `place_taken`, `host_not_writable` or `unsafe_host`, and as
+ * `fetchParts` does.
  */
 export async function orderInstallation(
   deployment: ProjectDeployment,
@@ -44,7 +45,7 @@ export async function orderInstallation(
   warnOfOtherDirectory(deployment.layout, manifest.pluginsDirname, tools.log)
   for (const part of bound.parts) await checkPart(deployment, part)
   for (const { shelf, id } of bound.notInstalled)
-    tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it: it is left out.`)
+    tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs this part: it is left out.`)
   for (const part of installed) if (isAmong(bound.notInstalled, part)) warnOfRemaining(deployment, part)
   const source = { ...project, supplied: await fetchParts(deployment, project, bound.parts) }
   verifyFetched(deployment, source, bound)
@@ -65,7 +66,7 @@ export async function orderInstallation(
 /** A verified project, and the digest of the sealed file. */
 export type SealedProject = Omit<PartSource, 'supplied'>
 
-/** Also checks the directory of a plugin, which the publisher has chosen. */
+/** Checks that a part can be installed in its place, and the plugins directory, which the publisher chooses. */
 async function checkPart(deployment: ProjectDeployment, target: ManifestPart): Promise<void> {
   const { host, layout, request, tools } = deployment
   const previous = readPreviousInstall(layout, target)
@@ -85,8 +86,8 @@ interface ProjectReach extends ReadyPlan<BoundProject> {
 }
 
 /**
- * The publisher chooses the ids, so they must not reach the place of another origin, or a service that is not the
- * project's.
+ * The publisher chooses the ids. So no id may reach a service that is not the project's or, unless the operator allows
+ * a takeover, the place of another origin.
  */
 function verifyReach(
   { layout, request, tools }: ProjectDeployment,
@@ -101,7 +102,6 @@ function verifyReach(
   verifyServiceNames(hostConfig, { steps, removedIds: removals.map(({ id }) => id) })
 }
 
-/** No file in the operator's repository has the plan's lines, so the log and one sentence list its problems. */
 function bindPlan(
   { keepPaths, tools }: ProjectDeployment,
   { manifest, ...project }: VerifiedProject,
@@ -118,7 +118,7 @@ function bindPlan(
   })
 }
 
-/** Checks templates that come from a tree that was fetched only now. */
+/** Checks the templates in the parts that have just been fetched: `bindPlan` could not see their files. */
 function verifyFetched(
   { keepPaths, tools }: ProjectDeployment,
   { manifest, supplied }: PartSource,
@@ -130,6 +130,10 @@ function verifyFetched(
   )
 }
 
+/**
+ * Runs a check, and turns its PlanError into ConfigError `invalid_plan`. No annotation can point to a line of this
+ * plan, because the plan is not in the operator's repository. So the log lists each problem with its line.
+ */
 function orRefusePlan<Result>(
   { manifest, tools }: Pick<VerifiedProject, 'manifest'> & Pick<ProjectDeployment, 'tools'>,
   check: () => Result,
@@ -142,18 +146,18 @@ function orRefusePlan<Result>(
       tools.log.info(`${file}:${line}:${column}: ${message}`)
     throw new ConfigError(
       'invalid_plan',
-      `Project ${manifest.projectId} ${manifest.version} contains its plan, ${BUNDLED_PLAN}. ${error.message} Nothing was installed. Add what your host config lacks; the publisher must fix everything else.`,
+      `Project ${manifest.projectId} ${manifest.version} has its plan in ${BUNDLED_PLAN}. ${error.message} Nothing was installed. Add what your host config lacks; the publisher must fix everything else.`,
     )
   }
 }
 
 /**
- * Warns of a part that the manifest has but the plan does not install. Only the plan's author knows why, so the part
- * stays.
+ * Warns of an installed part that the manifest lists but the plan does not install. Only the plan's author knows why,
+ * so the part stays.
  */
 function warnOfRemaining({ tools }: ProjectDeployment, { installed, ...place }: InstalledPart): void {
   tools.log.warning(
-    `${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: it stays unchanged. Remove it by hand if it must no longer run.`,
+    `${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: the part stays unchanged. Remove it by hand if it must no longer run.`,
   )
 }
 
@@ -187,7 +191,7 @@ function fileTestOf(manifest: Manifest, { installed, tree }: ExtractedProject): 
   return from => files.has(pathInArchive(from, manifest))
 }
 
-/** A bound plan always says `plugins/`, even if the archive has another name for that directory. */
+/** A bound plan always says `plugins/`, even if that directory has another name in the archive. */
 function pathInArchive(from: string, { pluginsDirname }: Manifest): string {
   return from.startsWith('plugins/') ? `${pluginsDirname}/${from.slice('plugins/'.length)}` : from
 }

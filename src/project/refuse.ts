@@ -9,8 +9,9 @@ import { initialFacts } from './deployment.ts'
 import type { IncompleteProjectRequest } from './request.ts'
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody, and a run that may
- * have been meant as one does not report to the hub, whose contract has no word for a dry run (contract 2.2).
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. If
+ * `dry-run` is malformed, the run may have been meant as a dry run: it sends nothing to the hub, because the contract
+ * has no field for a dry run (contract 2.2).
  */
 export async function refuseProject(
   request: IncompleteProjectRequest,
@@ -31,8 +32,8 @@ export async function refuseProject(
 }
 
 /**
- * The host that a request names, with the sender of its reports if the inputs suffice; undefined without a project
- * root.
+ * Returns the host that a request names, with a sender of reports if the inputs suffice for one; undefined without a
+ * project root.
  */
 export function hostFor(request: IncompleteProjectRequest, tools: DeploymentTools): Host | undefined {
   const { projectRoot, allowSharedRoot = false } = request
@@ -40,7 +41,7 @@ export function hostFor(request: IncompleteProjectRequest, tools: DeploymentTool
   return hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) })
 }
 
-/** Creates the sender of reports; undefined if the inputs do not suffice. */
+/** Returns undefined if the inputs do not suffice for a sender. */
 function senderFor(
   { hubUrl, devkey, projectId }: IncompleteProjectRequest,
   { wires, secrets }: DeploymentTools,

@@ -27,6 +27,6 @@ export interface ProjectRequest extends HostRequest {
 
 /** A request with inputs that may be missing or malformed. */
 export type IncompleteProjectRequest = { [K in keyof ProjectRequest]: ProjectRequest[K] | undefined } & {
-  /** True if the run was asked to change nothing, which this action cannot do; undefined if the input is malformed. */
+  /** True for a dry run, which the project action does not support; undefined if the input is malformed. */
   readonly dryRun: boolean | undefined
 }

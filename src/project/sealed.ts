@@ -30,7 +30,7 @@ const MANIFEST_AND_PLAN: ReadonlySet<string> = new Set(['manifest.json', BUNDLED
 
 /** The artifact of a project, extracted into the staging folder. */
 export interface ExtractedProject {
-  /** The folder that contains it. */
+  /** The folder that contains the extracted files. */
   readonly content: string
   readonly tree: ExtractedTree
   /**
@@ -38,7 +38,7 @@ export interface ExtractedProject {
    * folder then contains only the manifest and the plan.
    */
   readonly installed?: ReadonlyMap<string, IntactTree> | undefined
-  /** The project's parts by name that are installed from this artifact and intact, even if some are missing. */
+  /** The project's parts by name that are installed from this artifact and intact, even if other parts are not. */
   readonly intact?: ReadonlyMap<string, IntactTree> | undefined
 }
 
@@ -50,8 +50,8 @@ export interface OpenedProject {
 }
 
 /**
- * Downloads the sealed file to a private file, then reads it into memory, whole and once: its signature covers all of
- * it.
+ * Downloads the sealed file to a private file, then reads all of it into memory once, because the signature covers the
+ * whole file.
  */
 export async function downloadSealed(
   { request, client, tools, record }: ProjectDeployment,
@@ -75,7 +75,10 @@ export async function downloadSealed(
   }
 }
 
-/** Vouches for the sealed file by the pinned key and the pinned digest. */
+/**
+ * Vouches for the sealed file: it has a valid signature of the pinned key, and the pinned digest if there is one.
+ * Throws SignatureError if either check fails.
+ */
 export async function verifySealed(
   { request, tools, record }: ProjectDeployment,
   { pinned }: Offer,
@@ -91,8 +94,9 @@ export async function verifySealed(
 }
 
 /**
- * Refuses a version that had different bytes on this host, and a `latest` that is older than the installed version or that
- * this host has replaced. Throws DeploymentError `downgrade_refused` or ArtifactError `version_reused`.
+ * Refuses a version that had different bytes on this host, and a `latest` that is older than the installed version or
+ * that this host has replaced, unless the operator accepts it. Throws DeploymentError `downgrade_refused` or
+ * ArtifactError `version_reused`.
  */
 export function acceptVersion(
   deployment: ProjectDeployment,
@@ -104,14 +108,14 @@ export function acceptVersion(
   refuseOldBytes(deployment, { version, sha256 })
 }
 
-/** A `latest` must not be a version that this host has had and replaced, under whatever name. */
+/** Refuses a `latest` with bytes that this host has had and replaced, whatever the hub calls their version now. */
 function refuseOldBytes({ request, layout }: ProjectDeployment, { version, sha256 }: ServedVersion): void {
   if (request.version !== 'latest' || request.allowDowngrade) return
   const origin = { contract: 'project' as const, slug: request.projectId }
   if (wasReplaced(layout, { origin, sha256 })) throw replacedBytes({ version, sha256 }, presentVersion(layout, origin))
 }
 
-/** Decrypts a verified file, and wipes the key. */
+/** Decrypts a verified file, and wipes the key even if the decryption fails. */
 export async function openSealed(
   { tools }: ProjectDeployment,
   verified: VerifiedSealedArtifact,
@@ -126,8 +130,8 @@ export async function openSealed(
 }
 
 /**
- * Extracts a project, or only its manifest and plan if all of its parts are installed from this artifact and intact.
- * Consumes the artifact: its memory is freed before the tree is compared and recorded.
+ * Extracts a project, or only its manifest and plan if all parts that the plan installs are installed from this
+ * artifact and intact. Consumes the artifact: its memory is freed before the tree is compared and recorded.
  */
 export async function extractSealed(
   deployment: ProjectDeployment,
@@ -135,7 +139,7 @@ export async function extractSealed(
   folder: string,
 ): Promise<ExtractedProject> {
   const extracted = await extractNeeded(deployment, opened, folder)
-  // Not done after an error, because a decoder may still read the memory.
+  // After an error, the memory is not freed here, because a decoder may still read it.
   discard(opened.artifact)
   return extracted
 }

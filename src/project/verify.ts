@@ -13,8 +13,9 @@ export interface VerifiedProject extends ExtractedProject {
 }
 
 /**
- * Reads the manifest and checks the extracted files against it: project, version, content digest. Throws ArtifactError
- * `invalid_manifest`, `version_mismatch`, `content_mismatch`, `unpinned_source` or `unexpected_part`.
+ * Reads the manifest, and checks its project id, its version and the ids of its parts against the request, and the
+ * extracted files against its content digest. Throws ArtifactError `invalid_manifest`, `version_mismatch`,
+ * `content_mismatch`, `unpinned_source` or `unexpected_part`, and ArchiveError `unsafe_archive`.
  */
 export async function verifyProject(
   { request, tools, record }: ProjectDeployment,
@@ -29,11 +30,13 @@ export async function verifyProject(
   return { ...extracted, manifest }
 }
 
-/** A version that is installed from the same bytes has already passed this check. */
+/**
+ * Not needed for a version that is installed from the same bytes, because that version has already passed this check.
+ */
 function verifyFiles(manifest: Manifest, tree: ExtractedTree, log: Log): void {
   const { warnings, unnamed } = verifyContent(manifest, tree)
   for (const warning of warnings) log.warning(warning)
-  for (const folder of unnamed) log.notice(`The manifest does not name ${folder}: it is not installed.`)
+  for (const folder of unnamed) log.notice(`The manifest does not name ${folder}, so this directory is not installed.`)
 }
 
 /** Refuses ids that the operator did not list, if there is a list. */
@@ -43,6 +46,6 @@ function refuseUnexpected({ parts }: Manifest, allowed: readonly string[] | unde
   const names = unexpected.map(({ shelf, id }) => `${shelf}/${id}`).join(', ')
   throw new ArtifactError(
     'unexpected_part',
-    `The project contains ${names}, which project-ids does not list: nothing was installed. Ask the publisher why; if you expect it, add the id to project-ids.`,
+    `The project contains ${names}, which project-ids does not list: nothing was installed. Ask the publisher why. To accept a part, add its id to project-ids.`,
   )
 }

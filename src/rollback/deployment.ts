@@ -13,12 +13,11 @@ import { readInstalledRows } from './installed-version.ts'
 import type { IncompleteRollback, RollbackRequest } from './request.ts'
 import { ROLLBACK_TRANSITIONS, type RollbackState } from './states.ts'
 
-/** One rollback. */
 export interface RunningRollback extends RunningDeployment<RollbackState> {
   readonly request: RollbackRequest
 }
 
-/** `sender` is undefined if no hub gets a report of the rollback. */
+/** Starts a rollback. `sender` is undefined if no hub gets a report of the rollback. */
 export function startRollback(
   request: RollbackRequest,
   tools: DeploymentTools,
@@ -34,20 +33,20 @@ export function startRollback(
 }
 
 /**
- * The keep-paths that the installed version was installed with. They apply in addition to this run's input, which did
- * not exist then.
+ * Returns the keep-paths that the installed version was installed with, and the kept paths of a project's removed
+ * parts. They apply in addition to this run's `keep-paths`.
  */
 function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
   try {
     const installed = readInstalledRows({ layout }, request.subject).flatMap(row => row.keep_paths ?? [])
     return uniteKeepPaths(installed, leftByRemovedParts(layout, request))
   } catch {
-    // The code that reads that record later reports its problem.
+    // A later step reads the same record again and reports its problem.
     return []
   }
 }
 
-/** The host's own files in the snapshots of a project's removed parts, which return with the parts. */
+/** Returns the kept paths in the snapshots of a project's removed parts: these paths return with the parts. */
 function leftByRemovedParts(layout: Layout, { subject }: RollbackRequest): string[] {
   if (subject.contract !== 'project') return []
   const origin = { contract: subject.contract, slug: subject.projectId }
@@ -55,7 +54,7 @@ function leftByRemovedParts(layout: Layout, { subject }: RollbackRequest): strin
   return snapshots.flatMap(snapshot => snapshot.kept_paths ?? [])
 }
 
-/** The facts about a rollback before it starts. */
+/** Returns the facts about a rollback that are known before it starts; each unknown one is null. */
 export function initialFacts(
   { subject, slug, toVersion, hostId }: IncompleteRollback,
   { deploymentId, now, runner }: Pick<DeploymentTools, 'deploymentId' | 'now' | 'runner'>,

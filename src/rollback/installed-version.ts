@@ -5,7 +5,7 @@ import { newestProjectVersion } from '../install/reports/running-version.ts'
 import type { RunningRollback } from './deployment.ts'
 import type { Subject } from './request.ts'
 
-/** The rows of the subject of a rollback in our own record; empty if none of it is installed. */
+/** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
 export function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: Subject): InstalledRow[] {
   const rows = readInstalled(layout)
   if (subject.contract === 'project')
@@ -15,7 +15,8 @@ export function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, s
 }
 
 /**
- * Records the installed version before it is known whether it can be rolled back, so that a refused run can report it.
+ * Records the installed version before it is known whether that version can be rolled back, so that a refused run can
+ * report it.
  */
 export async function noteInstalledVersion(rollback: RunningRollback): Promise<readonly InstalledRow[]> {
   const { subject } = rollback.request

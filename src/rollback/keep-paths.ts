@@ -1,4 +1,4 @@
-/** Returns all paths of these lists, in their order and without duplicates. */
+/** Returns all paths of the lists, in their order and without duplicates. */
 export function uniteKeepPaths(...lists: readonly (readonly string[] | undefined)[]): string[] {
   return [...new Set(lists.flatMap(list => list ?? []))]
 }

@@ -29,7 +29,7 @@ export interface ParsedFiles {
 
 /**
  * Parses the plan and the host config before the host is locked. Throws PlanError `invalid_plan` or HostConfigError
- * `invalid_host_config` with the position of every problem.
+ * `invalid_host_config` with the positions of the problems.
  */
 export async function parseFiles({ request, tools }: RunningRollback): Promise<ParsedFiles> {
   return await new TimeSlice(tools.signal).run(parseSources(request))
@@ -56,7 +56,7 @@ export async function orderRollback(
   const { steps, skipped } = await readySteps(rollback, target, files)
   verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from))
   const { origin, removals } = target
-  // As in a deployment, the publisher of the project has chosen the ids.
+  // As in a deployment: the publisher of the project has chosen the ids, so they must not reach other services.
   if (origin.contract === 'project') {
     const used = steps.filter(step => !skipped.has(step.id))
     verifyServiceNames(files.hostConfig, { steps: used, removedIds: removals.map(({ id }) => id) })
@@ -87,11 +87,14 @@ function bindPlan({ request }: RunningRollback, target: Target, plan: Plan): { s
   if (subject.contract === 'project') return bindToProject(target, plan)
   const bound = bindPlanToArtifact(plan, { kind: subject.kind, slug: target.origin.slug })
   if (bound.id === subject.id) return bound
-  const message = `step "${bound.installStep.id}": this plan installs "${bound.id}", but "${subject.id}" is rolled back`
+  const message = `step "${bound.installStep.id}": this plan installs "${bound.id}", but this run rolls back "${subject.id}"`
   throw new PlanError([problemAt(bound.installStep, message)])
 }
 
-/** The operator's plan must restore each part: the bundled plan of that version is no longer on the host. */
+/**
+ * Requires that the operator's plan restores each part. The bundled plan of the restored version is no longer on the
+ * host.
+ */
 function bindToProject({ origin, version, parts }: Target, plan: Plan): { steps: readonly PlanStep[] } {
   const inManifest = parts.map(({ shelf, id, version: own }) => {
     const part = { shelf, id, directory: shelf, version: own, folder: `${shelf}/${id}`, sha256: null }
@@ -108,11 +111,11 @@ function bindToProject({ origin, version, parts }: Target, plan: Plan): { steps:
   })
   const missing = bound.notInstalled.map(placeName)
   if (missing.length === 0) return bound
-  const message = `no step installs ${listNames(missing)}, and a project is only rolled back as a whole`
+  const message = `no step installs ${listNames(missing)}, but a project is only rolled back as a whole`
   throw new PlanError([problemAt(plan.positions.steps, message)])
 }
 
-/** A plugin names its settings in its own plugin.yaml, which is in the snapshot. */
+/** A plugin names its settings in its own plugin.yaml, which is in the snapshot or, if the part stays, in its place. */
 function readEnvironment({ layout }: RunningRollback, part: TargetPart): PartEnvironment {
   if (part.shelf !== 'plugins') return NO_SETTINGS
   const root =

@@ -6,13 +6,16 @@ import type { ReportSender } from '../install/reports/report-sender.ts'
 import { initialFacts } from './deployment.ts'
 import type { IncompleteRollback } from './request.ts'
 
-/** The reason for refusing a request, and the sender of its report, if it has one. */
+/** The reason for refusing a request, and the sender of its report, if the run reports to a hub. */
 export interface RollbackRefusal {
   readonly error: DeployError
   readonly sender: ReportSender | undefined
 }
 
-/** Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run reports to nobody. */
+/**
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. If
+ * `dry-run` is malformed, the run may have been meant as a dry run: it sends nothing to the hub.
+ */
 export async function refuseRollback(
   request: IncompleteRollback,
   { error, sender }: RollbackRefusal,
@@ -30,7 +33,7 @@ export async function refuseRollback(
   return await refuseDeployment(refusal, tools)
 }
 
-/** The host that a request names; undefined without a project root. */
+/** Returns the host that a request names; undefined without a project root. */
 export function hostFor(
   { projectRoot, allowSharedRoot = false }: IncompleteRollback,
   sender: ReportSender | undefined,

@@ -21,10 +21,10 @@ import { findTarget } from './target/target.ts'
 import { verifySnapshots } from './verify.ts'
 
 /**
- * Restores a retained version on purpose. It is a deployment whose files are a snapshot on this host, so it needs no
+ * Restores a retained version on purpose. This is a deployment whose files are a snapshot on this host, so it needs no
  * hub. However it ends, the host runs exactly the version that it ran before or exactly the restored one (or the
- * outcome is `inconsistent`). With a `sender`, the hub gets a report, best-effort. Never throws for a failed rollback:
- * the result contains the error.
+ * outcome is `inconsistent`). With a `sender`, the hub gets a report, best-effort, unless this is a dry run. Never
+ * throws for a failed rollback: the result contains the error.
  */
 export async function rollBackVersion(
   request: RollbackRequest,
@@ -53,7 +53,7 @@ class RollbackFlow implements Flow<ParsedFiles, RollbackFiles> {
     return await parseFiles(this.#rollback)
   }
 
-  /** Does nothing: all that a rollback needs is on the host, and a later state judges it. */
+  /** Does nothing: all that a rollback needs is on the host, and `prepare` checks it. */
   async survey(): Promise<void> {}
 
   async fetch(files: ParsedFiles): Promise<RollbackFiles> {

@@ -122,7 +122,7 @@ export class ActionStep {
     this.#files.setSummary(buildDeploySummary({ report, reportPath, plannedSteps: [] }))
   }
 
-  /** Fails the step. */
+  /** Fails the step, with the error as annotations. */
   fail(error: unknown): void {
     this.#log.end()
     this.#annotator.annotateError(error)
@@ -134,7 +134,7 @@ export class ActionStep {
     this.#cancel.stop()
   }
 
-  /** Stops listening. A cancelled process then waits for nothing else. */
+  /** Stops listening for a cancel. A cancelled process then soon exits, even if other work would keep it alive. */
   close(): void {
     this.#cancel.stop()
     process.off('beforeExit', this.#failUnsettled)
@@ -143,7 +143,7 @@ export class ActionStep {
 
   /** Fails the step if the process would exit before its deployment has ended, because nothing is left to wake it. */
   readonly #failUnsettled = (): void => {
-    const message = 'This action stopped before its deployment had ended, which is a bug in this action: report it.'
+    const message = 'This action stopped before its deployment had ended. This is a bug in this action: report it.'
     const error = { code: 'internal_error', message, step: null } as const
     const known = this.#known
     if (known === undefined) this.#files.setOutputs({ outcome: 'failed', 'error-code': error.code })
@@ -152,7 +152,7 @@ export class ActionStep {
   }
 
   /**
-   * The ending is known before the hub has the report, and must be right even if the run is killed meanwhile. A
+   * Writes the outputs before the hub gets the report: they must be right even if the run is killed meanwhile. A
    * cancelled run also writes its summary, because the runner will soon kill it.
    */
   #noteBeforeReport(ended: EndedDeployment): void {

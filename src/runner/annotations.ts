@@ -19,7 +19,9 @@ export class Annotator {
   }
 
   /**
-   * Writes one error annotation with the cause, or each problem of a plan or host config at its line. Shows no stack.
+   * Writes one error annotation with the cause, or one for each problem of a plan or host config, at its line; the log
+   * lists the problems after the tenth. Adds an annotation if the restored version is unhealthy. Logs a stack only for
+   * an `internal_error`.
    */
   annotateFailure(error: Error, report: LocalReport): void {
     if (error instanceof SourceError) {
@@ -35,7 +37,7 @@ export class Annotator {
     if (code === 'internal_error') this.#logStack(error)
   }
 
-  /** Does the same for an action that has no report. */
+  /** Like `annotateFailure`, for an action that has no report. */
   annotateError(thrown: unknown): void {
     if (thrown instanceof SourceError) {
       this.#annotateProblems(thrown)
@@ -46,7 +48,7 @@ export class Annotator {
     if (code === 'internal_error') this.#logStack(thrown)
   }
 
-  /** Writes a separate error: no healthy version is running. */
+  /** Writes a separate error annotation: no healthy version is running. */
   annotateUnhealthy(sentence: string): void {
     this.#annotate(sentence, 'unhealthy')
   }

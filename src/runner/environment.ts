@@ -8,7 +8,7 @@ export function readWorkspace(): string {
   return process.env['GITHUB_WORKSPACE'] ?? process.cwd()
 }
 
-/** The facts about this process from the runner's environment. */
+/** Returns the facts about this process from the runner's environment. */
 export function readRunnerFacts(env: NodeJS.ProcessEnv): RunnerFacts {
   return {
     workflow: readWorkflowRun(env),
@@ -16,7 +16,7 @@ export function readRunnerFacts(env: NodeJS.ProcessEnv): RunnerFacts {
   }
 }
 
-/** The workflow run of this process, from the runner's `GITHUB_*` variables; nulls outside a workflow. */
+/** Returns the workflow run of this process, from the runner's `GITHUB_*` variables; null for each that is not set. */
 export function readWorkflowRun(env: NodeJS.ProcessEnv): WorkflowRun {
   const read = (name: string): string | null => (env[name] ? cleanForeignText(env[name], 300) : null)
   const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')]

@@ -15,8 +15,8 @@ export type HostOf<Request> = (request: Request, tools: DeploymentTools) => Host
 
 /**
  * A post step: recovers the host after a main step that was killed, and checks the health of the version that a
- * cancelled one restored. After any other main step there is nothing to do. Sets no outputs, because the runner drops
- * them here. Fails the step if the host could not be restored; never throws.
+ * cancelled main step restored. After any other main step, there is nothing to do. Sets no outputs, because the runner
+ * drops the outputs of a post step. Fails the step if the host could not be restored; never throws.
  */
 export async function runPostStep<Request extends LockedRequest>(
   readInputs: () => StepInputs<Request>,
@@ -39,7 +39,7 @@ export async function runPostStep<Request extends LockedRequest>(
     if (mayBeLeft) step.finishRecovery(await recoverMainStep(host, request.lockTimeoutMs))
     if (handover !== '') step.finishCheck(await checkRestored(host, handover))
   } catch (error) {
-    const doing = `recovering ${request?.projectRoot ?? 'the host'}`
+    const doing = `recovering or checking ${request?.projectRoot ?? 'the host'}`
     failStep(step, isSystemError(error) ? toHostError(error, doing) : error)
   } finally {
     step?.close()

@@ -21,26 +21,26 @@ export interface StepTools {
   readonly signal: AbortSignal
   readonly now: () => Date
   readonly runner: RunnerFacts
-  /** Sets the outputs that hold if the run is killed from now on. */
+  /** Sets the outputs that apply if the run is killed from now on. */
   setOutputs(outputs: Readonly<Record<string, string>>): void
   /** Saves a value for the post step. */
   saveState(name: string, value: string): void
 }
 
-/** The end of such a step. */
+/** The end of a step that deploys nothing. */
 export interface StepEnd {
   /** All outputs but `error-code`. */
   readonly outputs: Readonly<Record<string, string>>
   readonly summary: string
   /** The ending in one sentence, for the last line of the log. */
   readonly sentence: string
-  /** Fails the step. */
+  /** The error that fails the step; undefined if the step succeeded. */
   readonly error: DeployError | undefined
 }
 
 /**
- * Runs a step of an action that deploys nothing: sets the summary and the outputs, `error-code` among them. Fails with
- * one annotation if there is an error. A step that throws, or that would exit before it has ended, fails too.
+ * Runs a step of an action that deploys nothing: sets the summary and the outputs, including `error-code`. Fails the
+ * step, with annotations, if there is an error. A step that throws, or that would exit before it has ended, fails too.
  */
 export async function runReadingStep<Inputs extends GivenSecrets>(
   readInputs: () => Inputs,
@@ -100,7 +100,7 @@ class ReadingStep {
     this.#annotate(error)
   }
 
-  /** Stops listening. A cancelled process then waits for nothing else. */
+  /** Stops listening for a cancel. A cancelled process then soon exits, even if other work would keep it alive. */
   close(): void {
     this.#cancel.stop()
     process.off('beforeExit', this.#failUnsettled)
@@ -114,7 +114,7 @@ class ReadingStep {
 
   /** Fails the step if the process would exit before the step has ended, because nothing is left to wake it. */
   readonly #failUnsettled = (): void => {
-    const message = 'This action stopped before it had ended, which is a bug in this action: report it.'
+    const message = 'This action stopped before its work had ended. This is a bug in this action: report it.'
     this.fail(new DeployError('internal_error', message))
   }
 }

@@ -8,17 +8,18 @@ import { projectRootSchema } from './inputs/input-schemas.ts'
 
 export const USAGE = `Usage: node recover.js --project-root DIR [options]
 
-Restores the host after a deployment that a power cut, a crash or a kill ended: before its commit, the old version
-with its services, which are then checked; after it, the new version. Does nothing else.
+Recovers the host after a power cut, a crash or a kill ended a deployment. If the deployment ended before its commit,
+restores the old version and its services, and checks their health. If it ended after its commit, keeps the new version.
+Writes the deployment's local report. Deploys nothing.
 
   --project-root DIR            the directory that contains plugins/, extensions/ and .hub-deploy/
   --lock-timeout-seconds N      how long to wait for a deployment that is still running (60)
-  --allow-shared-root           accept a project root that other users own or can write, as the input of that name
+  --allow-shared-root           accept a project root that other users own or can write, like the input of that name
   --help                        print this
 
-Exit code: 0 if the host is consistent, even if there was nothing to recover or nothing was ever deployed; 1 if it could
-not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used; 75 if a deployment
-that is still running has the host.
+Exit code: 0 if the host is consistent, even if there was nothing to recover or nothing was ever deployed; 1 if the host
+could not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used; and 75 if a
+deployment that is still running has the host.
 `
 
 export interface RecoverCommand {
@@ -34,12 +35,12 @@ const OPTIONS = {
   help: { type: 'boolean', default: false },
 } as const
 
-/** Parses the arguments. Throws an Error with one sentence if they cannot be used. */
+/** Parses the arguments. Throws an Error that gives the reason if they cannot be used. */
 export function parseRecoverCommand(args: readonly string[]): RecoverCommand | 'help' {
   const { values } = parseArgs({ args: [...args], options: OPTIONS, strict: true, allowPositionals: false })
   if (values.help) return 'help'
   const root = values['project-root']
-  if (root === undefined) throw new Error('--project-root is missing: name the directory that contains plugins/.')
+  if (root === undefined) throw new Error('--project-root is missing: name the directory that contains plugins/')
   return {
     projectRoot: requireDirectory(parseOption('project-root', projectRootSchema, root)),
     allowSharedRoot: values['allow-shared-root'],
@@ -64,7 +65,7 @@ export function createConsoleLog(): Log {
 function parseOption<Value>(name: string, schema: z.ZodMiniType<Value>, text: string): Value {
   const parsed = z.safeParse(schema, text)
   if (parsed.success) return parsed.data
-  throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}, found ${JSON.stringify(text)}.`)
+  throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}, found ${JSON.stringify(text)}`)
 }
 
 /**
@@ -73,5 +74,5 @@ function parseOption<Value>(name: string, schema: z.ZodMiniType<Value>, text: st
  */
 function requireDirectory(path: string): string {
   if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return path
-  throw new Error(`--project-root ${path} is not a directory: correct the path, or mount its disk first.`)
+  throw new Error(`--project-root ${path} is not a directory: correct the path, or mount its disk first`)
 }

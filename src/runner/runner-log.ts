@@ -5,7 +5,7 @@ import { monotonicMs } from '../core/monotonic.ts'
 import { durationInWords } from '../core/quantities.ts'
 
 const MAX_LINE_CHARS = 4000
-/** A group that ends sooner is written in one go, and its title says what it did. */
+/** A group that ends sooner than this is written in one go, and its title says what the group did. */
 const TITLE_WITHIN_MS = 500
 /** The number of notes that a summary may repeat. */
 const MAX_NOTES = 100
@@ -25,9 +25,9 @@ export interface RunnerLog extends Log {
 
 /**
  * The workflow log. Every line is redacted and free of runner commands. The title of a group says what it did and how
- * long it took. If a group takes longer than half a second, or its lines must survive a kill, it opens with its bare
- * title and shows its lines as they come; the rest follows in a line after it. Each notice and warning appears once,
- * even if several parts of a run find the same problem.
+ * long it took. If a group takes longer than half a second, or its lines must survive a kill, the group opens with its
+ * bare title and shows its lines as they come; the full title follows in a line after the group. Each notice and
+ * warning appears once, even if several parts of a run find the same problem.
  */
 export function createRunnerLog(redact: (text: string) => string): RunnerLog {
   const safe = (line: string): string => cleanForeignText(redact(line), MAX_LINE_CHARS)
@@ -64,7 +64,7 @@ export function createRunnerLog(redact: (text: string) => string): RunnerLog {
   }
 }
 
-/** A group that holds its lines back until its title is known, but not for long. */
+/** A group that holds its lines back until its full title is known, but at most for `TITLE_WITHIN_MS`. */
 class OpenGroup {
   readonly did: string[] = []
   readonly title: string

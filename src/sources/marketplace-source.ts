@@ -14,7 +14,7 @@ import type { SourceCost } from './source-budget.ts'
 import { type OfferedVersion, refuseOlder, refuseReused, type SourcePast } from './source-history.ts'
 import type { SourceRequest, SourceTools } from './source-request.ts'
 
-/** The project action's inputs for the marketplace of its parts. */
+/** The project action's inputs for the marketplace that parts come from. */
 export const SOURCE_INPUTS: InputNames = {
   hub: 'sources-hub-url',
   services: 'sources-services-url',
@@ -37,9 +37,10 @@ interface Fetching {
 }
 
 /**
- * Fetches a plugin or service by all rules of the marketplace contract: HMAC, listing policy, version rules. Throws
- * what the marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch`
- * or `invalid_manifest` (for a subdirectory that it does not have), DeploymentError `downgrade_refused`.
+ * Fetches a plugin or service by the marketplace contract's rules for signatures, archives and versions. Throws what
+ * the marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch`,
+ * `version_reused` or `invalid_manifest` (for a subdirectory that the artifact does not have), and DeploymentError
+ * `downgrade_refused`.
  */
 export async function fetchFromMarketplace(
   { request, tools }: Fetching,
@@ -83,7 +84,7 @@ function partOf({ staged, tree }: { staged: string; tree: NamedTree }, { slug, s
   if (!tree.directories.includes(subdirectory)) {
     throw new ArtifactError(
       'invalid_manifest',
-      `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${slug}, whose artifact contains no such directory: nothing was installed. The publisher must correct its source and seal the project again.`,
+      `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${slug}, whose artifact contains no such directory: nothing was installed. The publisher must correct the source of the part and seal the project again.`,
     )
   }
   for (const { path, reach } of tree.symlinks) {

@@ -1,7 +1,7 @@
 import { monotonicMs } from '../core/monotonic.ts'
 import type { SourceRequest } from './source-request.ts'
 
-/** The limits for fetching. */
+/** The limits for fetching parts. */
 export type SourceLimits = Pick<SourceRequest, 'downloadTimeoutMs' | 'maxArtifactBytes' | 'extraction'>
 
 /** The cost of fetching a part. */
@@ -17,7 +17,8 @@ export interface SourceCost {
 }
 
 /**
- * The limits of one artifact apply to all sources of a run together: each part gets what the earlier ones have left.
+ * Applies the limits of one artifact to all sources of a run together: each part gets the remainder that the earlier
+ * parts have left.
  */
 export class SourceBudget {
   readonly #limits: SourceLimits

@@ -3,7 +3,7 @@ import { refuseDowngrade, replacedBytes } from '../core/trust/version-rules.ts'
 import { isSameVersion } from '../core/trust/versions.ts'
 import type { SourceRecord } from '../install/host/installed/rows.ts'
 
-/** A version that a source once supplied for a part of this project, installed or retained on this host. */
+/** A version of a part that came from a source, and that this host has installed or retained. */
 export interface SuppliedVersion {
   readonly version: string | null
   readonly source: SourceRecord
@@ -14,11 +14,11 @@ export interface SourcePast {
   /** Undefined if this project has installed nothing there from a source. */
   readonly installed: SuppliedVersion | undefined
   readonly history: readonly SuppliedVersion[]
-  /** True if this host has had exactly this content and replaced it, according to its records and audit log. */
+  /** True if exactly this content was installed and replaced, according to the host's records and audit log. */
   wasReplaced(source: SourceRecord): boolean
 }
 
-/** A version of a marketplace, as a hub serves it now. */
+/** A version of a plugin or service, as a marketplace serves it now. */
 export interface OfferedVersion {
   readonly version: string
   /** The plugin or service, its marketplace, and the digest of its artifact. */
@@ -35,16 +35,16 @@ export function refuseReused({ version, source }: OfferedVersion, history: reado
   if (first === undefined || known.some(had => had.source.id === source.id)) return
   throw new ArtifactError(
     'version_reused',
-    `${source.from} now has version ${version} with different bytes (sha256 ${source.id}) than this host received before (${first.source.id}): nothing was installed. Ask its publisher why; to accept them, have the project sealed with the sha256 of the part.`,
+    `${source.from} now has version ${version} with different bytes (sha256 ${source.id}) than this host received before (${first.source.id}): nothing was installed. Ask its publisher why; to accept the new bytes, have the project sealed with the sha256 of the part.`,
   )
 }
 
 /**
- * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the version that the same source
- * supplied for this part, and for one whose bytes this host has had and replaced, under whatever name.
+ * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version from the same
+ * source, and for a `latest` whose bytes this host has had and replaced, whatever the hub calls their version now.
  */
 export function refuseOlder({ version, source }: OfferedVersion, { installed, wasReplaced }: SourcePast): void {
-  // Another plugin's version does not compare with this one's, and the signed manifest has chosen between the two.
+  // Versions of different plugins cannot be compared, and the signed manifest has chosen between the plugins.
   if (installed?.source.from === source.from) refuseDowngrade(version, { version: installed.version, isOurs: true })
   if (wasReplaced(source)) throw replacedBytes({ version, sha256: source.id }, installed)
 }

@@ -4,9 +4,12 @@ import type { DeploymentTools } from '../install/deployment/deployment.ts'
 
 /** The operator's inputs for parts that a project names but does not contain. */
 export interface SourceInputs {
-  /** The marketplace that supplies parts. Its inputs are needed once a project names such a part. */
+  /**
+   * The base URL of the marketplace. The inputs for the marketplace are needed only if a project takes a part from
+   * there.
+   */
   readonly hubUrl: string | undefined
-  /** The base of that marketplace's services; default: `hubUrl`. */
+  /** The base URL of that marketplace's services; default: `hubUrl`. */
   readonly servicesUrl?: string | undefined
   readonly apiKey: string | undefined
   readonly signingSecret: string | undefined
@@ -17,7 +20,10 @@ export interface SourceInputs {
 export interface SourceRequest {
   readonly marketplace: Omit<SourceInputs, 'gitTokens'>
   readonly gitTokens: GitTokens
-  /** The hub of the project itself. A source may be at any address that this hub may have. */
+  /**
+   * The hub of the project itself. A source may be at a loopback, link-local or own address of this host only if the
+   * hub has the same address.
+   */
   readonly hubUrl: string
   /** PEM. */
   readonly ca: string | undefined

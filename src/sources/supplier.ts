@@ -10,7 +10,7 @@ import { SourceBudget } from './source-budget.ts'
 import type { SourcePast } from './source-history.ts'
 import type { SourceInputs, SourceRequest, SourceTools } from './source-request.ts'
 
-/** A part of a project, and the folder for its tree. */
+/** A part of a project, the folder for its tree, and the history of its place. */
 export interface Wanted {
   readonly part: {
     readonly shelf: string
@@ -36,8 +36,8 @@ const MARKETPLACE_INPUTS = {
 } as const satisfies Record<keyof Omit<SourceInputs, 'servicesUrl' | 'gitTokens'>, string>
 
 /**
- * Supplies parts from a marketplace and from git servers, each by the rules of its contract: a hub's signature, or the
- * commit that the signed manifest names. Reports nothing to them.
+ * Fetches parts from a marketplace and from git servers. A part is verified by the hub's signature, or by the commit or
+ * digest in the signed manifest. Sends no report to these servers.
  */
 export class SourceSupplier {
   readonly #request: SourceRequest
@@ -50,7 +50,9 @@ export class SourceSupplier {
     this.#tools = tools
   }
 
-  /** Throws ConfigError `missing_input`. */
+  /**
+   * Throws ConfigError `missing_input` if a part comes from a marketplace and an input for the marketplace is missing.
+   */
   requireInputs(parts: readonly Pick<Wanted, 'part'>['part'][]): void {
     const ids = parts.filter(({ source }) => source.from === 'marketplace').map(({ shelf, id }) => `${shelf}/${id}`)
     const { marketplace } = this.#request
@@ -63,7 +65,7 @@ export class SourceSupplier {
     )
   }
 
-  /** Throws what the source's own client throws, with the part's name in front. */
+  /** Throws what the source's own client throws, with the part's name at the start of the message. */
   async fetch(wanted: Wanted): Promise<Supplied> {
     const name = `${wanted.part.shelf}/${wanted.part.id}`
     try {

@@ -3,18 +3,18 @@ import { dirname } from 'node:path'
 import { Script } from 'node:vm'
 import type { CompiledCode } from './compiled-code.ts'
 
-/** An action that the bundle exports. Once it has installed something, it calls `onInstalled` with the kind of its run. */
+/** An action that the bundle exports. After a run that changed the host, it calls `onInstalled` with the run's kind. */
 export type Action = (onInstalled: (run: string) => void) => Promise<void>
 
 export interface Bundle {
   readonly exports: Readonly<Record<string, Action | undefined>>
-  /** Returns everything of the bundle that has been compiled so far, in this run or in those that kept their code. */
+  /** Returns all code of the bundle that was compiled so far, by this run or by the runs whose code it loaded. */
   compile(): Buffer
 }
 
 /**
  * Loads the bundle, whose text is a function in ASCII that can load only modules of Node.js. Node.js compiles what the
- * compiled code lacks, and everything if another version or other options compiled that code.
+ * kept code lacks. If that code was compiled by another version or with other options, Node.js compiles everything.
  */
 export function loadBundle(file: string, compiled: CompiledCode): Bundle {
   const bytes = readFileSync(file)

@@ -1,9 +1,9 @@
 import { isAbsolute, join } from 'node:path'
 
 /**
- * Returns the folder for data that this user's programs can lose (XDG Base Directory Specification). It belongs to this
- * action and may not exist yet. Returns undefined if the environment names none. It is outside every project root,
- * because a service that works as the same user may be confined to its root.
+ * Returns this action's folder in the user's cache, whose data can be lost (XDG Base Directory Specification). The
+ * folder may not exist yet. Returns undefined if the environment names no absolute path. The cache is not kept in a
+ * project root, because a service that works as the same user may be confined to its root.
  */
 export function cacheFolder({ XDG_CACHE_HOME, HOME }: NodeJS.ProcessEnv): string | undefined {
   const bases = [XDG_CACHE_HOME ?? '', join(HOME ?? '', '.cache')]

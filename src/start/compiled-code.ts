@@ -4,7 +4,7 @@ import { readPrivateFile, replacePrivateFile } from './private-file.ts'
 import { isTrustedFolder, makeTrustedFolder } from './trusted-folder.ts'
 
 const NAME = 'compiled'
-/** The bytes before the code: a digest, and the list of runs. A multiple of 8, so that V8 uses the code where it is. */
+/** The bytes before the code: a digest, and the list of runs. A multiple of 8, so that V8 can use the code in place. */
 const DIGEST_BYTES = 32
 const RUNS_BYTES = 96
 const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES
@@ -13,14 +13,14 @@ const MAX_BYTES = 16 * 1024 * 1024
 
 /**
  * The bundle's code as Node.js has compiled it, in one file of this user's cache. A process that can write that file
- * decides what runs, so it is read and written only in a folder that only this user and root can change. Never throws:
- * without the file, a run merely takes longer.
+ * decides what runs, so the file is read and written only in a folder that only this user and root can change. Never
+ * throws: without the file, a run merely takes longer.
  *
  * Different runs need different functions: an update also compares and moves the old tree. So the file lists the kinds
  * of runs that have contributed to its code, and the first run of another kind adds the functions that it has compiled.
  *
- * The file is not synced. Its digest exposes a torn file, and one for another bundle or another Node.js; the next run
- * that installs something replaces it.
+ * The file is not synced. Its digest exposes a torn file, and a file for another bundle or another Node.js; the next
+ * run that keeps its code replaces such a file.
  */
 export class CompiledCode {
   readonly #folder: string | undefined
@@ -56,8 +56,8 @@ export class CompiledCode {
   }
 
   /**
-   * Replaces the kept code, unless a run of the same kind has contributed to it already. A run without a kind may lack
-   * code that it has compiled: its code is kept only where there is none, and any later run replaces it.
+   * Replaces the kept code, unless a run of the same kind has already contributed to it. A run without a kind may have
+   * lost code that it compiled: its code is kept only if no other code is, and the next run with a kind replaces it.
    */
   keep(run: string | undefined, compile: () => Buffer): void {
     attempt('kept', () => {
@@ -81,7 +81,10 @@ export class CompiledCode {
   }
 }
 
-/** An operator who wants to know why a run takes longer can turn on the runner's debug log. */
+/**
+ * Returns undefined if `act` throws. The runner's debug log, if it is on, then says why this run or the next one takes
+ * longer.
+ */
 function attempt<Result>(deed: 'read' | 'kept', act: () => Result): Result | undefined {
   try {
     return act()

@@ -35,7 +35,7 @@ export function readPrivateFile(path: string, maxBytes: number): Buffer | undefi
 
 /**
  * Replaces a file as a whole, with mode 0600, but does not sync it. Removes the temporary files of killed processes.
- * Throws the system's error, or an error if there is little space.
+ * Throws the system's error, or one with the code `ENOSPC` if the disk would have less than 64 MiB left.
  */
 export function replacePrivateFile(path: string, bytes: Buffer): void {
   removeRemains(path)
@@ -62,8 +62,8 @@ function openIfPresent(path: string): number | undefined {
 }
 
 /**
- * In rare cases this removes the file of a live process too, whose rename then fails. That is harmless, because the
- * file is dispensable.
+ * In rare cases, this function also removes the temporary file of a live process, whose rename then fails. The failure
+ * is harmless, because the file is dispensable.
  */
 function removeRemains(path: string): void {
   const folder = dirname(path)
@@ -75,6 +75,6 @@ function tryUnlink(path: string): void {
   try {
     unlinkSync(path)
   } catch {
-    // The next run that keeps something removes it.
+    // The next run that replaces the file removes this temporary file.
   }
 }

@@ -4,14 +4,14 @@ import { cacheFolder } from './cache-folder.ts'
 import { CompiledCode } from './compiled-code.ts'
 
 /**
- * V8 drops compiled code that several full collections of garbage have found unused. A run that has used less processor
- * time, in microseconds, has not had as many.
+ * V8 drops compiled code that several full garbage collections have found unused. A run that has used less processor
+ * time than this, in microseconds, has not had that many collections.
  */
 const MAX_PROCESSOR_TIME = 1_000_000
 
 /**
- * Runs an action of the bundle in `folder`, with the code that earlier runs compiled if it can be trusted. Once the
- * action has installed something, the code that it needed is kept for later runs.
+ * Runs an action of the bundle in `folder`, with the code that earlier runs compiled if that code can be trusted.
+ * After a run that changed the host, the code that the run needed is kept for later runs.
  */
 export function start(folder: string, action: string): Promise<void> {
   const release = holdCancel()
@@ -25,8 +25,9 @@ export function start(folder: string, action: string): Promise<void> {
 }
 
 /**
- * Lets a cancel that comes while the bundle is loaded reach the action, which begins to listen before its first await:
- * until the event loop turns, the signal waits. Without a listener, it would end the process without a result.
+ * Lets a cancel that comes while the bundle is loaded reach the action: the signal waits until the event loop turns,
+ * and the action begins to listen before its first `await`. Without a listener, the signal would end the process
+ * without a result.
  */
 function holdCancel(): () => void {
   const hold = (): void => {}

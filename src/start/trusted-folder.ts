@@ -15,7 +15,7 @@ export function isTrustedFolder(path: string): boolean {
   return findExposureOf(found, us) === undefined && isDecidedByUs(dirname(path), us)
 }
 
-/** Does the same, but first creates a missing folder and its parents if nobody else can change their place. */
+/** Like `isTrustedFolder`, but first creates a missing folder and its parents if nobody else can change their place. */
 export function makeTrustedFolder(path: string): boolean {
   const us = process.getuid?.()
   if (us === undefined) return false

@@ -14,7 +14,7 @@ const DEFAULTS = Object.fromEntries(
 )
 const HUB = { 'hub-url': 'https://hub.example', 'api-key': 'the-api-key' }
 
-const NOTHING = 'missing id, or project-id for a project, is required and neither was given'
+const NOTHING = 'missing id, or project-id for a project, is required, but neither was given'
 
 /** The problems of these inputs, each as its kind and the name of its input. */
 function problemsOf(given: Record<string, string>): string[] {
@@ -30,7 +30,7 @@ describe('readRollbackInputs', () => {
     'a project': [{ 'project-id': 'shop' }, []],
     nothing: [{}, [NOTHING]],
     'a malformed project': [{ 'project-id': '../shop' }, ['invalid project-id']],
-    'a slug alone': [{ slug: 'greeter' }, ['missing a rollback takes id, not slug']],
+    'a slug alone': [{ slug: 'greeter' }, ['missing id is required, but slug was given']],
     'everything for a report, but no id': [{ ...HUB, slug: 'greeter' }, [NOTHING]],
     'an id, and a report without a slug': [{ ...HUB, id: 'greeter' }, ['invalid slug']],
     'an id, and a report without a hub': [{ id: 'greeter', slug: 'greeter' }, ['invalid hub-url', 'invalid api-key']],

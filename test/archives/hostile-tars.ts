@@ -43,7 +43,7 @@ function announced(name: string, items: TarItem[]): HostileTar {
   return tar(name, [...items, file('x', 'evil')])
 }
 
-/** A tar whose root entry has members as its data. */
+/** A tar whose entry for the root directory contains further members as its data. */
 function rootWithData(what: string, root: string, { paxSize, ...more }: Partial<TarItem> & { paxSize?: number }): HostileTar {
   const announcement = paxSize === undefined ? [] : [pax({ size: String(paxSize) })]
   return tar(`unsafe_archive--${what}`, [...announcement, directory(root, { data: HIDDEN, ...more })])

@@ -6,7 +6,7 @@ export interface HostileZip {
   readonly name: string
   readonly bytes: () => Buffer
   readonly platform?: NodeJS.Platform
-  /** Only the data itself shows the fault, so files before it have been written. */
+  /** Only an entry's data shows the fault, so the files before that entry have been written. */
   readonly onlyWhileExtracting?: true
 }
 
@@ -26,7 +26,7 @@ function named(what: string, entryName: string, more: Partial<ZipItem> = {}): Ho
   return zip(`unsafe_archive--${what}`, [GOOD, { ...file(entryName, 'evil'), ...more }])
 }
 
-/** An entry whose name has bytes that are in no string. */
+/** An entry whose name has bytes that no string can produce. */
 function rawNamed(what: string, rawName: Buffer, flags: number): HostileZip {
   return named(what, 'x', { both: { rawName, flags } })
 }
@@ -119,7 +119,7 @@ const sameNames: HostileZip[] = [
   zip('unsafe_archive--below-a-later-symlink', [GOOD, directory('d/'), file('l/evil'), symlink('l', 'd')]),
 ]
 
-/** Some tools obey the mode, others create a file. */
+/** A symlink by its Unix mode, made by another system: some tools obey that mode, others create a file. */
 function madeBy(system: number, what: string, mode: number): HostileZip {
   return zip(`unsafe_archive--${what}-by-system-${system}`, [GOOD, { ...symlink('x', 'good.txt'), mode, system }])
 }
@@ -255,7 +255,7 @@ function storedDescriptor(): Buffer {
   return bytes
 }
 
-/** The descriptor of `some data`. */
+/** The descriptor of `some data`, with the false values of `lie`. */
 function descriptorOf(lie: { crc?: number; size?: number }): Buffer {
   const data = Buffer.from('some data')
   const bytes = Buffer.alloc(16)
@@ -326,7 +326,7 @@ const structures: HostileZip[] = [
   { name: 'invalid_archive--overlap-same-entry', bytes: sharedEntry },
 ]
 
-/** The comment of the last header looks like a locator, where some readers look for one. */
+/** The comment of the last header looks like a zip64 locator, in the place where some readers look for a locator. */
 function strayLocator(): Buffer {
   const decoy = Buffer.alloc(20)
   decoy.writeUInt32LE(0x07064b50, 0)
@@ -334,7 +334,7 @@ function strayLocator(): Buffer {
   return buildZip([GOOD, { ...file('x'), central: { comment: decoy } }])
 }
 
-/** The first entry's data quotes the second entry whole, so that both unpack the same bytes. */
+/** The first entry's data contains the whole second entry, so that the two entries overlap in the archive. */
 function quotedOverlap(): Buffer {
   const inner = buildZip([file('kernel', Buffer.alloc(100 * KIB))])
   const kernelBytes = 30 + 'kernel'.length + deflateRawSync(Buffer.alloc(100 * KIB)).length

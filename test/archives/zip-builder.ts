@@ -36,7 +36,7 @@ export interface ZipItem {
 
 export interface ZipShape {
   prefix?: Buffer
-  /** Bytes before the first entry; unlike `prefix`, counted into every position. */
+  /** Bytes before the first entry; unlike `prefix`, counted in every position. */
   beforeEntries?: Buffer
   /** Bytes between the last entry and the directory. */
   beforeDirectory?: Buffer
@@ -105,7 +105,7 @@ export function symlink(name: string, target: string): ZipItem {
   return { name, data: target, mode: SYMLINK, stored: true }
 }
 
-/** An extra field. */
+/** Builds one extra field: its id, its length and its value. */
 export function extraField(id: number, value: Buffer): Buffer {
   const head = Buffer.alloc(4)
   head.writeUInt16LE(id, 0)

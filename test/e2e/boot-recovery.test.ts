@@ -28,8 +28,8 @@ before(async () => {
 after(() => stage.close())
 
 /**
- * A check that notes that the new version is served, and never ends. Passes for the old version. Works in its own
- * folder.
+ * A health check, which works in its own folder. For the new version, the check writes `yes` to the file `checking` and
+ * sleeps. For the old version, the check passes.
  */
 const CHECK = `#!/bin/sh
 cd "$(dirname "$0")"
@@ -42,21 +42,24 @@ esac
 
 const write = (name: string, text: string): void => writeFileSync(at(name), text)
 
-/** Notes its environment and its arguments and does not run them; a shell would drop variables with hyphens. */
+/**
+ * Writes its environment and the command in its arguments to a file, and does not run the command. A shell would drop
+ * variables whose names contain hyphens.
+ */
 const NOTE_JOB = `
 const [file, ...command] = process.argv.slice(1)
 const variables = Object.entries(process.env).map(([name, value]) => name + '=' + value)
 require('node:fs').writeFileSync(file, [...variables, ...command].join('\\0'))
 `
 
-/** A service whose every start notes the version that it runs. */
+/** A service that appends the version that it runs to a file at each start. */
 const serviceUnit = () => `[Service]
 ExecStart=/bin/sh -c 'cat ${stage.root}/plugins/greeter/src/main.py >> ${at('served')}; echo >> ${at('served')}; exec sleep 600'
 [Install]
 WantedBy=multi-user.target
 `
 
-/** The example unit, with the paths of this host. */
+/** The example unit, adapted to this host. */
 const recoverUnit = () =>
   UNIT.replaceAll('/srv/app', stage.root)
     .replace('/opt/hub-deploy/node', process.execPath)
@@ -71,8 +74,9 @@ WantedBy=multi-user.target
 `
 
 /**
- * Deploys 2.0.0 on a machine where the service runs, and cuts the power during its health check. The recovery is
- * enabled just before that, so that the restart of the service starts it in the middle of the deployment.
+ * Deploys 2.0.0 on a machine where the service runs, and cuts the power during the deployment's health check. The
+ * recovery unit is enabled just before the deployment, so that the restart of the service starts the recovery in the
+ * middle of the deployment.
  */
 async function cutPowerInHealthCheck(): Promise<void> {
   for (const name of ['served', 'checking', 'recovery']) write(name, '')
@@ -101,7 +105,10 @@ async function cutPowerInHealthCheck(): Promise<void> {
   assert.deepEqual([served(), installed()], [['1.0.0', '2.0.0'], '2.0.0'])
 }
 
-/** Boots with the unit. Resolves to the states of the recovery and of the service once no job is pending. */
+/**
+ * Boots with this recovery unit. Resolves to the states of the recovery and of the service once the recovery has ended
+ * and no job is pending.
+ */
 async function bootAgain(unit = recoverUnit()): Promise<string[]> {
   for (const name of ['served', 'recovery']) write(name, '')
   rmSync(at('states'), { force: true })
@@ -140,7 +147,7 @@ function lastReport(): LocalReport {
   return reports.find(({ version, outcome }) => version === '2.0.0' && outcome === 'rolled_back') as LocalReport
 }
 
-/** Skips the test if no machine can be booted. */
+/** Runs a test that boots machines. Skips it if this computer can boot none. */
 async function withMachines(t: TestContext, test: () => Promise<void>): Promise<void> {
   try {
     await test()

@@ -7,7 +7,7 @@ import { whyLeftToCi } from '../extent.ts'
 import { BUSY_SERVICES, whileBusy, whyNoPerl } from './harness/busy-service.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './harness/stage.ts'
 
-/** The number of updates and of rollbacks for each service: 18 deployments. */
+/** The number of updates, and of rollbacks, next to each service. */
 const ROUNDS = 3
 const FAILING_PLAN = `${PLUGIN_PLAN}  - {id: work, action: provision, plugin: greeter, depends_on: [files]}\n`
 

@@ -30,8 +30,8 @@ const ONLY_IN_CI = whyLeftToCi()
 const SIGNAL_AT_FILE = join(import.meta.dirname, 'harness/signal-at-file.mjs')
 
 /**
- * The run is cancelled while it writes the record. It may continue for a while before it notices, but its outcome must
- * not vary.
+ * The journal records at which a run is cancelled. The run may continue for a while before it notices the signal, but
+ * its outcome must not vary.
  */
 const MOMENTS: readonly { at: string; outcome: Outcome }[] = [
   { at: 'state fetching', outcome: 'failed' },
@@ -255,7 +255,10 @@ function assertRolledBack(fleet: Fleet, host: PreparedHost, tree = fleet.old): v
   assert.deepEqual(host.tree(), tree)
 }
 
-/** Cancels a run right after the switch, and kills it because its first undo never returns. */
+/**
+ * Cancels a run right after the switch. The first undo of the run hangs, so the run is killed as the runner kills a
+ * cancelled step.
+ */
 async function cancelWithSlowUndo(t: TestContext, fleet: Fleet, host: PreparedHost): Promise<void> {
   const { run } = await cancelBeforeAndBlockUndo('step files').prepare(t, host, fleet)
   const killer = onceInLog('has the tree digest', () => killAsTheRunnerDoes(readHolder(host.root)))

@@ -36,7 +36,7 @@ const cache = (): string => join(stage.folder, 'cache')
 const own = (): string => join(cache(), 'hub-deploy')
 const compiled = (): string => join(own(), 'compiled')
 
-/** Deploys with its own cache. */
+/** Deploys with a cache folder that belongs to this stage. */
 async function deploy(inputs: Record<string, string> = {}, env: Record<string, string> = {}): Promise<ActionResult> {
   return await stage.deploy(inputs, { env: { XDG_CACHE_HOME: cache(), ...env } })
 }
@@ -47,7 +47,10 @@ async function update(version: string): Promise<ActionResult> {
   return await deploy()
 }
 
-/** True if a deployment that succeeds uses the kept code: it replaces code that it cannot use. */
+/**
+ * Updates to this version, and returns true if the deployment used the kept code. A deployment replaces code that it
+ * cannot use.
+ */
 async function usesWhatIsKept(version: string): Promise<boolean> {
   const before = statSync(compiled(), { bigint: true })
   assertSucceeds(await update(version))
@@ -55,7 +58,10 @@ async function usesWhatIsKept(version: string): Promise<boolean> {
   return before.ino === after.ino && before.ctimeNs === after.ctimeNs
 }
 
-/** Plants another user's code for this very bundle and Node.js, which does something else first. */
+/**
+ * Plants code as another user could: the file is valid for exactly this bundle and this Node.js, but the code also
+ * prints a line.
+ */
 function plant(): void {
   const bundle = readFileSync(BUNDLE)
   const call = "process.stdout.on('error', () => { });"
@@ -68,7 +74,7 @@ function plant(): void {
   code.keep('planted', () => script.createCachedData())
 }
 
-/** Continues on a host with 1.0.0, after something was planted in the code that its deployment kept. */
+/** Continues on a host with 1.0.0, after code was planted in place of the code that the deployment kept. */
 async function beginWithPlanted(): Promise<void> {
   const empty = stage
   const origin = await preparedOnce('planted', async () => {
@@ -141,7 +147,7 @@ describe('the compiled code that a deployment keeps', () => {
     assert.doesNotMatch((await update('1.1.0')).log, new RegExp(PLANTED))
   })
 
-  /** Caches in which another user could have planted the code. */
+  /** Changes to the cache after which another user could have planted the code there. */
   const caches: Record<string, () => void> = {
     'in a folder that its group can write': () => chmodSync(own(), 0o770),
     'below a folder that every user can write': () => chmodSync(cache(), 0o777),

@@ -9,7 +9,7 @@ import { readReports } from './harness/invariants.ts'
 import { openSlowHub } from './harness/slow-hub.ts'
 import { openInstalled, pluginFiles, type Stage } from './harness/stage.ts'
 
-/** Runs a command in a new pid namespace, as in a container, which ends with this process. */
+/** Runs a command in a new pid namespace, as in a container. The command ends with this process. */
 const CONTAINER = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child']
 
 function whyNoNamespaces(): string | false {

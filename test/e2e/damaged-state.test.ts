@@ -4,7 +4,7 @@ import { byExtent } from '../extent.ts'
 import { type DamagedHosts, openDamagedHosts } from './harness/damaged-hosts.ts'
 import { countOutcomes } from './harness/outcome-counts.ts'
 
-/** Set to repeat one case. */
+/** The seed of a failed case, to repeat that case alone. */
 const SEED = process.env['DAMAGE_SEED']
 
 const SWEEPS = [

@@ -45,7 +45,7 @@ beforeEach(async () => {
   pin = { version: '1.0.0', 'artifact-sha256': outputs['artifact-sha256'] ?? '' }
 })
 
-/** Every path of the host with its inode, mode, size and times. */
+/** Every path below the project root, with its inode, mode, size and times. */
 function listUntouched(): string[] {
   const paths = ['.', ...readdirSync(stage.root, { recursive: true, encoding: 'utf8' })].sort()
   return paths.map(path => {
@@ -54,7 +54,7 @@ function listUntouched(): string[] {
   })
 }
 
-/** Runs a check, which must not touch the host, its services or the hub. */
+/** Runs a check, which must neither touch the host or its services nor report to the hub. */
 async function check(inputs: Record<string, string> = {}): Promise<ActionResult> {
   const known = [listUntouched(), stage.standIns.changes(), acceptedReports(stage)]
   const result = await stage.deployHere({ 'check-only': 'true', ...pin, ...inputs })

@@ -221,7 +221,7 @@ describe('the error text of a hub', () => {
         from(hub.url),
       )
       assert.match(commandsIn(log, 'error')[0] ?? '', /410.*forged/)
-      // biome-ignore lint/suspicious/noControlCharactersInRegex: that there are none is what is tested
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: the test is that the log has no control characters
       assert.doesNotMatch(log, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029\u202e]/)
       assert.doesNotMatch(log, /##\[/)
       const commands = log.split('\n').filter(line => line.startsWith('::'))
@@ -257,7 +257,7 @@ describe('the error text of a hub', () => {
     const killed = await stage.deploy({ 'hub-url': hub.url }, { onStart })
     assert.equal(killed.signal, 'SIGKILL', killed.log)
     const own = join(stage.root, '.hub-deploy')
-    // This run never locked the host.
+    // The run died before it had the lock of the host, so its journal still has its first name.
     const [journal = ''] = readdirSync(own).filter(name => name.startsWith('begun-'))
     assert.match(readFileSync(join(own, journal), 'utf8'), /"record":"end".*unknown key \*\*\*/)
     await stage.deploy({ 'api-key': 'another-key' }, { phase: 'post', state: killed.state })

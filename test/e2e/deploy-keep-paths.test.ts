@@ -12,7 +12,7 @@ const ONLY_IN_CI = whyLeftToCi()
 let stage: Stage
 let place: string
 
-/** A host that runs 1.0.0, with its own files in it. */
+/** A host that runs 1.0.0, with the host's own files in the installed directory. */
 beforeEach(async () => {
   stage = await openInstalled(pluginFiles('1.0.0'))
   place = join(stage.root, 'plugins/greeter')

@@ -35,7 +35,7 @@ async function deployed(inputs: Record<string, string> = {}): Promise<Record<str
   return result.outputs
 }
 
-/** The version that the installed plugin names. */
+/** The version that a file of the installed plugin names. */
 function runningVersion(id = 'greeter'): string {
   return /hello from (\S+)"/.exec(readFileSync(join(stage.root, 'plugins', id, 'src/main.py'), 'utf8'))?.[1] ?? ''
 }
@@ -251,7 +251,7 @@ describe('versions that are dates', () => {
   })
 })
 
-/** Serves one version's artifact as a newer one. */
+/** Serves the artifact of version `old` under the version `name`, which is newer. */
 function serveRenamed(t: Parameters<typeof serveUntrustedHub>[0], old: string, name: string) {
   return serveUntrustedHub(t, {
     detail: answerJson(200, { latest_version: name }),

@@ -15,7 +15,8 @@ const ENV_PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter
 `
 
 /**
- * A version whose settings cannot be written because TOKEN is missing, which shows only once its files are in place.
+ * A version whose settings cannot be written, because TOKEN has no value. The run finds that out only when the
+ * version's files are in place.
  */
 function failingFiles(version: string): Record<string, string> {
   return {
@@ -85,7 +86,7 @@ describe('a step that fails after the switch', () => {
     assert.equal(existsSync(join(stage.root, 'plugins/greeter.env')), false)
     assert.deepEqual(listHost(stage.root), before)
     assert.deepEqual(listOwn(stage, 'snapshots/plugins/greeter'), [])
-    // Somebody had added a file.
+    // A person had added a file to the old version.
     assert.equal(readLocalReport(result).rollback?.verified, null)
     assert.match(result.summary, /^### ↩️ greeter 2\.0\.0 was rolled back/)
     const row = acceptedReports(stage).at(-1)
@@ -113,7 +114,7 @@ describe('a step that fails after the switch', () => {
   })
 })
 
-/** Installs 1.0.0, with the host's own settings and data in it. The hub's latest version then fails. */
+/** Installs 1.0.0, adds the host's own settings and data, and publishes 2.0.0, whose deployment will fail. */
 async function installOld(): Promise<void> {
   await stage.publish('1.0.0', pluginFiles('1.0.0', { 'src/old.py': '' }))
   stage.writePlan(PLUGIN_PLAN)

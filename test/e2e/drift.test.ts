@@ -42,7 +42,7 @@ function snapshotsOf(stage: AnyStage): SnapshotRow[] {
   return [...installed, ...removed].flatMap(row => row.snapshots)
 }
 
-/** The path of the old version while a deployment runs. */
+/** The path of the old version from the switch on. */
 const KEPT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 
 /** The warnings about drift. */
@@ -88,7 +88,7 @@ describe('files that were changed on the host since they were installed', () => 
     await stage.publish('2.0.0', pluginFiles('2.0.0'))
     const bin = join(stage.folder, 'bin')
     mkdirSync(bin)
-    // Sleeps longer than a comparison counts as current.
+    // The sleeps are longer than the time for which the run relies on an earlier comparison.
     const edit = `sleep 0.6; echo late > ${join(stage.root, 'plugins/greeter/src/main.py')}; sleep 0.6`
     writeFileSync(join(bin, 'sync'), `#!/bin/sh\n${edit}\n`, { mode: 0o755 })
     const result = await stage.deploy({}, { env: { PATH: [bin, process.env['PATH']].join(delimiter) } })
@@ -144,7 +144,7 @@ describe('files that were changed on the host since they were installed', () => 
   const late = async (t: TestContext, path: string): Promise<Record<string, string>> => {
     const gate = await openGate(t, stage.hub.url, async route => {
       if (route !== 'artifact') return
-      // Waits until all work that runs during the request is certainly done.
+      // Waits until the work that the run does during the request is certainly done.
       await setTimeout(500)
       edit(stage, { [`plugins/greeter/${path}`]: 'LD_PRELOAD=/tmp/evil.so\n' })
     })
@@ -288,12 +288,15 @@ describe('files that were changed on the host since they were installed', () => 
   })
 
   async function failAfterSwitch(): Promise<ActionResult> {
-    // A directory is in the place of the settings file, which only the step after the switch notices.
+    // A directory is in the place of the settings file. Only the step after the switch notices the directory.
     writeFiles(stage.root, { 'plugins/greeter.env/x': '' })
     return await stage.deploy()
   }
 
-  /** Kills a run after the switch. Returns the report on it by the next run, which recovers it. */
+  /**
+   * Kills a run after the switch. Returns the report on the dead run, which the next run writes when it recovers the
+   * host.
+   */
   async function killed(whenDead: () => void | Promise<void> = () => {}): Promise<LocalReport> {
     const kill = { command: ['/bin/sh', '-c', 'kill -9 $PPID; sleep 1'] }
     const config = { version: 1, provision: { greeter: kill } }

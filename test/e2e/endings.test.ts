@@ -6,11 +6,16 @@ import { sampled } from '../extent.ts'
 import { type PlayedEnding, playEndings, SCENES } from './harness/endings.ts'
 import { normaliseLog, normaliseSummary } from './harness/normalise-ending.ts'
 
-/** `UPDATE_GOLDEN=1` writes the present texts of the runs: read the difference before you commit it. */
+/**
+ * `UPDATE_GOLDEN=1` overwrites the golden files with the texts of these runs: read the difference before you commit it.
+ */
 const IS_UPDATE = process.env['UPDATE_GOLDEN'] === '1'
 const GOLDEN = join(import.meta.dirname, 'golden')
 const MAX_SUMMARY_BYTES = 20_000
-/** Updates, failures and a project; in CI, also refusals and runs that only read. */
+/**
+ * The scenes to play: updates, failures and a project; in CI, and to update the golden files, also refusals and runs
+ * that only read.
+ */
 const PLAYED = IS_UPDATE ? SCENES : sampled(SCENES, 3)
 
 let endings: readonly PlayedEnding[] = []
@@ -68,7 +73,7 @@ describe('the end of a run', () => {
   })
 })
 
-/** The visible text of Markdown that writes some characters as numbers. */
+/** The visible text of Markdown in which some characters are written as numbers. */
 function shown(markdown: string): string {
   return markdown.replace(/&#(\d+);/g, (_, number) => String.fromCodePoint(Number(number)))
 }

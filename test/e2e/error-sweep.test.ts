@@ -15,12 +15,12 @@ import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep
 import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-/** The distance between the calls that are tried. */
+/** Of this many successive calls, one is tested. */
 const SAMPLED = byExtent({ sample: 29, ci: 5, full: 1 })
 
 const update: Act = (host, run) => host.update(run)
 
-/** The errors of a broken disk, of a full one, and of missing permission. */
+/** The errors of a broken disk, of a full disk, and of a missing permission. */
 const failures: { error: string; calls: RegExp }[] = [
   { error: 'EIO', calls: /^f(data)?sync$/ },
   { error: 'EIO', calls: /^rename/ },
@@ -80,7 +80,7 @@ describe('a deployment in which any one call fails', { skip: whyNoStrace() }, ()
       deploymentId,
       hasBegun: true,
     })
-    // If a local report could not be written, the next run writes it.
+    // If the failed run could not write its local report, the next run has written it.
     assertReported(host.root, result)
     assertNoSecret(hosts.secrets, [host.root, host.workspace.temp], [result.log])
     return outcome

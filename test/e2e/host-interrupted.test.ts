@@ -19,7 +19,7 @@ afterEach(() => stage.close())
 const RECOVERED = /The interrupted deployment of greeter 2\.0\.0 was recovered: it was rolled back to 1\.0\.0\./
 
 describe('a run that is killed', () => {
-  /** Shell: the program's first call kills its caller. */
+  /** Shell: the first call of a program with this script kills the run that calls the program. */
   const KILL_ONCE = 'if [ ! -e killed ]; then touch killed; kill -9 $PPID; exit 1; fi'
   const deaths: Record<string, () => void> = {
     'by a provision command': () => void stage.standIns.add('make-db', KILL_ONCE),

@@ -9,7 +9,8 @@ import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './h
 const PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/etc/env, depends_on: [files]}\n`
 
 /**
- * Acts like a host framework: looks for plugins where its own file says, and injects `.env` of the plugin's directory.
+ * A program that acts like a host framework: it looks for plugins in the directory that its own file names, and injects
+ * the `.env` of a plugin's directory.
  */
 const HOST = `
 import os, re, runpy, sys

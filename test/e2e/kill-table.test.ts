@@ -51,7 +51,9 @@ describe('an update', { concurrency: 2 }, () => {
   }
 })
 
-/** Starts runs until each stop in turn has killed one. Returns the inputs for the same hub. */
+/**
+ * Has the first stop kill a run, and each further stop kill a post step of that run. Returns the inputs of these runs.
+ */
 async function killInTurn(
   t: TestContext,
   fleet: Fleet,
@@ -71,7 +73,10 @@ async function killInTurn(
   return inputs
 }
 
-/** Asserts that the dead deployment's report, the hub and the disk agree. */
+/**
+ * Asserts that the local report of the deployment, the hub's reports and the files on the disk are as `ending`
+ * requires.
+ */
 function assertEnded(fleet: Fleet, host: PreparedHost, ending: Ending): void {
   const [report] = host.localReports()
   assert.equal(report?.outcome, ending.outcome)

@@ -15,8 +15,8 @@ import { whyNoStrace } from './harness/strace.ts'
 import { tamper, tamperWithRecord } from './harness/tampering.ts'
 
 /**
- * The distance between the cases that are tried. It is never a multiple of three, so that each of the next runs is
- * tried.
+ * Of this many successive cases, one is tested. The number is never a multiple of three, so that each way to continue
+ * is tested.
  */
 const SAMPLED = byExtent({ sample: 11, ci: 4, full: 1 })
 const FOLLOWED_BY = [['post'], ['next run'], ['post', 'next run']] as const
@@ -25,7 +25,7 @@ const DISKS: readonly Ext4[] = [
   { blockBytes: 4096, megabytes: 24 },
 ]
 
-/** A host to update, whose own files a deployment carries over. */
+/** A host to update. The update moves the host's own files into the new version. */
 interface Prepared {
   origin: HostOrigin
   newVersion: string
@@ -71,18 +71,24 @@ function sweepUndo(prepare: () => Promise<Prepared>): void {
     })
   }
 
-  /** The numbers of the records that the undo writes, up to the removal of the journal. */
+  /** The numbers of the journal records that the undo writes. They are counted as `tamperWithRecord` counts them. */
   async function census(t: TestContext, disk: Ext4): Promise<number[]> {
     const host = copyTo(t, disk, 'census')
     const journal = join(host.root, '.hub-deploy/journal.jsonl')
     await host.deploy({}, tamper(journal, 'unlink', 'signal=KILL'))
     const lines = readFileSync(journal, 'utf8').split('\n').slice(0, -1)
     const failed = lines.findIndex(line => line.includes('"action":"provision","status":"failed"'))
-    assert.ok(failed > 0 && lines.length - failed > 7, `the undo is in the journal: ${lines.length} records`)
+    assert.ok(
+      failed > 0 && lines.length - failed > 7,
+      `the journal must have more than 7 records from the failed step on, but has ${lines.length} records in all`,
+    )
     return lines.map((_, nth) => nth).slice(failed)
   }
 
-  /** Returns the outcome of the deployment that was killed. */
+  /**
+   * Kills an update in its undo, and lets the followers recover the host. Returns the final outcome of the killed
+   * deployment.
+   */
   async function killAndFollow(t: TestContext, disk: Ext4, nth: number, followers: readonly string[]): Promise<string> {
     const host = copyTo(t, disk, `killed-${nth}`)
     const killed = await host.deploy({}, tamperWithRecord(host.root, nth, 'signal=KILL'))
@@ -118,7 +124,7 @@ function assertTruthful({ outputs, log }: ActionResult): void {
   assert.doesNotMatch(log, /inconsistent/)
 }
 
-/** A step that fills the disk up to its last block, and fails. */
+/** A host config whose provision command fills the disk up to its last block, and fails. */
 function hostConfig(mounted: string): string {
   const [armed, filler] = [join(mounted, 'armed'), join(mounted, 'filler')]
   const script = `[ -e ${armed} ] || exit 0; cat /dev/zero >${filler} 2>/dev/null; sync -f ${mounted}; cat /dev/zero >>${filler} 2>/dev/null; exit 1`

@@ -17,7 +17,7 @@ const RUNS_AT_ONCE = 8
 const ROUNDS = byExtent({ sample: 1, ci: 8 })
 const HOLDER = { id: '00000000-0000-4000-8000-000000000000', run_url: 'https://code-host.example/run/7', since: 'noon' }
 
-/** Runs another command with separate process ids, as in a container. */
+/** Runs another command in a new pid namespace, as in a container. */
 const CONTAINER = ['unshare', '--pid', '--mount-proc', '--kill-child']
 
 describe('the lock of a host', () => {
@@ -44,7 +44,7 @@ describe('the lock of a host', () => {
     'no process (garbage)': () => '{"pid": "many"',
   }
   for (const [whose, content] of sampled(Object.entries(abandoned), 2)) {
-    const skip = whose.includes('boot') && own.machine_id === null && 'this machine has no id'
+    const skip = whose.includes('boot') && own.machine_id === null && 'this machine has no machine id'
     it(`of ${whose} is taken over at once`, { skip }, async () => {
       const host = fleet.newHost(`of ${whose}`)
       writeFileSync(join(host.root, '.hub-deploy/lock'), content())
@@ -101,7 +101,8 @@ describe('the lock of a host', () => {
       process.kill(await started.promise, 'SIGKILL')
       await killed
       assert.equal(JSON.parse(readFileSync(path, 'utf8')).pid, 1)
-      // The command that kills a container may end a moment before the processes in it.
+      // The command that starts a container may end a moment before the processes in it, so the next run may have to
+      // wait for the lock.
       const { exitCode, log } = await host[next](inputs, { through: CONTAINER })
       assert.equal(exitCode, 0, log)
       assert.deepEqual(host.tree(), next === 'deploy' ? fleet.new : fleet.old)
@@ -136,7 +137,9 @@ function whyNoContainers(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
   const [program = '', ...args] = CONTAINER
-  return spawnSync(program, [...args, 'true']).status === 0 ? false : 'needs root, and leave to make namespaces'
+  return spawnSync(program, [...args, 'true']).status === 0
+    ? false
+    : 'needs root and the permission to create namespaces'
 }
 
 function lockOf(identity: Awaited<ReturnType<typeof readOwnIdentity>>): string {
@@ -156,11 +159,15 @@ async function assertOneAfterTheOther(host: PreparedHost): Promise<void> {
   assertNothingStrays(host.root)
 }
 
-/** Asserts that no run extracted anything before the previous one had succeeded. */
+/** Asserts that each run extracted only after the previous run had ended. */
 function assertDisjoint(reports: readonly LocalReport[]): void {
   for (const [index, report] of reports.entries()) {
     const earlier = reports[index - 1]
     const begun = report.states.find(({ state }) => state === 'extracting')?.at ?? ''
-    if (earlier !== undefined) assert.ok(begun >= earlier.completed_at, `${begun} is before ${earlier.completed_at}`)
+    if (earlier !== undefined)
+      assert.ok(
+        begun >= earlier.completed_at,
+        `a run extracted at ${begun}, before the previous run had ended at ${earlier.completed_at}`,
+      )
   }
 }

@@ -11,7 +11,10 @@ import { openStage, pluginFiles } from './harness/stage.ts'
 const ONLY_IN_CI = whyLeftToCi()
 
 const MAX_CHARS = 128
-/** A name of our own is longer, because it also has a time, an id or a process in it. */
+/**
+ * The limit of a file system for one name. The action's own names are longer than `MAX_CHARS`, because they also
+ * contain a time, an id or a number.
+ */
 const MAX_NAME_BYTES = 255
 const ID = 'i'.repeat(MAX_CHARS)
 const OTHER = 'e'.repeat(MAX_CHARS)
@@ -19,7 +22,10 @@ const versionOf = (major: number) => `${major}.0.0-${'v'.repeat(MAX_CHARS)}`.sli
 
 type Deploy = (version: string, run?: Partial<ActionRun>) => Promise<ActionResult>
 
-/** Installs, updates with a snapshot, is killed and recovered, and updates again, without a warning. */
+/**
+ * Runs an install, an update that makes a snapshot, an update that is killed, a recovery, and another update. Asserts
+ * that the four runs that end by themselves do not warn, and that no name is too long.
+ */
 async function liveThrough(root: string, deploy: Deploy): Promise<void> {
   for (const major of [1, 2]) assertQuietSuccess(await deploy(versionOf(major)))
   const killed = await deploy(

@@ -13,8 +13,8 @@ const PLAN = `${PLUGIN_PLAN}
 const LOST = ['plugins/greeter/data was removed by another process during the switch, and cannot be put back']
 
 /**
- * Updates a plugin that has data. The new version then does this in its directory, a script of the shell with the
- * project root as `$0`, and fails.
+ * Updates a plugin that has data. A step then runs the shell script `migration` in the new version's directory, with
+ * the project root as `$0`, and fails.
  */
 async function failAfter(t: TestContext, migration: string): Promise<{ result: ActionResult; root: string }> {
   const stage = await openInstalled(pluginFiles('1.0.0'))

@@ -16,31 +16,34 @@ import { tamper } from './harness/tampering.ts'
 
 const MANY_FILES_VERSION = '3.0.0'
 const NIGHTS = byExtent({ sample: 2, ci: 6 })
-/** The distance between the faults that are tried. */
+/** Of this many successive faults, one is tested. */
 const SAMPLED = byExtent({ sample: 5, ci: 1 })
 
 /** A fault of a host that lasts for some nights. */
 interface Fault {
-  /** The stop that killed a run in the evening before. */
+  /** The stop that kills a run before the first night. */
   cut?: Stop
-  /** The options of a small file system for the host. */
+  /** The mount options of a small file system for the host. */
   disk?: string
   skip: string | false
-  /** Set if the host is neither old nor new until the fault is gone. Otherwise, no run may call it inconsistent. */
+  /**
+   * Set if the host is neither old nor new until the fault is gone. Otherwise, no run may report the host as
+   * inconsistent.
+   */
   leavesNeither?: true
-  /** Causes the fault. */
+  /** Causes the fault, unless `run` or `inputs` does. */
   begin(t: TestContext, host: PreparedHost, fleet: Fleet): Begun | Promise<Begun>
   inputs?: (night: number, host: PreparedHost) => Record<string, string>
   run?: (host: PreparedHost) => Partial<ActionRun>
-  /** Set if the runs succeed in spite of it. */
+  /** Set if the runs succeed in spite of the fault. */
   isHarmless?: true
-  /** The most nights, if a run would give up after more of them. */
+  /** The most nights; set if the recovery would give up after more nights. */
   atMost?: number
 }
 
 interface Begun {
   end(): void
-  /** For every run, including those after the fault. */
+  /** The inputs of every run, including the run after the fault. */
   inputs?: Record<string, string>
 }
 
@@ -195,7 +198,7 @@ interface Night {
   version: string
 }
 
-/** Asserts that outputs, local report and disk agree. */
+/** Asserts that the outputs, the local report and the files on the disk agree. */
 function assertTrue(host: PreparedHost, fleet: Fleet, { fault, was, night, result, version }: Night): void {
   const { exitCode, outputs, log } = result
   const outcome = outputs['outcome'] ?? ''
@@ -219,7 +222,9 @@ function assertTrue(host: PreparedHost, fleet: Fleet, { fault, was, night, resul
   )
 }
 
-/** `old`, `new` or `neither`, by every published byte and the data of the host. */
+/**
+ * The state of greeter's directory, including the host's own data in it: exactly `old`, exactly `new`, or `neither`.
+ */
 function treeOf(host: PreparedHost, fleet: Fleet): string {
   const ofPlugin = (tree: Record<string, string>): string =>
     JSON.stringify(Object.entries(tree).filter(([path]) => path.startsWith('greeter/')))
@@ -229,12 +234,12 @@ function treeOf(host: PreparedHost, fleet: Fleet): string {
 
 function assertHeardOnce({ name }: PreparedHost, { stage }: Fleet): void {
   const rows = acceptedReports(stage).filter(row => row.host_id === name)
-  // A run that could be rolled back only later is reported again, as rolled back.
+  // If a run can be rolled back only later, the hub gets a second report on it: `rolled_back`.
   const reports = new Set(rows.map(row => `${row.started_at} ${row.status}`))
-  assert.equal(rows.length, reports.size, 'the hub got a report twice')
+  assert.equal(rows.length, reports.size, 'the hub must get each report only once')
 }
 
-/** Asserts that the hub has heard of every run that could write a report. */
+/** Asserts that the hub has accepted the report of every run that could write a local report. */
 function assertAllHeard(host: PreparedHost): void {
   const reports = host.localReports()
   assert.deepEqual(
@@ -266,7 +271,7 @@ function freeze(t: TestContext, path: string): Begun {
     try {
       thaw()
     } catch {
-      // The path is gone.
+      // The path no longer exists.
     }
   })
   return { end: thaw }
@@ -287,7 +292,7 @@ function useUpInodes(folder: string): Begun {
       made.push(path)
     }
   } catch {
-    // There are no more inodes.
+    // No inode is left.
   }
   return {
     end: () => {

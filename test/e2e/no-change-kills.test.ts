@@ -6,7 +6,7 @@ import { assertSucceeds, type Fleet, openFleet } from './harness/prepared-host.t
 import { whyNoStrace } from './harness/strace.ts'
 import { tamperWithRecord } from './harness/tampering.ts'
 
-/** The distance between the journal records at which the test kills a run. */
+/** Of this many successive journal records, the test kills a run at one. */
 const STEP = byExtent({ sample: 6, ci: 2 })
 const INSTALLED = { version: '1.0.0' }
 
@@ -30,14 +30,14 @@ describe('a run that changes nothing and is killed as it writes a journal record
         break
       }
       const announced = host.journal().filter(({ record }) => record === 'change' || record === 'service')
-      assert.deepEqual(announced, [], `record ${nth}`)
+      assert.deepEqual(announced, [], `the run was killed at record ${nth}`)
       assert.equal((await host.post(INSTALLED)).exitCode, 0)
       const report = host.localReports().at(-1)
-      assert.deepEqual([report?.changed, report?.rollback], [false, null], `record ${nth}`)
+      assert.deepEqual([report?.changed, report?.rollback], [false, null], `the run was killed at record ${nth}`)
       assert.deepEqual(host.tree(), tree)
       outcomes.add(report?.outcome)
     }
-    // A run succeeds once its commit is written.
+    // A run that is killed after its commit counts as a success, so not all of these runs have failed.
     assert.ok(outcomes.has('failed'))
     assertNothingStrays(host.root)
   })

@@ -15,7 +15,7 @@ before(async () => {
 })
 after(() => stage.close())
 
-/** The default cases. The code behind the others is tested without a process. */
+/** The cases that run outside CI, too. The code that the other cases reach is also tested without a process. */
 const TRIED = new Set([
   'bytes after the compressed stream',
   'a bomb',

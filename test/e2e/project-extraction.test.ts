@@ -17,9 +17,9 @@ import { projectTar, type SealedOffer, sealBytes, sealTar } from './harness/seal
 import { answerJson } from './harness/untrusted-hub.ts'
 import { answersOf, serveUntrustedProjectHub, type UntrustedProjectHub } from './harness/untrusted-project-hub.ts'
 
-/** The header of a frame that declares its size in four bytes. */
+/** The length of the header of a zstd frame that declares its content's size in four bytes. */
 const FRAME_HEADER_BYTES = 9
-/** Too long below any folder, although an archive may contain it. */
+/** A path that an archive may contain, but that is too long for the host below any folder. */
 const TOO_LONG = 'd'.repeat(255).concat('/').repeat(16).slice(0, 4090)
 const PRELOADED = join(import.meta.dirname, 'harness/signal-at-file.mjs')
 
@@ -29,7 +29,7 @@ before(async () => {
 })
 after(() => stage.close())
 
-/** Files of a plugin, each of this many bytes, which zstd halves. */
+/** 60 files of a plugin, each of this many bytes. zstd halves their size. */
 function filesOf(bytes: number): TarItem[] {
   const text = createHash('shake128', { outputLength: (60 * bytes) / 2 }).digest('hex')
   return Array.from({ length: 60 }, (_, index) =>

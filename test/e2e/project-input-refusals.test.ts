@@ -19,7 +19,7 @@ before(async () => {
 })
 after(() => stage.close())
 
-/** Runs with inputs that must be refused before the hub gets any request but the report. */
+/** Runs with inputs that must be refused before the hub gets any requests but those for the report. */
 async function refused(t: TestContext, code: ErrorCode, inputs: Record<string, string>): Promise<ActionResult> {
   const hub = await serveUntrustedProjectHub(t, answersOf(stage, goodOffer(stage)))
   const result = await stage.deploy({ 'hub-url': hub.url, ...inputs })

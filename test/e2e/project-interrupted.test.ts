@@ -38,7 +38,7 @@ interface Interrupted {
   result: ActionResult
 }
 
-/** Deploys from a hub that sends the signal, once, in place of its answer on that route. */
+/** Deploys from a hub that sends the signal to the run in place of its first answer on that route. */
 async function interruptAt(t: TestContext, route: ProjectRoute, signal: NodeJS.Signals): Promise<Interrupted> {
   const answers = answersOf(stage, offer)
   let pid: number | undefined

@@ -37,12 +37,12 @@ const HOSTS_OWN = {
 }
 
 interface Update {
-  /** The earlier versions. The host created its own data after the first one. */
+  /** The earlier versions, in their order. The host creates its own files after the first version. */
   history: readonly Parts[]
   to: Parts
-  /** The directory of plugins that the manifest of the last version names. */
+  /** The plugins' directory in the manifest of the last version; default `plugins`. */
   pluginsDirname?: string
-  /** The distance between the switches that are tested. */
+  /** Of this many successive renames and links, one is tested. */
   oneIn: number
 }
 
@@ -102,7 +102,7 @@ function sweepKills({ history, to, pluginsDirname, oneIn }: Update): void {
 
   for (const recoveredBy of ['the next run', 'post'] as const) {
     it(`is old everywhere or new everywhere after ${recoveredBy}`, { concurrency: 2 }, async t => {
-      assert.ok(calls.length >= 13, `the census sees the switches: ${calls.length}`)
+      assert.ok(calls.length >= 13, `the census must see at least 13 renames and links, but saw ${calls.length}`)
       const offset = recoveredBy === 'post' ? 0 : 5
       const swept = calls.filter((_, at) => at % oneIn === offset % oneIn)
       const outcomes: string[] = []
@@ -134,7 +134,7 @@ function sweepKills({ history, to, pluginsDirname, oneIn }: Update): void {
     return copyHost({ stage, repository, root: stage.root, inputs: { version } }, name)
   }
 
-  /** Returns the final outcome of the deployment that was killed. */
+  /** Kills an update, and asserts that it is recovered. Returns the final outcome of the killed deployment. */
   async function killAndRecover(call: TracedCall, host: HostCopy, recoveredBy: string): Promise<string> {
     const { result } = await traces.run(host, update, killBefore(call))
     const id = result.outputs['deployment-id'] ?? ''
@@ -153,7 +153,7 @@ function sweepKills({ history, to, pluginsDirname, oneIn }: Update): void {
     return readReports(host.root).get(id)?.outcome ?? 'not begun'
   }
 
-  /** Asserts that the live trees are all of one version, the one that the dead run's report names. */
+  /** Asserts that the live trees are all new if the dead run's report says `success`, and otherwise all old. */
   function assertOneVersion({ root }: HostCopy, id: string): void {
     const outcome = readReports(root).get(id)?.outcome
     const found = assertExactly(root, { old, new: liveIn(reference) })

@@ -20,7 +20,7 @@ import { openProjectStage, PROJECT_ID, type ProjectStage, projectFiles } from '.
 
 const ONLY_IN_CI = whyLeftToCi()
 
-/** In the order of trust. */
+/** The states of a successful run, in their order. */
 const STATES = [
   ...['pending', 'authenticating', 'requesting_artifact', 'downloading', 'verifying_signature', 'obtaining_key'],
   ...['decrypting', 'extracting', 'verifying_manifest', 'validating_project', 'resolving_sequence'],
@@ -47,7 +47,7 @@ async function refused(code: string, inputs: Record<string, string> = {}): Promi
   return result
 }
 
-/** Asserts that the runner masks these, and one more: the access token. */
+/** Asserts that the run has the runner mask these secrets and exactly one more, the access token. */
 function assertMasked({ log }: ActionResult, secrets: readonly string[]): void {
   const masked = commandsIn(log, 'add-mask').map(line => line.slice('::add-mask::'.length))
   assert.deepEqual(

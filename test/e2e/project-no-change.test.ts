@@ -26,7 +26,7 @@ steps:
   - {id: all-up, action: restart, depends_on: [till-up]}
   - {id: tell, action: notify, event: deployed, depends_on: [all-up]}
 `
-/** The till's restart depends on the cart's. */
+/** The calls of a run in which every step runs. In the plan, till's restart depends on cart's. */
 const ALL_CALLS = ['restart shop-cart.service', 'restart shop-till.service', 'restart shop.service', 'notify-team']
 
 let stage: ProjectStage
@@ -49,7 +49,7 @@ afterEach(async () => {
   await stage.close()
 })
 
-/** Publishes a version of the project that only the cart names. */
+/** Publishes a version of the project. Only cart's files differ from version to version. */
 async function publish(version: string, more: Record<string, string> = {}): Promise<void> {
   const files = {
     'plugins/till/src/main.py': 'print("till")\n',
@@ -60,7 +60,7 @@ async function publish(version: string, more: Record<string, string> = {}): Prom
   await stage.publish(version, projectFiles(version, { ...files, ...more }))
 }
 
-/** The same files for every version. */
+/** Files with which cart, too, is the same in every version. */
 const SAME_CART = {
   'plugins/cart/plugin.yaml': 'name: cart\nversion: "5.0.0"\n',
   'plugins/cart/src/main.py': 'print("cart")\n',
@@ -76,7 +76,7 @@ async function succeeds(inputs: Record<string, string> = {}): Promise<ActionResu
   return result
 }
 
-/** A run, its effects on services, and its commands. */
+/** Runs a deployment that must succeed. Returns its result, its changes to services, and its commands. */
 async function watched(inputs: Record<string, string> = {}): Promise<ActionResult & { calls: string[] }> {
   const before = standIns.changes().length
   const result = await succeeds(inputs)

@@ -25,7 +25,7 @@ afterEach(async () => {
   await stage.close()
 })
 
-/** Deploys a project whose plan continues with these steps, under this host config. */
+/** Deploys a project whose plan ends with these steps, with this host config. */
 async function deploy(steps: string[], hostConfig: string, inputs: Record<string, string> = {}): Promise<ActionResult> {
   const lines = steps.map((step, index) => `  - {id: s${index}, depends_on: [mailer], ${step}}\n`)
   const version = `1.0.${++published}`

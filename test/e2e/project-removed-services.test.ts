@@ -55,8 +55,8 @@ function isThere(): boolean {
 }
 
 /**
- * Asserts that a failed update left all parts as they were, and that the services that it stopped run the old version
- * again.
+ * Runs an update that must fail. Asserts that it leaves all parts as they were, and `installed.json`, too, except for
+ * the list of services that could not be restored.
  */
 async function assertRolledBack(act: () => Promise<ActionResult>): Promise<ActionResult> {
   const before = listHost(stage.root)

@@ -9,7 +9,7 @@ import { listHost } from './harness/evidence.ts'
 import { openProjectStage, PROJECT_ID, type ProjectStage } from './harness/project-stage.ts'
 import { SIGNING_SECRET, writeFiles } from './harness/stage.ts'
 
-/** A service whose ZIP has an empty directory. */
+/** The ZIP of a service, with an empty directory in it. */
 function zipOf(stage: ProjectStage, name: string): Buffer {
   const source = join(stage.folder, name)
   writeFiles(source, { 'run.sh': `echo ${name}\n` })

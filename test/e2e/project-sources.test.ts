@@ -25,7 +25,7 @@ steps:
   - {id: cart, action: install_plugin, plugin: cart}
 `
 
-/** A plan of one embedded plugin, one from the marketplace, and one extension from git. */
+/** A plan for an embedded plugin, a plugin from the marketplace, and an extension from git. */
 function planWith(git: { url: string; ref: string }): string {
   return `format_version: "1"
 project_id: ${PROJECT_ID}

@@ -10,7 +10,7 @@ import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.
 const STARTS = ['clone', 'clone3', 'fork', 'vfork']
 const CONTENT = ['open', 'openat', 'read', 'pread64', 'readv', 'write', 'pwrite64', 'writev', 'getdents64']
 const CALLS = [...NAME_CALLS, ...CONTENT, ...STARTS]
-/** Steps in the middle of its plan that neither start a process nor change the host. */
+/** Steps of the plan that neither start a process nor change the host. */
 const STEPS = ['action: prepare', 'action: configure_plugin, plugin: cart']
 const PARTS = ['plugins/cart', 'plugins/till', 'extensions/mailer']
 
@@ -83,8 +83,8 @@ function isNewTree({ name, args, result }: TracedCall): boolean {
 }
 
 /**
- * True for a call on a file below the root, or on the names in a directory there. Opening a directory is allowed,
- * because the run keeps and syncs it.
+ * True for a call that opens any file, or that reads or writes a file or lists a directory below the root. Opening a
+ * directory does not count, because the run opens directories to sync them.
  */
 function isOfContent({ name, args }: TracedCall): boolean {
   if (/^open/.test(name)) return !/O_DIRECTORY/.test(args)

@@ -50,7 +50,7 @@ function describedAt(url: string): Answer {
   return answerJson(200, descriptorOf(stage, offer, { download_url: url }))
 }
 
-/** Asserts that it received no secret of the deployment. */
+/** Asserts that the server received one request, without a secret of the deployment. */
 function assertReceivedNoSecret({ requests }: LoopbackServer): void {
   assert.equal(requests.length, 1)
   const received = JSON.stringify(requests.map(({ url, rawHeaders }) => [url, rawHeaders]))

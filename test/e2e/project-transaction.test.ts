@@ -53,7 +53,7 @@ const TEMPLATES = {
 }
 const envOf = (id: string): string => `action: write_env, plugin: ${id}, from: plugins/${id}/.env.template`
 
-/** Publishes a newer version whose plan continues with these steps, s1, s2, ..., and deploys it. */
+/** Publishes a newer version whose plan ends with these steps, s1, s2, ..., and deploys that version. */
 async function update(steps: readonly string[], run: Partial<ActionRun> = {}): Promise<ActionResult> {
   const version = `2.0.${++versions}`
   const lines = steps.map(
@@ -72,7 +72,10 @@ interface Undone {
   step?: string
 }
 
-/** Asserts that the failed update left all parts as they were, and that every report says so. */
+/**
+ * Runs an update that must fail. Asserts that it leaves all parts as they were, and that the outputs, the local report
+ * and the hub's report say that the update was rolled back.
+ */
 async function assertRolledBack(act: () => Promise<ActionResult>, { code, step }: Undone): Promise<void> {
   const before = listHost(stage.root)
   const result = await act()
@@ -90,7 +93,7 @@ async function assertRolledBack(act: () => Promise<ActionResult>, { code, step }
   assert.equal(row?.status, 'rolled_back')
 }
 
-/** A PATH whose `sync`, which is called once for all trees, removes that of the last part once it is durable. */
+/** A PATH whose `sync` removes the staged tree of the last part. A run calls `sync` once for all trees. */
 function losingTheLastPart(t: TestContext): Partial<ActionRun> {
   const path = standIn(t, 'sync', 'rm -r "$2"/../../extensions/mailer')
   return { env: { PATH: [path.split(delimiter)[0], standIns.path].join(delimiter) } }

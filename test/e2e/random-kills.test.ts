@@ -39,7 +39,10 @@ describe('a deployment killed at any time', () => {
     t.diagnostic(`the killed deployments ended: ${countOutcomes(outcomes)}`)
   })
 
-  /** Kills the deployment, and in every second case the run that recovers it, too. */
+  /**
+   * Kills the deployment, and in about half of the cases also the next run, which recovers it. Returns the final
+   * outcome of the first deployment.
+   */
   async function killAndTakeOver(host: SweepHost, random: () => number): Promise<string> {
     const killed = await killAfter(host, random() * undisturbedMs)
     const deploymentId = killed.outputs['deployment-id']
@@ -65,7 +68,10 @@ async function killAfter(host: SweepHost, ms: number): Promise<ActionResult> {
   return result
 }
 
-/** Must be called before another run works on the host. */
+/**
+ * True if the host's journal contains the complete first record of this deployment. Call this before another run works
+ * on the host.
+ */
 function isJournaled(root: string, deploymentId: string | undefined): boolean {
   const journal = join(root, '.hub-deploy/journal.jsonl')
   if (deploymentId === undefined || !existsSync(journal)) return false

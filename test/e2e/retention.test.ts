@@ -11,17 +11,20 @@ import { openProjectStage, projectFiles } from './harness/project-stage.ts'
 import { type Random, randomFrom } from './harness/random.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
 
-/** `DEPLOYMENTS=5000` prints the size of each folder and the duration of a run, every 500 runs. */
+/**
+ * With `DEPLOYMENTS=5000`, the test does 5,000 runs. After every 500 runs, it prints the duration of a run and the
+ * number of files in each folder.
+ */
 const DEPLOYMENTS = Number(process.env['DEPLOYMENTS'] ?? byExtent({ sample: 8, ci: 40 }))
 const KEEP = { 'keep-reports': '2', 'keep-snapshots': '1' }
 /**
- * The most files for two parts, if a run was killed after it staged the next version of one, or before it pruned a
- * snapshot.
+ * The most files and folders for two parts. A killed run may have left a staged version or a snapshot that it had not
+ * yet pruned.
  */
 const MOST: Record<string, number> = {
   '.': 14,
   reports: 2 * 2,
-  outbox: 2, // of each part, one that a run of the other part closed
+  outbox: 2, // for each part, one report on a dead run that a run of the other part recovered
   trees: 2 * (1 + 1) + 1,
   staging: 2 + 2 * 5,
   snapshots: 4 + 2 * 5 + 5,
@@ -40,7 +43,7 @@ before(async () => {
 })
 after(() => stage.close())
 
-/** One run of a plugin or a service: mostly a success, sometimes one that fails, is killed, or is refused. */
+/** Runs one deployment of the plugin or the service. Most succeed; some fail, are killed, or are refused. */
 async function deployOnce(random: Random): Promise<void> {
   const isPlugin = random.below(2) === 0
   stage.writePlan(isPlugin ? PLUGIN_PLAN : SERVICE_PLAN)
@@ -58,7 +61,7 @@ async function deployOnce(random: Random): Promise<void> {
 
 const killed = (state: string) => onceInLog(state, pid => signal(pid, 'SIGKILL'))
 
-/** The number of files and folders in each folder that a run writes to, and the bytes that may grow. */
+/** The number of files and folders in each folder to which runs write, and the size of `installed.json`. */
 function fill(): Record<string, number> {
   const own = join(stage.root, '.hub-deploy')
   const folders = ['.', 'reports', 'outbox', 'trees', 'staging', 'snapshots']

@@ -17,10 +17,10 @@ import { openRollbackHosts, type RollbackHost, type RollbackHosts, type Subject 
 import { failWith, killBefore, NAME_CALLS, whyNoStrace } from './harness/strace.ts'
 import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-/** The distance between the calls that are tried. */
+/** Of this many successive calls, one is tested. */
 const SAMPLED = byExtent({ sample: 89, ci: 41, full: 1 })
 const RECOVERIES = ['the next rollback', 'post', 'a deployment that is refused', 'the program for the boot'] as const
-/** Includes the write of each journal record. */
+/** The traced calls: those that change names, those that make bytes durable, and the write of each journal record. */
 const CALLS = [...NAME_CALLS, 'pwrite64']
 
 for (const subject of ['a plugin with kept paths', 'a project of three parts'] satisfies Subject[]) {
@@ -46,7 +46,7 @@ for (const subject of ['a plugin with kept paths', 'a project of three parts'] s
 
     for (const [index, recoveredBy] of RECOVERIES.entries()) {
       it(`is exactly old or exactly new after ${recoveredBy}`, { concurrency: 2 }, async t => {
-        assert.ok(calls.length > 50, `the census sees the calls: ${calls.length}`)
+        assert.ok(calls.length > 50, `the census must see more than 50 calls, but saw ${calls.length}`)
         const swept = calls.filter((_, at) => at % SAMPLED === (index * 13) % SAMPLED)
         const outcomes: string[] = []
         const kill = async (call: TracedCall, at: number) => {
@@ -68,7 +68,7 @@ for (const subject of ['a plugin with kept paths', 'a project of three parts'] s
       t.diagnostic(`${swept.length} of ${concerned.length} calls: ${countOutcomes(outcomes)}`)
     })
 
-    /** Returns the outcome of the rollback with a failed call. */
+    /** Makes one call of a rollback fail, and repeats the rollback. Returns the outcome of the first rollback. */
     async function failAndRepeat(call: TracedCall, host: RollbackHost): Promise<string> {
       const { result } = await traces.run(host, rollBack, { calls: CALLS, ...failWith('ENOSPC', call) })
       const { outcome = '' } = result.outputs
@@ -80,7 +80,7 @@ for (const subject of ['a plugin with kept paths', 'a project of three parts'] s
       return outcome
     }
 
-    /** Returns the final outcome of the rollback that was killed. */
+    /** Kills a rollback, and asserts that it is recovered. Returns the final outcome of the killed rollback. */
     async function killAndRecover(call: TracedCall, host: RollbackHost, recoveredBy: string): Promise<string> {
       const { result } = await traces.run(host, rollBack, { calls: CALLS, ...killBefore(call) })
       const id = result.outputs['deployment-id'] ?? ''
@@ -99,7 +99,7 @@ for (const subject of ['a plugin with kept paths', 'a project of three parts'] s
       return report?.outcome ?? 'not begun'
     }
 
-    /** Asserts that the live trees are all of one version, the one that the dead run's report names. */
+    /** Asserts that the live trees are all new if the dead run's report says `success`, and otherwise all old. */
     function assertOneVersion({ root }: RollbackHost, id: string): void {
       const outcome = readReports(root).get(id)?.outcome
       const found = assertExactly(root, { old, new: liveIn(reference) })

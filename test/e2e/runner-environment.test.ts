@@ -15,7 +15,7 @@ beforeEach(async () => {
 })
 afterEach(() => stage.close())
 
-/** The records of the newest GITHUB_OUTPUT file, in the order in which they were written. */
+/** The records of the only run's GITHUB_OUTPUT file, in the order in which they were written. */
 function outputRecords(): [string, string][] {
   const [folder] = readdirSync(stage.workspace.temp).filter(name => name.startsWith('commands-'))
   const text = readFileSync(join(stage.workspace.temp, folder ?? '', 'output'), 'utf8')
@@ -36,7 +36,7 @@ describe('the outputs of a run', () => {
       assert.ok(values.length > 0, name)
       assert.ok(
         values.every((value, index) => value !== values[index - 1]),
-        `${name} repeats ${values}`,
+        `the output ${name} must change with each record, but has the values ${values}`,
       )
     }
   })
@@ -192,7 +192,7 @@ describe('a run that is killed', () => {
     assert.deepEqual([post.exitCode, post.outputs], [0, {}], post.log)
     assert.deepEqual(listHost(stage.root), {})
     const [row] = acceptedReports(stage)
-    // Nothing arrived, so nobody knows which version the hub serves as its latest.
+    // No artifact arrived, so the run does not know which version the hub serves as `latest`.
     assert.deepEqual([row?.status, row?.version], ['failed', 'latest'])
     const [path] = listOwn(stage, 'reports')
     const report = JSON.parse(readFileSync(join(stage.root, '.hub-deploy/reports', path ?? ''), 'utf8'))

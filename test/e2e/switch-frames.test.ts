@@ -10,7 +10,7 @@ import { openStage, pluginFiles } from './harness/stage.ts'
 const MAX_FRAMES = 12
 const PRELOADED = join(import.meta.dirname, 'harness/record-renames.mjs')
 
-/** From the action to the rename that switches: the functions that all flows share, and each one's own. */
+/** The functions from the action down to the steps: those that all flows share, and those of each flow. */
 const FRAMES = {
   marketplace: ['deploy', 'deploy', 'runDeployment', 'runLocked', 'MarketplaceFlow.install'],
   project: ['project', 'deployProject', 'runDeployment', 'runLocked', 'ProjectFlow.install'],
@@ -22,7 +22,7 @@ const OF_RETAINED = ['runSteps', 'performStep', ...SWITCH]
 
 type Deploy = (inputs: Record<string, string>, run: Partial<ActionRun>) => Promise<ActionResult>
 
-/** The functions on the stack of the rename that puts a new tree at `to`, from the action down. */
+/** Runs `deploy`. Returns the functions on the stack of the rename that puts a tree at `to`, from the action down. */
 async function framesOf(deploy: Deploy, folder: string, to: string): Promise<string[]> {
   const stacks = join(folder, 'stacks')
   const { exitCode, log } = await deploy({}, { env: { STACKS: stacks, NODE_OPTIONS: `--import=${PRELOADED}` } })
@@ -30,12 +30,14 @@ async function framesOf(deploy: Deploy, folder: string, to: string): Promise<str
   const lines = readFileSync(stacks, 'utf8').trimEnd().split('\n')
   const renames: { to: string; stack: string }[] = lines.map(line => JSON.parse(line))
   const switching = renames.find(rename => rename.to === to)
-  assert.ok(switching, `nothing was renamed to ${to}`)
+  assert.ok(switching, `expected a rename to ${to}, but there was none`)
   const names = [...switching.stack.matchAll(/^ +at (?:async )?(\S+) \(/gm)].map(([, name = '']) => plainName(name))
   return names.slice(names.indexOf('fs.renameSync') + 1).reverse()
 }
 
-/** A function's name as it is in its source: the bundle puts the file's name before one that is not unique. */
+/**
+ * A function's name as it is in the source. If a name is not unique, the bundle puts the name of the file before it.
+ */
 function plainName(name: string): string {
   return name.replace(/^Object\./, '').replace(/^\w+_(?=[a-z]\w*$)/, '')
 }

@@ -15,7 +15,7 @@ const HANGS_DEAFLY = ['/bin/sh', '-c', 'trap "" TERM; while :; do sleep 1; done'
 
 interface Row {
   name: string
-  /** Makes a call hang, and returns the inputs of the run. */
+  /** Makes a request, a command or the lock hang, and returns the inputs of the run. */
   prepare(t: TestContext, stage: Stage): Promise<Record<string, string>>
   outcome: Outcome
   code: string
@@ -96,7 +96,7 @@ describe('a run ends by its timeouts', { concurrency: 4 }, () => {
       const inputs = await prepare(t, stage)
       const { outputs, log } = await stage.deploy(inputs)
       assert.deepEqual([outputs['outcome'], outputs['error-code']], [outcome, code], log)
-      // The check also hangs for the restored version, which is a separate error.
+      // The check also hangs for the restored version, and that is a second error.
       const errors = outcome === 'success' ? 0 : code === 'unhealthy' ? 2 : 1
       assert.equal(commandsIn(log, 'error').length, errors, log)
     })
@@ -110,11 +110,11 @@ async function hangAt(t: TestContext, stage: Stage, where: Route): Promise<strin
     requests++
     return forEver()
   })
-  t.after(() => assert.equal(requests, 1, 'what has timed out is not tried again'))
+  t.after(() => assert.equal(requests, 1, 'a request that has timed out must not be repeated'))
   return gate.url
 }
 
-/** A plan that ends with this action, and the host config that it needs. */
+/** Writes a plan that ends with this action, and the host config that the action needs. Returns the inputs for them. */
 async function useHostConfig(stage: Stage, action: string, config: object): Promise<Record<string, string>> {
   stage.writePlan(`${PLUGIN_PLAN}  - {id: last, depends_on: [files], action: ${action}}\n`)
   writeFileSync(join(stage.workspace.path, 'host-config.yaml'), JSON.stringify({ version: 1, ...config }))

@@ -28,7 +28,7 @@ interface SlowRun extends SlowHub {
   readonly result: Promise<ActionResult>
 }
 
-/** Starts a deployment of greeter 2.0.0 that waits for its artifact. */
+/** Starts a deployment of greeter 2.0.0. Resolves as soon as the deployment waits for its artifact. */
 async function startSlowly(t: TestContext, inputs: Record<string, string> = {}): Promise<SlowRun> {
   const hub = await openSlowHub(t, stage.hub.url)
   const result = stage.deploy({
@@ -145,7 +145,7 @@ function assertReportedDead({ outputs }: ActionResult): void {
   )
 }
 
-/** A run that has the host until it is released or killed. */
+/** A run that has the lock of the host until `letGo` lets it continue or `kill` ends it. */
 interface Holder {
   readonly result: Promise<ActionResult>
   letGo(): void
@@ -160,7 +160,7 @@ async function holdHost(t: TestContext): Promise<Holder> {
   return { result, letGo: () => process.kill(child, 'SIGKILL'), kill: () => process.kill(run, 'SIGKILL') }
 }
 
-/** An action of another run or of an operator on the host in the meantime, and its effect on the slow run. */
+/** Work of another run or an operator on the host while the slow run downloads, and the effect on the slow run. */
 interface Meanwhile {
   act(t: TestContext): Promise<unknown> | unknown
   outcome: string

@@ -17,7 +17,10 @@ afterEach(() => stage.close())
 const record = (): string => join(stage.root, '.hub-deploy/installed.json')
 const unrestored = (): unknown => JSON.parse(readFileSync(record(), 'utf8')).unrestored
 
-/** Rolls back 2.0.0 but leaves its process running, because the restart for the old version fails. */
+/**
+ * Has an update to 2.0.0 rolled back. The process of 2.0.0 continues to run, because the restart for the old version
+ * fails.
+ */
 async function leaveNewProcess(): Promise<void> {
   await stage.publish('1.0.0', versionFiles('1.0.0'))
   stage.writePlan(planWith('action: restart, plugin: greeter'))

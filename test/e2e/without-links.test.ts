@@ -62,7 +62,7 @@ for (const errno of byExtent({ sample: ['EPERM'], ci: ['EPERM', 'EOPNOTSUPP', 'E
       return { through: ['strace', '-f', '-qq', '-o', '/dev/null', ...more, ...links], env: ONE_WORKER }
     }
 
-    /** Kills the run as it closes the empty file that claims the name. */
+    /** Kills the run as it closes the empty file with which it claims the name of the settings file. */
     function killedAtClaim(): Partial<ActionRun> {
       return withoutLinks('-P', settings(), '-e', 'inject=close:signal=KILL')
     }

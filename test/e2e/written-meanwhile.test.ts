@@ -11,11 +11,11 @@ import { openStage, pluginFiles } from './harness/stage.ts'
 
 interface Scene {
   readonly root: string
-  /** The content that the service has saved into its shipped file. */
+  /** The content of the shipped file into which the service saves. */
   saved(): string
   /**
-   * Updates to 2.0.0. A step before the installation has the service save its file, and this command ends the last
-   * step.
+   * Updates to 2.0.0. A step before the installation saves the file as the service would, and the last step runs the
+   * command `last`.
    */
   update(last: string): Promise<ActionResult>
 }

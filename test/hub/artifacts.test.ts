@@ -43,7 +43,7 @@ describe('the bytes of an artifact', () => {
     const inTurns: number[] = []
     while (ended < streams.length) {
       pieces = 0
-      // Bytes that the disk reads meanwhile come in the next turn.
+      // Blocks the event loop while the disk reads, so that all bytes that were read would come in the next turn.
       execFileSync('true')
       await setImmediate()
       inTurns.push(pieces)

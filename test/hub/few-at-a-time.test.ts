@@ -22,7 +22,7 @@ describe('work that is done two at a time', () => {
   })
 })
 
-/** Runs one piece of work for each name. The first one fails. */
+/** Runs one piece of work for each name. The work for `a` fails. */
 async function runAll(queue: FewAtATime, names: readonly string[]) {
   const seen: string[] = []
   const work = (name: string) => async () => {

@@ -1,7 +1,7 @@
 import { recordReport, type StoredReport } from '../../hub/marketplace/reports.ts'
 import type { Store } from '../../hub/store.ts'
 
-/** A report with the fields that a test sets; `hoursAgo` counts back from the time of the tests. */
+/** A report with the fields that a test sets. `hoursAgo` counts back from NOW. */
 export interface ReportGiven extends Partial<Parameters<typeof recordReport>[2]> {
   readonly hoursAgo?: number
   readonly owner?: string

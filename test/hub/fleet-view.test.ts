@@ -293,7 +293,7 @@ async function publish(store: Store, slug: string): Promise<void> {
   await publishArchive(store, bytes, { kind: 'plugin', slug, version: '1.0.0', signingSecret: SIGNING_SECRET })
 }
 
-/** Inserts reports that another program wrote. The hub counts them when it reads the fleet. */
+/** Inserts reports without the hub, which applies them to its table `fleet` when it reads the fleet. */
 function insertReports({ db }: Store, { hosts, each }: { readonly hosts: number; readonly each: number }): void {
   db.exec(`INSERT INTO reports (id, deployer_id, kind, slug, version, host_id, status, started_at, completed_at, created_at)
     WITH RECURSIVE host(n) AS (VALUES (0) UNION ALL SELECT n + 1 FROM host WHERE n < ${hosts - 1}),

@@ -10,7 +10,7 @@ function targetOf(fd: string): string | undefined {
   try {
     return readlinkSync(`/proc/self/fd/${fd}`)
   } catch {
-    // The descriptor that listed the folder.
+    // This is the descriptor that listed the folder, and is closed now.
     return undefined
   }
 }

@@ -138,7 +138,7 @@ describe('the fleet page in a browser', { skip: whyLeftToCi() || whyNoBrowser(),
       assert.ok(refused.includes(rule), `${rule}: ${refused}`)
   })
 
-  /** Opens the page of a hub in a new window. `complaints` are the browser's reports about it. */
+  /** Opens the page of a hub in a new window. `complaints` are the browser's reports about the page. */
   async function open(
     t: TestContext,
     options: BrowserContextOptions,
@@ -198,7 +198,7 @@ interface TextOnPage {
   readonly tag: string
   readonly text: string
   readonly contrast: number
-  /** Its luminance, from 0 (black) to 1. */
+  /** The background's luminance, from 0 (black) to 1. */
   readonly background: number
 }
 
@@ -212,7 +212,7 @@ const FOCUSED = `(() => {
   return { tag: document.activeElement.tagName, outlineStyle, width: parseFloat(outlineWidth) }
 })()`
 
-/** The elements that are wider than their place, or than the window. */
+/** The elements that reach beyond the window, or whose content is wider than the element. */
 const OVERFLOWING = `[...document.querySelectorAll('header *, main *')]
   .filter(element => !element.closest('.hidden, thead'))
   .filter(element => element.getBoundingClientRect().right > innerWidth
@@ -243,7 +243,7 @@ const CONTRASTS = `(() => {
     })
 })()`
 
-/** Elements that a page must not load, run or send. Resolves once the browser has refused them. */
+/** Adds elements that a page must not load, run or send. Resolves once the browser has refused all of them. */
 const INTRUDERS = `new Promise(resolve => {
   let refused = 0
   addEventListener('securitypolicyviolation', () => { if (++refused === 4) setTimeout(resolve) })

@@ -34,7 +34,7 @@ function report(
   recordReport(store, 'alice', { ...known, status: 'success', started_at: at, completed_at: at, host_id: 'a', ...more })
 }
 
-/** A report without its row in the fleet. */
+/** SQL that inserts a report without its row in the table `fleet`. */
 const PLAIN_REPORT = `
   INSERT INTO reports (id, deployer_id, kind, slug, version, host_id, status, started_at, completed_at, created_at)
   VALUES (:id, 'alice', 'plugin', 'hello', '1.0.0', 'a', :status, :completed_at, :completed_at, :created_at)`

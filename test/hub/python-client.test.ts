@@ -15,7 +15,7 @@ import { ADMIN_TOKEN, runHub, SIGNING_SECRET } from './running-hub.ts'
 const RUN = join(import.meta.dirname, 'python/run.py')
 const skip = whyNoPython()
 
-/** The bases at which other clients look for the routes; test/hub/mounts.test.ts compares these with the root. */
+/** The bases at which other clients look for the routes; test/hub/mounts.test.ts compares them with the root. */
 function basesOf(url: string) {
   return {
     plugin: `${url}/app/marketplace`,
@@ -152,7 +152,7 @@ interface Published {
   readonly refused: { status: number } | null
 }
 
-/** The client's findings. Rejects with its traceback. */
+/** Resolves to the client's findings, or rejects with its traceback. */
 function python(scenario: string, facts: object): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const options = { env: { ...process.env, PYTHONDONTWRITEBYTECODE: '1', no_proxy: '*' } }

@@ -1,6 +1,6 @@
 import type { Store } from '../../hub/store.ts'
 
-/** SQLite's plan for each statement that some work prepares, a line for each step. */
+/** SQLite's plan for each statement that the work prepares, with a line for each step. */
 export function plansOf(store: Store, work: () => unknown): string[] {
   const plans: string[] = []
   const prepare = store.db.prepare.bind(store.db)

@@ -26,8 +26,8 @@ export function hubProcess(...args: string[]): Promise<Ended> {
 let running: Promise<unknown> = Promise.resolve()
 
 /**
- * Does the same in this process, which takes a hundredth of the time. Commands run one after the other, because all
- * share a console.
+ * Runs a command in this process, in a hundredth of the time. Commands run one after the other, because all of them
+ * share one console.
  */
 export function hub(...args: string[]): Promise<Ended> {
   const ended = running.then(() => runHere(args))

@@ -29,7 +29,7 @@ export interface CallOptions {
   readonly body?: string
 }
 
-/** Starts a hub on a free port with a new data folder. Both are removed when the test ends. */
+/** Starts a hub on a free port with a new data folder. Stops the hub and removes the folder when the test ends. */
 export async function runHub(t: TestContext, options: Partial<HubOptions> = {}): Promise<HubUnderTest> {
   const dataDir = join(newFolder(t), 'data')
   const log: string[] = []
@@ -58,7 +58,7 @@ export interface Ends {
   after(cleanUp: () => void): void
 }
 
-/** Creates a temporary folder with these files, which is removed when the test ends. */
+/** Creates a temporary folder with these files. The folder is removed when the test ends. */
 export function newFolder(t: Ends, files: Record<string, string> = {}): string {
   const folder = mkdtempSync(join(tmpdir(), 'hub-test-'))
   t.after(() => rmSync(folder, { recursive: true, force: true }))
@@ -70,8 +70,8 @@ export function newFolder(t: Ends, files: Record<string, string> = {}): string {
 }
 
 /**
- * The `error` of a JSON response. Throws if the response is not JSON, has another sentence in `detail`, lacks a header
- * or contains a stack trace.
+ * The `error` of a JSON response. Throws if the response is not JSON, has another sentence in `detail`, lacks
+ * X-Content-Type-Options or contains a stack trace.
  */
 export async function errorOf(response: Response): Promise<string> {
   const text = await response.text()

@@ -96,7 +96,7 @@ async function open(t: TestContext) {
   }
   const hub = await runHub(t, { everyMinute })
   const client = connect(Number(new URL(hub.url).port), '127.0.0.1')
-  // Covers a connection that is ended while it sends.
+  // The hub may end the connection while the test still sends.
   const answer = text(client).catch(() => 'ended')
   t.after(() => client.destroy())
   const send = async (...pieces: readonly (string | Buffer)[]) => {

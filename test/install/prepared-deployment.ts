@@ -27,7 +27,7 @@ const NO_WIRE: Wire = {
   routeForChild: async () => assert.fail('asked for a route'),
 }
 
-/** A host without a hub to report to, with the state tables of both contracts. */
+/** A host without a hub to report to, with the state tables of all flows. */
 export function hostOf(layout: Layout, more: Partial<Host> = {}): Host {
   return {
     layout,
@@ -98,7 +98,7 @@ export function deploymentOf(
   return { request, tools, layout, keepPaths, record: newRecord(), drift }
 }
 
-/** The context of a plan's steps: an order without steps or parts, an open journal, an empty staging folder. */
+/** The context of a plan's steps: an order without steps or parts, an open journal, and an empty staging folder. */
 export async function contextOf(
   t: TestContext,
   deployment: Deployment,
@@ -129,12 +129,12 @@ export async function contextOf(
   }
 }
 
-/** The findings of a deployment about a place that this host has no record of. */
+/** The findings of a deployment at a place for which this host has no record. */
 export function previousOf(place: Place, more: Partial<PreviousInstall> = {}): PreviousInstall {
   return { place, installed: undefined, removed: undefined, version: null, ...more }
 }
 
-/** Version 2.0.0 of `plugins/x`, which this host has no record of, staged in `tree` below the staging folder. */
+/** Version 2.0.0 of `plugins/x`, staged in `tree` below the staging folder. This host has no record of the plugin. */
 export function partOf(layout: Layout, more: Partial<NewPart> = {}): NewPart {
   const place: Place = { shelf: 'plugins', id: 'x', directory: 'plugins' }
   return {

@@ -92,7 +92,7 @@ export interface RecordingSender extends ReportSender {
   readonly sent: { report: LocalReport; retry: boolean }[]
 }
 
-/** A sender to a hub that answers every report with the same delivery. */
+/** A sender that records the reports instead of sending them, and resolves to the same delivery for each. */
 export function senderThat(delivery: Delivery, address = 'http://hub greeter'): RecordingSender {
   const sent: RecordingSender['sent'] = []
   return {

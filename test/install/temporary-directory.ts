@@ -10,7 +10,7 @@ export function temporaryDirectory(t: TestContext): string {
   return path
 }
 
-/** Writes files, by their paths below a root, and the directories that they need. */
+/** Writes these files, whose paths are relative to `root`, and creates their directories. */
 export function writeTree(root: string, files: Readonly<Record<string, string>>): void {
   for (const [path, text] of Object.entries(files)) {
     mkdirSync(dirname(join(root, path)), { recursive: true })

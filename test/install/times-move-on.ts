@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { waitUntil } from './wait-until.ts'
 
 /**
- * Resolves once the clock of a folder's file system has moved on, so that a later change gets another time. Leaves a
- * probe there.
+ * Resolves once the clock of a folder's file system has moved on, so that a later change gets another time. Leaves the
+ * file `probe` in the folder.
  */
 export async function timesMoveOn(folder: string): Promise<void> {
   const probe = join(folder, 'probe')

@@ -9,7 +9,7 @@ import { type Handler, serve } from '../net/loopback-server.ts'
 import { artifactRequest } from './gate/open-artifact-file.ts'
 import { startedDeployment } from './started-deployment.ts'
 
-/** Lists 2.0.0 as its latest, or refuses to, and serves these versions by their requested names. */
+/** A hub that answers with `detail` about the latest version. `served` maps a requested version to the served one. */
 function hubServing(
   served: Record<string, string>,
   detail = { status: 200, body: '{"latest_version":"2.0.0"}' },

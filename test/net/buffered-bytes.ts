@@ -2,7 +2,7 @@ import { openSync } from 'node:fs'
 import { createTestedWire } from './tested-wire.ts'
 
 const MEBIBYTE = 1024 * 1024
-/** The most that a socket reads at once. */
+/** The most bytes that a socket reads at once. */
 const CHUNK_BYTES = 64 * 1024
 
 if (import.meta.main) {
@@ -14,7 +14,7 @@ if (import.meta.main) {
 async function bufferedBytes(url: string, fd: number): Promise<number> {
   const samples: number[] = []
   const onProgress = (received: number) => {
-    // Not at each chunk, because a sample causes garbage too.
+    // Takes a sample only every 2 MiB, because a sample causes garbage too.
     if (received % (2 * MEBIBYTE) < CHUNK_BYTES) samples.push(process.memoryUsage().arrayBuffers)
   }
   const answer = await createTestedWire().download({ url, fd, onProgress, maxBytes: 2 ** 30, timeoutMs: 600_000 })

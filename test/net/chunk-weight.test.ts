@@ -29,8 +29,8 @@ async function startServer(t: TestContext): Promise<string> {
 }
 
 /**
- * Measures in a separate process, because this one may still have the buffers of earlier tests, and collects them less
- * often.
+ * Measures in a separate process, because this process may still have the buffers of earlier tests, and collects
+ * garbage less often.
  */
 async function bufferedBytes(url: string, path: string): Promise<number> {
   const program = join(import.meta.dirname, 'buffered-bytes.ts')
@@ -44,7 +44,7 @@ describe('weighOnHeap', () => {
     const url = await startServer(t)
     const path = join(temporaryDirectory(t), 'artifact')
     const found: number[] = []
-    // On a busy machine, the thread that frees them may be late once.
+    // On a busy machine, the thread that frees the buffers may be late once.
     for (let run = 0; run < 3; run++) found.push(await bufferedBytes(url, path))
     const least = Math.min(...found)
     assert.ok(least < 32 * MEBIBYTE, `at least ${least} bytes`)

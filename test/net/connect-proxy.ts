@@ -11,7 +11,9 @@ export interface ConnectProxy {
   authorizations: (string | undefined)[]
 }
 
-/** The proxy's reaction to a CONNECT. A function is called in place of an answer. */
+/**
+ * The proxy's reaction to a CONNECT. If the reaction is a function, the proxy calls the function and does not answer.
+ */
 export type ProxyBehaviour = 'works' | 'refuses' | (() => void)
 
 /** A CONNECT proxy on loopback that resolves every host name to 127.0.0.1. With a certificate, it speaks TLS itself. */
@@ -42,7 +44,7 @@ export async function startConnectProxy(
   return { url: `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`, targets, authorizations }
 }
 
-/** Sets the proxy variables for the rest of the test; unsets those that are not named. */
+/** Sets these proxy variables for the rest of the test, and unsets all other proxy variables. */
 export function useProxyEnvironment(t: TestContext, variables: Record<string, string>): void {
   const names = ['http_proxy', 'https_proxy', 'no_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY']
   const before = names.map(name => [name, process.env[name]] as const)

@@ -15,13 +15,13 @@ export interface LoopbackServer {
 
 export type Handler = (request: IncomingMessage, response: ServerResponse, nth: number) => void
 
-/** An HTTP server on 127.0.0.1 that ends with the test and closes every open connection. */
+/** An HTTP server on 127.0.0.1. When the test ends, the server closes every connection and ends, too. */
 export function serve(t: TestContext, handler: Handler): Promise<LoopbackServer> {
   const requests: IncomingMessage[] = []
   return listen(t, http.createServer(recording(requests, handler)), 'http', requests)
 }
 
-/** Does the same with TLS. */
+/** Does the same as `serve`, with TLS. */
 export function serveTls(t: TestContext, options: ServerOptions, handler: Handler): Promise<LoopbackServer> {
   const requests: IncomingMessage[] = []
   return listen(t, https.createServer(options, recording(requests, handler)), 'https', requests)
@@ -43,7 +43,7 @@ export function serveSocket(t: TestContext, onSocket: (socket: Socket, nth: numb
   )
 }
 
-/** Writes the head, then one byte at a time for as long as the other side listens. */
+/** Writes the head, then one byte every `everyMs` milliseconds until the socket is closed. */
 export function drip(socket: Socket, head: string, everyMs: number): void {
   socket.write(head)
   const timer = setInterval(() => socket.write('x'), everyMs)

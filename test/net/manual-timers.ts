@@ -1,13 +1,13 @@
 import type { StartTimer } from '../../src/net/settings.ts'
 
-/** Timers that expire only when the test makes them. */
+/** Timers that expire only when the test calls `expire`. */
 export interface ManualTimers {
   startTimer: StartTimer
   /** The length of every timer so far, in milliseconds and in order. */
   started: number[]
   /** The lengths of the timers that are running. */
   running: () => number[]
-  /** Expires the running timer of this length. Throws if there is none. */
+  /** Expires the running timer of this length. Throws if no such timer is running. */
   expire: (ms: number) => void
 }
 

@@ -1,19 +1,25 @@
 import { createServer } from 'node:net'
 
 /**
- * No server listens there. The port of a server that was closed would not do: the system gives it to another test's
- * server. It gives out no port this low. (Not port 1: `fetch` refuses it without trying.)
+ * No server listens on this port. The port of a server that was closed would not do, because the system may give that
+ * port to another test's server. The system gives out no port as low as 2. `fetch` refuses port 1 without an attempt.
  */
 export const CLOSED_PORT = 2
 
-/** Below the ports that the system gives out, so that no other server gets one before a program listens on it. */
+/**
+ * Ports from here on are below those that the system gives out, so the system gives none of them to another test's
+ * server.
+ */
 const FIRST = 12_000
 const COUNT = 20_000
 
-/** Different for the processes of a test run. */
+/** Depends on the process, so that the processes of a test run hardly ever choose the same port. */
 let next = FIRST + (process.pid % COUNT)
 
-/** Returns a port of 127.0.0.1 for a program that needs to know it before it starts; each one once. */
+/**
+ * Returns a free port of 127.0.0.1, for a program whose port must be known before the program starts. A process gets no
+ * port twice.
+ */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = next++

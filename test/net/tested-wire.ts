@@ -4,7 +4,7 @@ import { createWire, type Wire } from '../../src/net/wire.ts'
 export interface TestedWire extends Wire {
   /** The lines of its log. */
   lines: string[]
-  /** The waits between attempts, in milliseconds, which it skips. */
+  /** The waits between attempts, in milliseconds, which the wire skips. */
   waits: number[]
 }
 

@@ -20,7 +20,7 @@ interface Ended {
   output: string
 }
 
-/** Runs a program that has a `wire`. Kills it after a minute if it does not end by itself; the code is then null. */
+/** Runs a program with `wire` and `get`. Kills the program if it hangs; the exit code is then null. */
 async function runProgram(body: string, env: Record<string, string> = {}): Promise<Ended> {
   const program = `
     import { openSync } from 'node:fs'

@@ -15,7 +15,7 @@ const INPUTS: StepInputs<object> = {
 }
 const RUNNER_FILES = ['GITHUB_OUTPUT', 'GITHUB_STATE', 'GITHUB_STEP_SUMMARY']
 
-/** The annotations of a step whose deployment ended like this, in their order. */
+/** The annotations, in order, of a step whose deployment ended with this outcome and this error. */
 async function annotationsOf(t: TestContext, outcome: LocalReport['outcome'], error?: DeploymentError) {
   const environment = { ...process.env }
   for (const name of RUNNER_FILES) delete process.env[name]

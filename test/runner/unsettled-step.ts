@@ -2,7 +2,7 @@ import { FLOWS } from '../../src/actions/flows.ts'
 import { ActionStep } from '../../src/runner/action-step.ts'
 import { reportOf } from '../install/prepared-host.ts'
 
-/** A step whose deployment never ends; `locked` or `unlocked` is the point that it reached. */
+// Runs a step whose deployment never ends. With the argument `begun`, the deployment has begun.
 const inputs = {
   request: {},
   connection: { allowHttp: false, ca: undefined },

@@ -13,7 +13,7 @@ function run(code: string): unknown {
 describe('the text of the bundle', () => {
   it('is ASCII with the same meaning in strings, templates, patterns and comments', () => {
     const code =
-      // biome-ignore lint/suspicious/noTemplateCurlyInString: it is code
+      // biome-ignore lint/suspicious/noTemplateCurlyInString: the string is code
       "/* \u00e9\ud83d\ude00 */ module.exports = ['\u2713\u00df', `${1}\ud83d\ude00`, /^[\ud83d\ude00\u2713]$/u.test('\ud83d\ude00')]"
     assert.ok(!isAscii(Buffer.from(code)) && isAscii(Buffer.from(bundleText(code))))
     assert.deepEqual(run(code), ['\u2713\u00df', '1\ud83d\ude00', true])

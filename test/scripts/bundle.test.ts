@@ -40,7 +40,7 @@ describe('the bundle', () => {
   })
 
   it('starts without the slow modules of Node.js that no run needs', () => {
-    // It has no action of this name.
+    // The bundle has no action with the name `none`.
     const program = `try {
         require(${JSON.stringify(join(ROOT, 'dist/start.js'))}).start(${JSON.stringify(join(ROOT, 'dist'))}, 'none')
       } catch ({ message }) {

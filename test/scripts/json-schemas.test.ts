@@ -16,7 +16,7 @@ import { byExtent } from '../extent.ts'
 import { HANG_LIMIT_MS } from '../hang-limit.ts'
 
 const SCHEMAS = buildJsonSchemas()
-/** The first file of each kind has every key. */
+/** The number of files of each kind that are changed. The first file has every key. */
 const MUTATED = byExtent({ sample: 1, ci: Number.POSITIVE_INFINITY })
 const COMMENT = '# yaml-language-server: $schema=https://raw.githubusercontent.com/OWNER/hub-deploy/v1/schemas/'
 
@@ -191,7 +191,7 @@ describe('the examples', () => {
 
   it('name their schema in the pages too', () => {
     const whole = blocksOf().filter(({ language, text, section }) => {
-      // Leaves out the section that shows the plan in the log, because that is not a saved file.
+      // Leaves out the section that shows a plan as the log does, because that plan is not a saved file.
       return language === 'yaml' && isWhole(text) && section !== 'Without a plan'
     })
     assert.ok(whole.length >= 3)
@@ -211,8 +211,8 @@ function runPython(program: string, input: string) {
 }
 
 function compile(path: string): ValidateFunction {
-  // A keyword that the validator does not know would be a mistake. The generated tuples have no `minItems` to go with
-  // them.
+  // With `strict`, an unknown keyword is an error. `strictTuples` would require `minItems`, which the generated tuples
+  // lack.
   return new Ajv({ strict: true, strictTypes: false, strictTuples: false, strictRequired: false }).compile(
     JSON.parse(SCHEMAS[path] ?? ''),
   )
@@ -333,7 +333,7 @@ function isMap(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** A copy with another value at a path, or with undefined, without it. */
+/** A copy with another value at a path, or without the value if `change` returns undefined. */
 function changedAt(value: unknown, [key, ...rest]: Path, change: (value: unknown) => unknown): unknown {
   if (key === undefined) return change(value)
   const copy = structuredClone(value) as Record<string | number, unknown>
@@ -358,7 +358,7 @@ function isWhole(text: string): boolean {
   return /^format_version:|^version: .*\nsupervisor:/m.test(text)
 }
 
-/** The blocks of the pages whose first line after comments matches. */
+/** The pages' YAML blocks whose first line after any comments matches this pattern. */
 function blocksLike(first: RegExp): string[] {
   const blocks = blocksOf().filter(({ language }) => language === 'yaml')
   return blocks.map(({ text }) => text).filter(text => first.test(text.replace(/^(?:#.*\n)*/, '')))

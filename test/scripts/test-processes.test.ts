@@ -59,7 +59,7 @@ function newTest(t: TestContext, code: string): string {
 function runTests(t: TestContext, files: readonly string[], timeoutMs?: number) {
   const args = [files, timeoutMs].map(value => JSON.stringify(value)).join(', ')
   const together = newTest(t, `import { runTogether } from '${TOGETHER}'\nrunTogether(${args})`)
-  // With this variable, node would report to the run of this test.
+  // With this variable, the child would report its tests to the run that this test belongs to.
   const { NODE_TEST_CONTEXT: _, ...env } = process.env
   return spawnSync(process.execPath, ['--test', '--test-reporter=spec', together], { encoding: 'utf8', env })
 }

@@ -8,11 +8,11 @@ import { HUB, runCommandLine } from '../../hub/commands/hub.ts'
 import { COMPILE_CACHE } from '../compile-cache.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-/** The programs of `npm run` that are not in this repository. npm's own tools explain their options themselves. */
+/** The scripts of package.json that pass their options to a tool, which explains its options itself. */
 const TOOLS = ['lint', 'test', 'types']
 const UNKNOWN_OPTION = /^There is no option --no-such-option: this command has [^\n]+\.\n$/
 const WIDTH = 120
-/** The variables in which npm passes its settings to a program, here all that it has. */
+/** One variable for each setting of npm. In such variables, npm passes its settings to a program. */
 const NPM_SETTINGS = Object.fromEntries(
   Object.keys(JSON.parse(execFileSync('npm', ['config', 'list', '--long', '--json'], { encoding: 'utf8' }))).map(
     name => [`npm_config_${name.replaceAll('-', '_')}`, 'set'],
@@ -25,7 +25,7 @@ describe('each program that npm runs', { concurrency: 2 }, () => {
   const programs = Object.entries(scripts).filter(([name]) => !TOOLS.includes(name))
   assert.ok(programs.length >= 6)
   for (const [name, command] of programs) {
-    const path = /^node (\S+\.ts)$/.exec(command)?.[1] ?? assert.fail(`${name} runs ${command}, which is no program`)
+    const path = /^node (\S+\.ts)$/.exec(command)?.[1] ?? assert.fail(`${name} runs ${command}, not "node FILE.ts"`)
 
     it(`${name} explains itself, and does nothing else`, async () => {
       const { code, stdout, stderr } = await run(path, ['--help'])

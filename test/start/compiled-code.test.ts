@@ -21,14 +21,14 @@ import { ownCache } from './own-cache.ts'
 const BUNDLE = Buffer.from('module.exports = {}')
 const CODE = Buffer.from('what Node.js has compiled')
 
-/** A cache in which an earlier run has kept this code. */
+/** A cache in which an earlier run has kept CODE. */
 function keptAt(t: TestContext): { folder: string; base: string; own: string; path: string } {
   const cache = ownCache(t)
   keep(cache.own)
   return { ...cache, path: join(cache.own, 'compiled') }
 }
 
-/** Keeps the code that a run of a different kind compiled. */
+/** Keeps code as a run does whose kind differs from that of every earlier run. */
 function keep(folder: string | undefined, code = CODE): void {
   keptRuns += 1
   keepOf(`run ${keptRuns}`, folder, code)
@@ -42,7 +42,7 @@ function keepOf(run: string | undefined, folder: string | undefined, code: Buffe
   compiled.keep(run, () => code)
 }
 
-/** Returns after each run which of them has kept the code last. */
+/** After each run, notes the index of the run whose code is kept. */
 function contributors(folder: string, runs: readonly (string | undefined)[]): (number | undefined)[] {
   return runs.map((run, at) => {
     keepOf(run, folder, Buffer.from([at]))

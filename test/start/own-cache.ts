@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { temporaryDirectory } from '../install/temporary-directory.ts'
 
-/** A cache with a folder that belongs to us alone, in a new folder. */
+/** Creates a cache, `base`, in a new folder. Only this process's user may use the folder `own` in the cache. */
 export function ownCache(t: TestContext): { folder: string; base: string; own: string } {
   const folder = temporaryDirectory(t)
   const base = join(folder, '.cache')

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { ownCache } from './own-cache.ts'
 
-/** A bundle with one action, which installs something after some processor time, in microseconds. */
+/** A bundle with one action, which calls `onInstalled` after TIME microseconds of processor time. */
 const BUNDLE = `(function (module) {
   module.exports.act = async onInstalled => {
     const { TIME, KIND } = process.env

@@ -19,9 +19,9 @@ export interface WorkflowRun {
   /** The event's payload, with the inputs of a `workflow_dispatch`. */
   payload?: object
   secrets: Readonly<Record<string, string>>
-  /** The labels that have a runner. A job that asks for another one does not run. */
+  /** The labels that have a runner. A job that asks for another label does not run. */
   runners: readonly string[]
-  /** The folders that stand in for these references to actions and workflows, for example `OWNER/hub-deploy@v1`. */
+  /** The folder that stands in for each reference to an action or workflow, for example for `OWNER/hub-deploy@v1`. */
   references: Readonly<Record<string, string>>
   /** An empty folder for the engine's files. */
   folder: string
@@ -41,7 +41,7 @@ export interface JobRun {
   id: string
   /** `matrix.host` of a leg. */
   host?: string
-  /** Undefined if it did not end. */
+  /** Undefined if the job did not end. */
   result?: string
   steps: StepRun[]
 }
@@ -57,7 +57,7 @@ export interface StepRun {
   summary?: string
 }
 
-/** A record of the engine's output, one a line (`--json`). */
+/** A line of the engine's output (`--json`). */
 interface LogRecord {
   msg: string
   job?: string
@@ -112,7 +112,7 @@ export function outline({ jobs }: WorkflowResult): string[] {
   return jobs.map(({ id, host, result }) => `${id}${host === undefined ? '' : ` (${host})`}: ${result}`)
 }
 
-/** The outputs of the first step that set any in this job, or in any job. */
+/** The outputs of the first step that set outputs in this job; without `job`, in any job. */
 export function outputsOf({ jobs }: WorkflowResult, job?: string): Record<string, string> {
   const steps = jobs.filter(({ id }) => job === undefined || id === job).flatMap(({ steps }) => steps)
   return steps.find(({ outputs }) => Object.keys(outputs).length > 0)?.outputs ?? {}
@@ -120,7 +120,7 @@ export function outputsOf({ jobs }: WorkflowResult, job?: string): Record<string
 
 function engineOptions({ repository, workflow, runners, references, folder, ...run }: WorkflowRun): string[] {
   const eventFile = writeIn(folder, 'event.json', JSON.stringify(run.payload ?? {}))
-  // Without a token, the engine would look for the one of this user.
+  // Without a token, the engine would look for this user's own token.
   const lines = Object.entries({ GITHUB_TOKEN: 'of the run', ...run.secrets }).map(
     ([name, value]) => `${name}=${value}\n`,
   )
@@ -138,7 +138,7 @@ function engineOptions({ repository, workflow, runners, references, folder, ...r
   ]
 }
 
-/** The steps see this environment too: it has nothing of this process but PATH, with the runner's node first. */
+/** The steps see this environment too. It takes only PATH from this process, with the folder of this node first. */
 function engineEnvironment({ folder, path = process.env['PATH'] ?? '' }: WorkflowRun): Record<string, string> {
   const home = join(folder, 'home')
   mkdirSync(home)

@@ -180,7 +180,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     }, async t => {
       const { fleet, releases } = await openRelease(t)
       await fleet.publish('2.0.0', pluginFiles('2.0.0'))
-      // The hub keeps the version that it has, and the command does not report this.
+      // With `:`, the command succeeds without publishing, so the hub keeps the bytes that it has.
       const result = await release(fleet, 'v2.0.0', text => text.replace('npm --prefix', ': npm --prefix'))
       assert.deepEqual(outline(result), ['release: failure'], result.log)
       assert.deepEqual(releases(), [])

@@ -11,7 +11,7 @@ const CHECKOUT = resolve(import.meta.dirname, '../..')
 /** The reference by which the workflows call this repository. */
 const REFERENCE = 'OWNER/hub-deploy@v1'
 
-/** The parts of this checkout that a runner downloads with an action, and the workflows that others call. */
+/** The parts of this checkout that a runner downloads with an action, and the workflows that other workflows call. */
 const PARTS = [
   'action.yml',
   'dist',
@@ -42,7 +42,7 @@ export interface FleetStage extends Omit<Stage, 'root' | 'workspace' | 'writePla
   readonly repository: string
   /** Writes a file of the repository. */
   write(path: string, text: string): void
-  /** Publishes a version of the plugin `greeter`. A `broken` one fails the hosts' health check. */
+  /** Publishes a version of the plugin `greeter`. A `broken` version fails the hosts' health check. */
   release(version: string, state?: 'healthy' | 'broken'): Promise<void>
   /** Installs a version on every host, without a workflow. */
   install(version: string): Promise<void>
@@ -51,7 +51,7 @@ export interface FleetStage extends Omit<Stage, 'root' | 'workspace' | 'writePla
   /** Executes a workflow, with this hub and these hosts in place of the ones that the examples name. */
   run(workflow: string, run?: Partial<WorkflowRun>): Promise<WorkflowResult>
   rootOf(host: HostName): string
-  /** The version of each host according to its own record; undefined for none. */
+  /** The version of each host according to the host's own record; undefined for a host without a record. */
   versions(): (string | undefined)[]
   /** Throws if the log of a run contains a secret of this stage. */
   assertNoSecret(result: WorkflowResult): void

@@ -80,7 +80,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     await fleet.release('2.0.0')
     const [canary, other] = [fleet.installedFiles('app-1'), fleet.files('app-2')]
     const counted = join(fleet.folder, 'checks')
-    // Healthy only at first, unless it is the old version.
+    // The old version is always healthy, and the new version only at its first check.
     const check = `grep -q 1.0.0 ${fleet.rootOf('app-1')}/plugins/greeter/plugin.yaml || [ ! -e ${counted} ]`
     fleet.checkHealth('app-1', `${check} && touch ${counted}`)
     const result = await rollOut(fleet)
@@ -227,7 +227,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
 
   it('lets the fleet check wait for the reports of a canary without other hosts', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openOldFleet(t)
-    // Only a wait that is passed on can be refused.
+    // The fleet check refuses this wait, which proves that the workflow passes `wait-seconds` on.
     const caller = CALLER.replace(/hosts: '.*'/, "hosts: '[]'\n      wait-seconds: -1")
     const result = await rollOut(fleet, { caller })
     assert.deepEqual(outline(result), ['gate: success', 'canary: success', 'health: success', 'fleet: failure'])
@@ -311,7 +311,7 @@ async function everythingIn(fleet: FleetStage): Promise<unknown> {
   return { canary: fleet.files('app-1'), other: fleet.files('app-2'), hosts: await fleet.hosts() }
 }
 
-/** A health check that cancels its own deployment once and waits for the end. */
+/** A health check that cancels its own deployment once and waits until the deployment has ended. */
 function cancelOnce({ folder }: FleetStage, cancel: string): string {
   const done = join(folder, 'cancelled')
   return `[ -e ${done} ] || { touch ${done}; ${cancel}; while kill -0 $PPID; do sleep 0.1; done; }`

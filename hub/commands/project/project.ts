@@ -9,6 +9,6 @@ import { seal } from './seal.ts'
 
 export const project: CommandGroup = {
   name: 'npm run hub -- project',
-  summary: 'seals, publishes and revokes projects, which have many plugins',
+  summary: 'seals, publishes and revokes projects, which consist of several parts',
   commands: { create, list, keygen, seal, publish, versions, devkey, credential, keys, revoke },
 }

@@ -23,6 +23,6 @@ export async function requireRoom({ folder, reserveBytes, freeBytes }: Disk, byt
   if (free >= needed) return
   throw new HubError(
     507,
-    `The hub's disk has ${free} bytes free, but needs ${needed} for the sealed files that it receives and a reserve for reports: free some space there.`,
+    `The hub's disk has ${free} bytes free, but the hub needs ${needed} for the sealed files that it receives and as a reserve for reports: free some space on that disk.`,
   )
 }

@@ -14,7 +14,7 @@ import { Receptions } from './receptions.ts'
 import { newUploadFolder } from './upload-folder.ts'
 
 const MAX_FIELD_BYTES = 4 * 1024
-/** The most that a form may have in addition to its file. */
+/** The most bytes that a form may have in addition to its file. */
 const FORM_BYTES = 64 * 1024
 /** The number of bytes after which the free space is checked again. */
 const CHECKED_BYTES = 8 * 1024 * 1024
@@ -39,16 +39,16 @@ interface Upload {
 
 type Publish<T> = (sealed: SealedRelease) => Promise<T>
 
-/** One at a time, because each has its whole file in memory. */
+/** One publication at a time, because each has its whole file in memory. */
 const publications = new FewAtATime(1)
 const receptions = new Receptions()
 
 /**
- * Receives a sealed file with its release, and publishes it once no other one is being published. It comes either as a
- * form (multipart/form-data) with the file in `artifact`, or as the bare file (application/octet-stream) with the
+ * Receives a sealed file with its release, and publishes the file once no other file is being published. The request is
+ * either a form (multipart/form-data) with the file in `artifact`, or the bare file (application/octet-stream) with the
  * fields in headers. The file goes to a private folder next to the data, so that a slow upload keeps nothing in memory.
  * Throws HubError 503 as Receptions does, 507 as soon as the disk has no room, 415 for another content type, 413 as
- * soon as there are more than `maxBytes`, and 400 for a malformed form.
+ * soon as the file has more than `maxBytes`, and 400 for a malformed form.
  */
 export async function receivePublication<T>(c: Context, upload: Upload, publish: Publish<T>): Promise<T> {
   refuseAnnounced(c, upload)
@@ -102,7 +102,7 @@ async function receive(c: Context, to: Receiving): Promise<Fields> {
 async function receiveForm(parts: ReturnType<typeof readParts>, to: Receiving): Promise<Fields> {
   const fields = new Map<string, string>()
   for await (const { name, chunks } of parts) {
-    if (fields.has(name)) throw new HubError(400, `${name.slice(0, 60)}: must be given once`)
+    if (fields.has(name)) throw new HubError(400, `${name.slice(0, 60)}: must be given only once`)
     fields.set(name, name === FILE_FIELD ? await saveFile(chunks, to) : await readField(name, chunks))
   }
   if (!fields.has(FILE_FIELD)) throw new HubError(400, `${FILE_FIELD}: is missing`)
@@ -121,7 +121,7 @@ async function readField(name: string, chunks: AsyncIterable<Buffer>): Promise<s
   return Buffer.concat(value).toString('utf8')
 }
 
-/** Saves the file, and returns an empty text in place of its field. */
+/** Saves the file, and returns an empty text as the value of its field. */
 async function saveFile(chunks: AsyncIterable<Uint8Array>, { file, ...upload }: Receiving): Promise<''> {
   await pipeline(limited(chunks, upload), createWriteStream(file, { flags: 'wx', mode: 0o600 }))
   return ''

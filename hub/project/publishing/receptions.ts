@@ -5,7 +5,7 @@ const MOST_AT_ONCE = 2
 /** The uploaded file, and the artifact that it becomes. */
 const COPIES = 2
 
-/** Limits the sealed files that are received at once. */
+/** Limits how many sealed files are received at once. */
 export class Receptions {
   #running = 0
   #promised = 0

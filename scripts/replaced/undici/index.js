@@ -1,4 +1,4 @@
-// Takes the place of undici in the bundle. @actions/http-client imports undici, 0.9 MB, only for
+// Replaces undici in the bundle. @actions/http-client imports undici (0.9 MB) only for
 // `getAgentDispatcher()`, which this project never calls: its requests use node:http and the agent of `getAgent()`.
 
 export class ProxyAgent {

@@ -7,7 +7,7 @@ export type RefusedType = 'hard link' | 'character device' | 'block device' | 'f
 
 /** One entry of an archive's listing. Untrusted: only its encoding has been checked. */
 export interface ArchiveEntry {
-  /** Decoded; a directory's may end in one `/`. */
+  /** Decoded; a directory's name may end in one `/`. */
   readonly name: string
   readonly type: ExtractableType | RefusedType
   /** The unpacked size in bytes. */
@@ -20,18 +20,18 @@ export interface ArchiveEntry {
   readonly target: string | null
 }
 
-/** Returns ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
+/** Returns an ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
 export function unsafeEntry(name: string, problem: string): ArchiveError {
   return new ArchiveError('unsafe_archive', entrySentence(name, problem))
 }
 
-/** Returns ArchiveError `invalid_archive` that names the entry, cleaned, and its damage. */
+/** Returns an ArchiveError `invalid_archive` that names the entry, cleaned, and its damage. */
 export function invalidEntry(name: string, problem: string, cause?: unknown): ArchiveError {
   const options = cause === undefined ? {} : { cause }
   return new ArchiveError('invalid_archive', entrySentence(name, problem), options)
 }
 
-/** Returns ArchiveError `invalid_archive` about the whole archive. */
+/** Returns an ArchiveError `invalid_archive` about the whole archive. */
 export function invalidArchive(problem: string): ArchiveError {
   return new ArchiveError(
     'invalid_archive',

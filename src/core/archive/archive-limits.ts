@@ -2,9 +2,9 @@ import { ArchiveError } from '../errors.ts'
 import { MAX_PATH_BYTES } from '../limits.ts'
 import { type ArchiveEntry, unsafeEntry } from './archive-entry.ts'
 
-/** Several times the average length of the longest real paths. */
+/** Several times the average length of paths in real archives, even in those with the longest paths. */
 const NAME_BYTES_PER_ENTRY = 256
-/** Allows a few entries the longest names. */
+/** Lets a few entries have the longest names. */
 const SPARE_NAME_BYTES = 1024 * 1024
 
 /** For PAX headers and long names in a tar; most members need none. */
@@ -18,15 +18,15 @@ export interface ExtractionLimits {
 }
 
 /**
- * Throws ArchiveError `archive_too_large` if an archive lists more entries, or needs more directories, than
- * `max-entries`.
+ * Throws ArchiveError `archive_too_large` if an archive has more entries than `max-entries`. The count may include the
+ * directories that paths imply.
  */
 export function verifyEntryCount(count: number, limits: ExtractionLimits): void {
   if (count <= limits.maxEntries) return
   throw tooLarge(`The archive has ${count} entries, more than max-entries allows (${limits.maxEntries})`, 'max-entries')
 }
 
-/** Throws ArchiveError `archive_too_large` if an archive's entries declare more than `max-extracted-bytes`. */
+/** Throws ArchiveError `archive_too_large` if an archive's entries together declare more than `max-extracted-bytes`. */
 export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): void {
   if (bytes <= limits.maxExtractedBytes) return
   throw tooLarge(
@@ -36,18 +36,19 @@ export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): v
 }
 
 /**
- * Throws ArchiveError `archive_too_large` if the names and symlink targets of a listing, which are in memory all at
- * once, have more than 256 characters for each entry of `max-entries`, and 1 MiB to spare.
+ * Throws ArchiveError `archive_too_large` if the names and symlink targets of a listing together exceed 256 bytes for
+ * each entry that `max-entries` allows, plus 1 MiB, counted in UTF-8. All of them are in memory at once.
  */
 export function verifyNameBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
   const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES
   if (bytes <= most) return
-  const found = `The archive's names take more than the ${most} bytes`
+  const found = `The archive's names and symlink targets take more than the ${most} bytes`
   throw tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries')
 }
 
 /**
- * Throws ArchiveError `archive_too_large` if a tar has more PAX headers and long names than `max-entries` members need.
+ * Throws ArchiveError `archive_too_large` if the PAX headers and long names of a tar together exceed 1 KiB for each
+ * entry that `max-entries` allows, plus 1 MiB.
  */
 export function verifyExtensionBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
   const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES

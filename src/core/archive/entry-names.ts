@@ -3,7 +3,7 @@ import { MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_LEVELS } from '../limits.ts'
 import { unsafeEntry } from './archive-entry.ts'
 import { platformNameProblem } from './platform-names.ts'
 
-// Keeps the BOM: without it, two different names would become equal.
+// Keeps a byte order mark: without it, two different names could become equal.
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 const CONTROL_CHARACTER = /\p{Cc}/u
@@ -16,11 +16,11 @@ const DRIVE_LETTER = /^[A-Za-z]:/
 export function decodeEntryText(bytes: Buffer, encoding: 'utf-8' | 'ascii'): string {
   if (isAscii(bytes)) return bytes.toString('latin1')
   const shown = bytes.toString('utf8')
-  if (encoding === 'ascii') throw unsafeEntry(shown, 'has a non-ASCII name that is not marked as UTF-8')
+  if (encoding === 'ascii') throw unsafeEntry(shown, 'has a non-ASCII name or target that is not marked as UTF-8')
   try {
     return strictUtf8.decode(bytes)
   } catch {
-    throw unsafeEntry(shown, 'has a name that is not valid UTF-8')
+    throw unsafeEntry(shown, 'has a name or target that is not valid UTF-8')
   }
 }
 
@@ -65,7 +65,7 @@ function componentProblem(component: string): string | undefined {
   return undefined
 }
 
-/** Counts bytes only if the number of characters does not decide: a UTF-16 unit is 1 to 3 bytes of UTF-8. */
+/** Counts bytes only if the number of UTF-16 units does not decide: each unit takes 1 to 3 bytes of UTF-8. */
 function isLongerThan(text: string, maxBytes: number): boolean {
   if (text.length * 3 <= maxBytes) return false
   return text.length > maxBytes || Buffer.byteLength(text) > maxBytes

@@ -1,6 +1,6 @@
 /** A file that an extraction creates. */
 export interface PlannedFile {
-  /** Relative, with `/` between components, flattened; like every path of a plan. */
+  /** Like all paths of a plan: relative, with `/` between components, below a top-level directory that is left out. */
   readonly path: string
   readonly mode: 0o644 | 0o755
   /** Bytes. */
@@ -19,7 +19,7 @@ interface PlannedSource {
   sizeAt(place: number): number
 }
 
-/** The files of a plan, or some of them. Each becomes an object only while it is used: an archive may have many. */
+/** The files of a plan, or some of them. A file becomes an object only while it is used: an archive may have many. */
 export class PlannedFiles implements Iterable<PlannedFile> {
   readonly #source: PlannedSource
   readonly #places: Uint32Array<ArrayBuffer>
@@ -43,13 +43,13 @@ export class PlannedFiles implements Iterable<PlannedFile> {
     return this.#of(this.#places.filter(place => test(this.#source.entryAt(place))))
   }
 
-  /** Returns the same files in the order of a number that their entries have, the smallest first. */
+  /** Returns the same files, ordered by the numbers that `numberOf` returns for their entries, smallest first. */
   sortedBy(numberOf: (entry: number) => number): PlannedFiles {
     const numberAt = (place: number): number => numberOf(this.#source.entryAt(place))
     return this.#of(this.#places.toSorted((a, b) => numberAt(a) - numberAt(b)))
   }
 
-  /** Returns the files from one position to just before another. */
+  /** Returns the files from position `start` up to, but not including, position `end`. */
   slice(start: number, end: number): PlannedFiles {
     return this.#of(this.#places.subarray(start, end))
   }

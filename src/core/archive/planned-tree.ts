@@ -26,8 +26,8 @@ interface Listed {
 
 /**
  * The tree that an extraction is going to create. Refuses entries that could not exist next to each other: two equal
- * names, a file that is also a directory, anything below a file or symlink. Names are equal if they may be one name to
- * the platform. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large
+ * names, a file that is also a directory, anything below a file or symlink. Names are equal if the platform may treat
+ * them as one name. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large
  * archive, and keep twice the room for new ones.
  */
 export class PlannedTree {
@@ -38,17 +38,17 @@ export class PlannedTree {
   readonly #parents = new NumberColumn('int32')
   readonly #types = new NumberColumn('int32')
   readonly #entries = new NumberColumn('int32')
-  /** The last child of each directory. The next sibling of the last child is the first one. */
+  /** The last child of each directory. The next sibling of the last child is the first child. */
   readonly #lastChildren = new NumberColumn('int32')
   readonly #nextSiblings = new NumberColumn('int32')
   /** Finds a node by its parent and comparison key. */
   readonly #index = new HashIndex()
-  /** Finds a directory that was entered before by its path, so that its depth costs nothing. */
+  /** Finds an entered directory by its path, so that the depth of the directory costs nothing. */
   readonly #known = new HashIndex()
   readonly #key: HashKey = [randomInt(WORD), randomInt(WORD)]
-  /** The directory that was entered last: most entries are next to the one before. */
+  /** The directory that was entered last: most entries are in the same directory as the entry before. */
   #entered = { directory: TOP, path: '' }
-  /** The paths of directories, once they are needed. All paths below a directory share the text. */
+  /** The paths of directories that were needed so far. All paths below a directory share the text of its path. */
   readonly #paths = new Map<TreeNode, string>([[TOP, '']])
 
   constructor(platform: NodeJS.Platform) {
@@ -61,7 +61,10 @@ export class PlannedTree {
     return this.#parents.length - 1
   }
 
-  /** Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive`. */
+  /**
+   * Adds a listed entry and the directories that its path implies. Throws ArchiveError `unsafe_archive` for an entry
+   * that cannot exist next to the earlier ones.
+   */
   add(path: string, listed: Listed): TreeNode {
     const nameAt = path.lastIndexOf('/') + 1
     const parent = nameAt === 0 ? TOP : this.#enter(path.slice(0, nameAt - 1), path)
@@ -70,7 +73,7 @@ export class PlannedTree {
     return there === undefined ? this.#create(parent, name, listed) : this.#unite(there, path, listed)
   }
 
-  /** Returns the child of a directory that has this name, or a name that may be equal on the platform. */
+  /** Returns a directory's child with this name, or with a name that may be equal on the platform. */
   find(directory: TreeNode, name: string): TreeNode | undefined {
     const key = this.#keyOf(name)
     const isIt = (node: TreeNode): boolean =>
@@ -121,8 +124,8 @@ export class PlannedTree {
   }
 
   /**
-   * Yields everything below a directory: each directory before its contents, and these by name. This is the order of
-   * the tree digest, without comparing whole paths.
+   * Yields everything below a directory: each directory before its contents, and the contents by name. This is the
+   * order of the tree digest, without comparing whole paths.
    */
   *inOrder(directory: TreeNode): Generator<TreeNode> {
     // Not by recursion: a generator in a generator costs a step for each level and node.
@@ -142,7 +145,10 @@ export class PlannedTree {
     return named.sort((a, b) => comparePaths(b.name, a.name)).map(({ node }) => node)
   }
 
-  /** Returns the directory at `path`, which an entry is below; creates it, and those above it, if necessary. */
+  /**
+   * Returns the directory at `path`; creates it and its parents if necessary. `below` is the path of the entry that
+   * needs the directory.
+   */
   #enter(path: string, below: string): TreeNode {
     if (this.#entered.path === path) return this.#entered.directory
     const hash = halfSipHash(this.#key, TOP, path)
@@ -192,7 +198,10 @@ export class PlannedTree {
     return node
   }
 
-  /** Completes an implied directory: a directory may be listed once after its children. */
+  /**
+   * Completes an implied directory, because a directory may be listed after its children. Refuses any other entry whose
+   * name is taken.
+   */
   #unite(there: TreeNode, path: string, { type, entry }: Listed): TreeNode {
     const own = this.pathOf(there)
     if (own !== path) throw unsafeEntry(path, `has the same name as "${own}" on this platform`)

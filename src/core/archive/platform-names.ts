@@ -36,7 +36,7 @@ function macosProblem(component: string): string | undefined {
 }
 
 /**
- * Converts to upper case first, which also unites letters with several lower cases (`ß` and `ss`, the two lower
+ * Converts to upper case first, which also unites letters with several lower-case forms (`ß` and `ss`, the two lower
  * sigmas).
  */
 function foldCase(text: string): string {

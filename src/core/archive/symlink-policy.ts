@@ -5,9 +5,9 @@ import { platformNameProblem } from './platform-names.ts'
 
 /** The result of following a symlink of an archive. */
 export interface ResolvedSymlink {
-  /** The entry that the symlink leads to, through all others; null if the archive contains nothing there. */
+  /** The entry that the symlink leads to, through all other symlinks; null if the archive contains nothing there. */
   readonly end: TreeNode | null
-  /** The deepest directory that the way there, including the way of each symlink on it, never leaves. */
+  /** The deepest directory that the way to the target, including the way of each symlink on it, never leaves. */
   readonly reach: TreeNode
 }
 
@@ -40,8 +40,8 @@ interface PlannedLinks {
 }
 
 /**
- * Follows the symlinks of a planned tree in the listing. Follows each symlink once, whatever leads through it (contract
- * 4.3, rule 5).
+ * Follows the symlinks of a planned tree in the archive's listing, never on the disk (contract 4.3, rule 5). Follows
+ * each symlink only once, however many others lead through it.
  */
 export class SymlinkResolver {
   readonly #links: PlannedLinks
@@ -53,7 +53,8 @@ export class SymlinkResolver {
 
   /**
    * Vouches for a symlink: its target is relative and stays inside the root at every step. It may pass through other
-   * symlinks, at most 40 in all and never in a circle, and may lead to nothing. Throws ArchiveError `unsafe_archive`.
+   * symlinks, at most 40 in all and never in a circle, and may lead to a path that the archive does not contain. Throws
+   * ArchiveError `unsafe_archive` for any other symlink.
    */
   resolve(symlink: TreeNode): ResolvedSymlink {
     return this.#resolve(symlink, 1)
@@ -125,7 +126,7 @@ export class SymlinkResolver {
 
   /**
    * Refuses steps that are unsafe where the archive contains nothing: the host may put its own symlink there, and a
-   * `..` behind that would lead outside.
+   * `..` behind that symlink could lead outside.
    */
   #danglingProblem(step: string): string | undefined {
     if (step === '..') return 'that goes up from a path that the archive does not contain'
@@ -133,7 +134,7 @@ export class SymlinkResolver {
     return problem === undefined ? undefined : `whose target ${problem}`
   }
 
-  /** A parent has a lower number than its children, so the higher number is never the one that contains the other. */
+  /** A parent has a lower number than its children: of two directories, the higher number never contains the other. */
   #commonDirectory(a: TreeNode, b: TreeNode): TreeNode {
     let [one, other] = [a, b]
     while (one !== other) {

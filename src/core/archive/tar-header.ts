@@ -1,14 +1,14 @@
 import { type ArchiveEntry, invalidArchive } from './archive-entry.ts'
 
-/** The bytes of a header; all data is padded to a multiple of this. */
+/** The bytes of a header; all data is padded to a multiple of this size. */
 export const TAR_BLOCK_BYTES = 512
 
-/** The kind of data after a header: that of a member, or extra fields of the next member. */
+/** The type of a header: the type of its member, or the kind of extra fields that it announces for the next member. */
 export type TarHeaderType = ArchiveEntry['type'] | 'sparse file' | 'pax' | 'pax global' | 'gnu name' | 'gnu link name'
 
 /** A header block with a correct checksum. Its texts may share the memory of the block. */
 export interface TarHeader {
-  /** As stored: it may be cut in the middle of a character if an extended header gives a longer name. */
+  /** As stored. The name may be cut in the middle of a character if an extended header contains a longer one. */
   readonly name: Buffer
   readonly linkName: Buffer
   readonly type: TarHeaderType
@@ -64,7 +64,7 @@ const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/
  * Parses one header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so
  * that all of them see the same members. Numbers are octal digits only, so there are no base-256 numbers and no
  * negative sizes; a name has a prefix only if ustar's magic announces it. Throws ArchiveError `invalid_archive` for a
- * wrong checksum, another magic, an unannounced prefix and other numbers.
+ * wrong checksum, another magic, an unannounced prefix, and a number in any other form.
  */
 export function parseTarHeader(block: Buffer): TarHeader {
   if (readOctal(block, FIELDS.checksum) !== checksum(block)) throw invalidArchive('a tar header has a wrong checksum')
@@ -85,7 +85,7 @@ export function parseTarHeader(block: Buffer): TarHeader {
   }
 }
 
-/** Counts the field itself as spaces. */
+/** Counts the bytes of the checksum field as spaces. */
 function checksum(block: Buffer): number {
   const { at: start, length } = FIELDS.checksum
   let sum = length * SPACE

@@ -4,7 +4,7 @@ import { decodeEntryText } from './entry-names.ts'
 import type { TarHeader } from './tar-header.ts'
 import { type PaxFields, parsePaxFields } from './tar-pax.ts'
 
-/** A member of a tar. */
+/** A member of a tar as an entry of its listing. Untrusted, like every entry. */
 export interface TarEntry extends ArchiveEntry {
   /** The name as the archive stores it, whereas `name` has no leading `./`. */
   readonly storedName: string
@@ -32,7 +32,7 @@ export function isExtension({ type }: TarHeader): boolean {
 
 /**
  * Returns the announced values together with those of one more extension header of the same member. Throws ArchiveError
- * `invalid_archive` if they were announced before.
+ * `invalid_archive` if the header repeats an earlier one, or mixes PAX and GNU headers.
  */
 export function announce(announced: Announced, { type }: TarHeader, body: Buffer): Announced {
   const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName'
@@ -41,20 +41,20 @@ export function announce(announced: Announced, { type }: TarHeader, body: Buffer
 }
 
 /**
- * Builds the member of a header and of the values that were announced for it. Throws ArchiveError `unsafe_archive` for
- * a type that is not extracted, a name that is not UTF-8 and data of anything but a file, `invalid_archive` for two
- * different sizes.
+ * Builds a member from its header and the values that were announced for it. Throws ArchiveError `unsafe_archive` for a
+ * type that is not extracted, a name that is not UTF-8, and data of anything but a file; throws `invalid_archive` for
+ * two different sizes.
  */
 export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): TarEntry {
   const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8')
   if (pax.specialKey !== undefined) throw unsafeEntry(storedName, 'is a sparse file or a part of one')
   const type = memberType(header.type, storedName)
   const size = pax.size ?? header.size
-  // This includes the root, which is never listed: some tools skip the data of a directory, others read it as more
-  // members.
+  // This check includes the root, which is never listed: some tools skip the data of a directory, and others read it as
+  // more members.
   if (type !== 'file' && size > 0) throw unsafeEntry(storedName, `is a ${type} that contains data`)
   if (!agrees(header.size, size))
-    throw invalidEntry(storedName, 'has one size in its PAX header and another in its own')
+    throw invalidEntry(storedName, 'has one size in its PAX header and another size in its tar header')
   return {
     name: storedName.startsWith('./') ? storedName.slice(2) : storedName,
     storedName,
@@ -67,18 +67,20 @@ export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announc
 }
 
 /**
- * Tools differ on which of two announcements wins, so each value is announced once, and by either PAX or GNU headers.
+ * Tools differ on which of two announcements wins, so each value may be announced only once, and by either PAX or GNU
+ * headers.
  */
 function verifyAnnouncedOnce(announced: Announced, key: keyof Announced): void {
   const isMixed = key === 'pax' ? Object.keys(announced).length > 0 : announced.pax !== undefined
-  if (isMixed || announced[key] !== undefined) throw invalidArchive('a tar member is announced twice')
+  if (isMixed || announced[key] !== undefined)
+    throw invalidArchive('a tar member has a repeated extension header, or both PAX and GNU headers')
 }
 
 function decodeLongName(body: Buffer): string {
   const end = body.indexOf(0)
   const name = end === -1 ? body : body.subarray(0, end)
   if (body.subarray(name.length).some(byte => byte !== 0))
-    throw invalidArchive('a long tar name continues after its end')
+    throw invalidArchive('a long tar name continues after its final NUL')
   return decodeEntryText(name, 'utf-8')
 }
 

@@ -7,7 +7,7 @@ export interface PaxFields {
   readonly linkpath?: string
   /** Bytes. */
   readonly size?: number
-  /** A key that makes the member different from what its header says, such as a sparse file. */
+  /** A key that makes the member different from what its header says, such as the key of a sparse file. */
   readonly specialKey?: string
 }
 
@@ -27,8 +27,8 @@ const SPECIAL_KEY = /^(GNU\.|SUN\.|SCHILY\.(realsize|filetype)$)/
 
 /**
  * Parses the fields of a PAX extended header about one member. Omits keys that change neither name nor content, such as
- * times and attributes. Throws ArchiveError `invalid_archive` for malformed records, one of these fields twice, an
- * empty path or linkpath and a size that is not a number, `unsafe_archive` for names that are not UTF-8.
+ * times and attributes. Throws ArchiveError `invalid_archive` for malformed records, a repeated key that matters, an
+ * empty path or linkpath, and a size that is not a number; throws `unsafe_archive` for names that are not UTF-8.
  */
 export function parsePaxFields(body: Buffer): PaxFields {
   const records = parseRecords(body)
@@ -43,8 +43,9 @@ export function parsePaxFields(body: Buffer): PaxFields {
 }
 
 /**
- * Refuses a PAX global header that sets names, targets or sizes, because they would apply to every member that follows.
- * (`git archive` writes a comment, other tools write times and owners.) Throws ArchiveError `invalid_archive`.
+ * Refuses a PAX global header that sets names, targets, sizes or special keys, because they would apply to every member
+ * that follows. (`git archive` writes a comment, and other tools write times and owners.) Throws ArchiveError
+ * `invalid_archive`.
  */
 export function verifyGlobalPax(body: Buffer): void {
   const [key] = parseRecords(body).keys()

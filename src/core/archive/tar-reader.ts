@@ -41,7 +41,7 @@ interface Next {
 const HEADER_BLOCK: Next = { bytes: TAR_BLOCK_BYTES, header: null }
 
 /**
- * Reads a tar that arrives in pieces. Stricter than tools are, so that no two of them can see different members:
+ * Reads a tar that arrives in pieces. Stricter than other tools, so that no two tools can see different members:
  * requires headers with correct checksums, complete members, two blocks of zeros as the end, and only zeros after it.
  */
 export class TarReader {
@@ -52,7 +52,7 @@ export class TarReader {
   #begun: Buffer[] = []
   #begunBytes = 0
   #announced: Announced = {}
-  /** The bytes of the extension headers since the last member, and those of all extension headers. */
+  /** The bytes of the extension headers since the last member, and the bytes of all extension headers. */
   #announcedBytes = 0
   #extensionBytes = 0
   #member: OpenMember | null = null
@@ -66,9 +66,9 @@ export class TarReader {
   }
 
   /**
-   * Yields the members in the next piece, part by part. Read them all before the next piece. Throws ArchiveError
-   * `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member of a type that is not extracted
-   * and for names that are not UTF-8, `archive_too_large` above a limit.
+   * Yields the members in the next piece, part by part. Take all parts before you pass the next piece. Throws
+   * ArchiveError `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member of a type that is not
+   * extracted, for names that are not UTF-8 and for data of anything but a file, and `archive_too_large` above a limit.
    */
   *read(piece: Buffer): Generator<TarPart> {
     for (let at = 0; at < piece.length; ) {
@@ -153,7 +153,7 @@ export class TarReader {
     this.#extensionBytes += header.size
     if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
       throw invalidArchive(
-        `its tar announces a member in ${this.#announcedBytes} bytes, but 1 to ${MAX_EXTENSION_BYTES} are allowed`,
+        `one of its tar members has ${this.#announcedBytes} bytes of PAX headers and long names, but 1 to ${MAX_EXTENSION_BYTES} are allowed`,
       )
     verifyExtensionBytes(this.#extensionBytes, this.#limits)
     return { bytes: padded(header.size), header }

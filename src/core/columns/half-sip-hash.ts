@@ -2,13 +2,13 @@
 export type HashKey = readonly [low: number, high: number]
 
 const FINAL_ROUNDS = 3
-/** The bytes of a UTF-16 unit, and of the number before the text. */
+/** The sizes of a UTF-16 unit, and of the number before the text. */
 const UNIT_BYTES = 2
 const NUMBER_BYTES = 4
 
 /**
- * Returns the HalfSipHash-1-3 of a number of 32 bits and a text in UTF-16, as 32 bits without sign. The Linux kernel
- * uses this keyed hash for its tables: without the key, nobody can choose texts that collide.
+ * Returns the HalfSipHash-1-3 of a number of 32 bits and a text in UTF-16, as an unsigned number of 32 bits. Without
+ * the key, nobody can choose texts that collide.
  */
 export function halfSipHash([low, high]: HashKey, number: number, text: string): number {
   let v0 = low
@@ -36,7 +36,10 @@ export function halfSipHash([low, high]: HashKey, number: number, text: string):
   return (v1 ^ v3) >>> 0
 }
 
-/** The number, then two units of the text at a time, then the length in bytes with a last single unit. */
+/**
+ * Returns the word at a position: first the number, then two units of the text in each word, and last the length in
+ * bytes, together with the last unit of a text of odd length.
+ */
 function wordAt(at: number, number: number, text: string): number {
   if (at === 0) return number
   const unit = (at - 1) * 2

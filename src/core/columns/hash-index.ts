@@ -1,5 +1,5 @@
 const INITIAL_SLOTS = 1024
-/** The words of a slot: a hash, and a number plus one. In an empty slot, both are zero. */
+/** A slot has two words: a hash, and a number plus one. In an empty slot, both words are zero. */
 const SLOT_WORDS = 2
 /** The share of slots that may be taken, so that a search soon reaches an empty one. */
 const MAX_FILLING = 1 / 2
@@ -16,7 +16,7 @@ export class HashIndex {
     this.#count += 1
   }
 
-  /** Returns the number under a hash for which `isRight` is true, or undefined. */
+  /** Returns a number that was added under this hash and for which `isRight` is true, or undefined. */
   find(hash: number, isRight: (number: number) => boolean): number | undefined {
     for (let slot = this.#slotOf(hash); ; slot = this.#slotOf(slot + 1)) {
       const number = this.#numberIn(slot)

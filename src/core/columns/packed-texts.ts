@@ -2,7 +2,7 @@
 const BLOCK_TEXTS = 1024
 /** The initial room for each text, enough for most names. */
 const BYTES_PER_TEXT = 32
-/** The most bytes of UTF-8 that one unit of UTF-16 can take. */
+/** The most bytes of UTF-8 that one unit of UTF-16 can need. */
 const BYTES_PER_UNIT = 3
 
 /** Texts, one after the other, and the position of the end of each. */
@@ -46,7 +46,7 @@ function newBlock(): Block {
   return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) }
 }
 
-/** Makes sure that a block has room for so many bytes. Frees the memory that was too small at once. */
+/** Makes sure that a block has room for this many bytes. If it must grow, frees the old memory at once. */
 function reserve(block: Block, bytes: number): void {
   const { buffer, length } = block.bytes
   if (bytes > length) block.bytes = Buffer.from((buffer as ArrayBuffer).transfer(Math.max(bytes, length * 1.5)))

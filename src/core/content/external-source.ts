@@ -2,7 +2,7 @@ import { z } from 'zod/mini'
 import { kindSchema, slugSchema, versionSchema } from '../identifiers.ts'
 import { MAX_PATH_BYTES } from '../limits.ts'
 
-/** For the URL that git gets and the host records: it is escaped, so that one letter may be nine characters. */
+/** For the escaped URL, which git gets and the host records: escaping may turn one letter into nine characters. */
 const MAX_URL_CHARS = 2000
 const MAX_REF_CHARS = 255
 
@@ -27,7 +27,7 @@ export interface GitSource {
   readonly subdirectory: string | undefined
 }
 
-/** A full commit id, of SHA-1 or SHA-256. */
+/** True for a full commit id in lower case, of SHA-1 or SHA-256. */
 export function isCommitId(ref: string): boolean {
   return /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(ref)
 }
@@ -40,7 +40,7 @@ export function isPinned(source: ExternalSource, sha256: string | null): boolean
   return source.from === 'marketplace' || sha256 !== null || isCommitId(source.ref)
 }
 
-/** True if the source always supplies the same tree. */
+/** True if an accepted source always supplies the same tree: every accepted git source is pinned. */
 export function isFixed(source: ExternalSource): boolean {
   return source.from === 'git' || source.version !== 'latest'
 }
@@ -48,11 +48,11 @@ export function isFixed(source: ExternalSource): boolean {
 const urlSchema = z.pipe(
   z.string().check(
     z.refine(text => (URL.parse(text)?.href ?? text).length <= MAX_URL_CHARS, {
-      error: `must be at most ${MAX_URL_CHARS} characters, escaped`,
+      error: `must be at most ${MAX_URL_CHARS} characters when it is escaped`,
     }),
     z.refine(isGitUrl, { error: 'must be an https URL without a user, password, query or fragment' }),
   ),
-  // The URL means the same to git as it does here, because there is only one way to write it.
+  // Keeps only the normalized spelling, so that git reads the URL as it is read here.
   z.transform(text => new URL(text).href),
 )
 
@@ -74,7 +74,7 @@ const subdirectorySchema = z.pipe(
     z.string().check(
       z.maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }),
       z.regex(/^(?:(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+(?:\/|$))*$/u, {
-        error: 'must be a relative path inside the tree, without ".", ".." and backslashes',
+        error: 'must be a relative path inside the tree, without ".", ".." or backslashes',
       }),
     ),
   ),
@@ -100,7 +100,7 @@ const writtenSchema = z.lazy(() =>
       }),
       z.refine(({ marketplace_slug, ref }) => (marketplace_slug ?? null) === null || (ref ?? null) === null, {
         path: ['ref'],
-        error: 'belongs to a url, and must not be given with marketplace_slug',
+        error: 'belongs to a url, and must not be used with marketplace_slug',
       }),
       z.refine(source => (source.url ?? null) === null || hasMarketplaceDefaults(source), {
         error: 'must not have marketplace_version or marketplace_kind together with a url',
@@ -113,7 +113,7 @@ const writtenSchema = z.lazy(() =>
 )
 
 /**
- * True if the marketplace keys have their defaults, which a packer may always write. Another value would be ignored.
+ * True if the marketplace keys have their defaults, which a packer may always write. Any other value would be ignored.
  */
 function hasMarketplaceDefaults(written: { marketplace_version?: unknown; marketplace_kind?: unknown }): boolean {
   const { marketplace_version: version, marketplace_kind: kind } = written
@@ -132,7 +132,7 @@ function buildSource(written: z.infer<typeof writtenSchema>): ExternalSource {
   return { from: 'git', url: url ?? '', ref: ref ?? '', subdirectory }
 }
 
-/** Accepts no other scheme: git would run a program for `ext::`, and read this host's files for `file:`. */
+/** Accepts only https, because git would run a program for `ext::`, and read this host's files for `file:`. */
 function isGitUrl(text: string): boolean {
   const url = URL.parse(text)
   if (url === null || url.protocol !== 'https:' || !/^https:\/\/[^/]/i.test(text)) return false

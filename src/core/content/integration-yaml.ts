@@ -10,8 +10,8 @@ const directorySchema = z.nullish(z.string())
 
 /**
  * Returns the directory, relative to the project root, in which a host framework looks for plugins according to its own
- * `integration.yaml`; undefined if the file does not say. Throws an Error whose message continues a sentence that
- * begins with the file's name.
+ * `integration.yaml`; undefined if the file names none. Throws an Error whose message continues a sentence that begins
+ * with the file's name.
  */
 export function parseIntegrationYaml(text: string): string | undefined {
   const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS)

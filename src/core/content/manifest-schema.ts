@@ -34,12 +34,12 @@ const semverSchema = z.lazy(() =>
   ),
 )
 
-/** The directory of plugins, in the archive and on the host, next to the directories that every project has. */
+/** The directory of plugins, in the archive and on the host. It must not be in a project's other directories. */
 const pluginsDirnameSchema = z.lazy(() =>
   z.string().check(
     z.regex(/^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[a-z0-9_-]+(?:\/[a-z0-9_-]+)*$/i, {
       error:
-        'must be names of letters, digits, "_" and "-", joined by "/", and must not begin with one that a project uses for another purpose',
+        'must be names of letters, digits, "_" and "-", joined by "/", and must not begin with "extensions" or "deployment", which a project uses for other purposes',
     }),
   ),
 )

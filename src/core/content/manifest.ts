@@ -12,7 +12,7 @@ import type { VariableNames } from './plugin-yaml.ts'
 /** Bytes of the largest `manifest.json` that is read. */
 export const MAX_MANIFEST_BYTES = 1024 * 1024
 
-/** The rest are only counted. */
+/** Further problems are only counted. */
 const MAX_LISTED_PROBLEMS = 10
 
 /** One plugin or extension of a project. */
@@ -23,11 +23,11 @@ export interface ManifestPart {
    * The directory that contains the part on the host, relative to the project root: `pluginsDirname`, or `extensions`.
    */
   readonly directory: string
-  /** A plugin's own version; an extension has its project's. */
+  /** A plugin's own version; for an extension, the version of the project. */
   readonly version: string
   /** The part's directory in the archive, without a final `/`. */
   readonly folder: string
-  /** The tree digest of the part's directory according to the manifest; null if the manifest gives none. */
+  /** The tree digest of the part's directory according to the manifest; null if the manifest has none. */
   readonly sha256: string | null
   readonly environment: VariableNames
   /** The source of the part's tree; null for a part that the archive contains. */
@@ -54,8 +54,8 @@ export interface Manifest {
 }
 
 /**
- * Parses `manifest.json`. Throws ArtifactError `invalid_manifest` with all its problems, and `unpinned_source` if it
- * names a source without deciding its bytes.
+ * Parses `manifest.json`. Throws ArtifactError `invalid_manifest`, which lists the manifest's problems, and
+ * `unpinned_source` if the manifest names a source whose bytes it does not pin.
  */
 export function parseManifest(text: string): Manifest {
   const value = parseJson(text)
@@ -68,7 +68,7 @@ export function parseManifest(text: string): Manifest {
 
 /**
  * Vouches that a manifest belongs to the requested project and version, ignoring a leading `v`. Throws ArtifactError
- * `invalid_manifest` for another project, `version_mismatch` for another version.
+ * `invalid_manifest` for another project, and `version_mismatch` for another version.
  */
 export function verifyManifest(manifest: Manifest, asked: { projectId: string; version: string }): void {
   if (manifest.projectId !== asked.projectId) {
@@ -81,7 +81,7 @@ export function verifyManifest(manifest: Manifest, asked: { projectId: string; v
   )
 }
 
-/** Returns ArtifactError `invalid_manifest` with a problem of the manifest. */
+/** Returns an ArtifactError `invalid_manifest` that states a problem of the manifest. */
 export function invalidManifest(problem: string): ArtifactError {
   return new ArtifactError(
     'invalid_manifest',
@@ -117,19 +117,19 @@ function problemList(issues: readonly z.core.$ZodIssue[], value: unknown): strin
 }
 
 /**
- * Refuses a branch or tag as a source: its server may move it at any time, and a push to it does not need the
- * publisher's key.
+ * Refuses a branch or tag as a source unless `sha256` pins its tree: a branch or tag can move at any time, and pushing
+ * to it does not need the publisher's key.
  */
 function verifyPinned(parts: readonly ManifestPart[]): void {
   const unpinned = parts.filter(({ source, sha256 }) => source !== null && !isPinned(source, sha256))
   if (unpinned.length === 0) return
   throw new ArtifactError(
     'unpinned_source',
-    `The project's manifest.json names a branch or tag as the source of ${listNames(unpinned.map(({ id }) => id))}, but gives no sha256 of its tree: nothing was installed. The publisher must name the full commit id as ref, or give sha256, and seal the project again.`,
+    `The project's manifest.json names a branch or tag, without the sha256 of its tree, as the source of ${listNames(unpinned.map(({ id }) => id))}: nothing was installed. The publisher must name the full commit id as ref, or add sha256, and seal the project again.`,
   )
 }
 
-/** True if the part comes from elsewhere. */
+/** True if the part's tree comes from a source, not from the archive. */
 export function isSourced(part: ManifestPart): part is SourcedPart {
   return part.source !== null
 }

@@ -14,7 +14,7 @@ export interface VariableNames {
 /** The fields of a plugin's own description that this action reads; it ignores other keys. */
 export interface PluginYaml {
   name: string | undefined
-  /** The version as a Python host prints it: `1.0` is `1.0`, an unquoted `1.10` is `1.1`. */
+  /** The version as a Python host prints it: an unquoted `1.0` stays `1.0`, and an unquoted `1.10` becomes `1.1`. */
   version: string | undefined
   /** The exact characters of the version in the file. */
   versionAsWritten: string | undefined
@@ -44,9 +44,9 @@ const EXPECTED: Readonly<Record<string, string>> = {
 const injectingSchema = z.object({ inject: z.union([z.literal(true), z.string().check(z.regex(/^(?:yes|on|y)$/i))]) })
 
 /**
- * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if it is not a YAML mapping, or if a field above
- * has a type that the host does not expect; `invalid_manifest` if it exceeds `PLUGIN_YAML_LIMITS`, or if the host's
- * reader (of YAML 1.1) could read it differently. Ignores unknown keys.
+ * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if the text is not a YAML mapping, or if one of
+ * the fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
+ * `PLUGIN_YAML_LIMITS`, or if the host's reader (of YAML 1.1) could read it differently. Ignores unknown keys.
  */
 export function parsePluginYaml(text: string): PluginYaml {
   const { document, value } = readYaml(text)
@@ -76,7 +76,7 @@ function readYaml(text: string): StrictYaml {
   }
 }
 
-/** Returns the version's own characters, which a number does not keep. */
+/** Returns the version's characters in the file, which a parsed number does not preserve. */
 function versionSourceOf(document: Document.Parsed): string | undefined {
   if (!isMap(document.contents)) return undefined
   const written = document.contents.items.findLast(({ key }) => isScalar(key) && key.value === 'version')?.value
@@ -107,7 +107,7 @@ function asPythonPrints(value: number, source: string | undefined): string {
 }
 
 function notAPlugin(problem: string): ArtifactError {
-  return new ArtifactError('not_a_plugin', refusal(problem, '; for a service set kind: service'))
+  return new ArtifactError('not_a_plugin', refusal(problem, '; for a service, set kind: service'))
 }
 
 function invalid(rule: string): ArtifactError {
@@ -115,5 +115,5 @@ function invalid(rule: string): ArtifactError {
 }
 
 function refusal(problem: string, hint = ''): string {
-  return `The artifact's plugin.yaml ${problem}, so it was refused. The publisher must fix it${hint}.`
+  return `The artifact's plugin.yaml ${problem}, so the artifact was refused. The publisher must fix plugin.yaml${hint}.`
 }

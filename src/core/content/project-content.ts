@@ -7,7 +7,7 @@ import { invalidManifest, isSourced, type Manifest, type ManifestPart } from './
 
 export interface LinkedPath {
   readonly path: string
-  /** The file that the symlink leads to, or null. */
+  /** The file that the symlink leads to; null if it leads to a directory, or to nothing in the archive. */
   readonly file: string | null
   /** The deepest directory that the way to the target never leaves. */
   readonly reach: string
@@ -21,9 +21,9 @@ export interface ProjectTree {
   readonly directories: readonly string[]
 }
 
-/** Notices for the operator about a project's content, although its digest matches. */
+/** Facts for the operator about a project's content, although its digest matches. */
 export interface ContentNotices {
-  /** One for each part whose own `sha256` differs; some packers compute it over other files. */
+  /** One for each part whose own `sha256` does not match its files; some packers compute it over other files. */
   readonly warnings: readonly string[]
   /** The directories of plugins and extensions that the manifest does not name; they are never installed. */
   readonly unnamed: readonly string[]
@@ -32,8 +32,8 @@ export interface ContentNotices {
 /**
  * Vouches for an extracted project. Its tree digest is `content_sha256`, without the root's `manifest.json` and with
  * the target's bytes for symlinks to regular files (docs/files.md, "Tree digest"). Each embedded part of the manifest
- * has its directory, and no symlink leads out of it, because parts are installed separately. Throws ArtifactError
- * `content_mismatch` or `invalid_manifest`, ArchiveError `unsafe_archive`.
+ * has its directory, and no symlink leads out of a part's directory, because parts are installed separately. Throws
+ * ArtifactError `content_mismatch` or `invalid_manifest`, and ArchiveError `unsafe_archive`.
  */
 export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNotices {
   const digested = digestedFiles(tree)
@@ -45,8 +45,8 @@ export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNot
 }
 
 /**
- * Returns the files that a tree digest covers, in its order: the regular files, and symlinks to them with the target's
- * bytes (docs/files.md, "Tree digest").
+ * Returns the files that a tree digest covers, in the digest's order: the regular files, and symlinks to them with the
+ * target's bytes (docs/files.md, "Tree digest").
  */
 export function digestedFiles({ files, symlinks }: Pick<ProjectTree, 'files' | 'symlinks'>): readonly DigestedFile[] {
   if (symlinks.length === 0) return files
@@ -63,7 +63,7 @@ function verifyContentDigest({ contentSha256 }: Manifest, digested: readonly Dig
   if (found === contentSha256) return
   throw new ArtifactError(
     'content_mismatch',
-    `The project's manifest.json gives the digest ${contentSha256} for its content, but its files have ${found}: nothing was installed; the publisher must seal the project again.`,
+    `The project's manifest.json has the digest ${contentSha256} for the project's content, but the files have the digest ${found}: nothing was installed; the publisher must seal the project again.`,
   )
 }
 
@@ -71,12 +71,12 @@ function verifyFolders(parts: readonly ManifestPart[], directories: ReadonlySet<
   const embedded = parts.filter(part => !isSourced(part))
   const missing = embedded.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder)
   if (missing.length === 0) return
-  throw invalidManifest(`the archive has no directory for parts that it names: ${cleanForeignText(missing.join(', '))}`)
+  throw invalidManifest(`it names parts without a directory in the archive: ${cleanForeignText(missing.join(', '))}`)
 }
 
 /**
- * Refuses symlinks that leave their part's directory, even if they come back: the directory may be installed under
- * another name.
+ * Refuses symlinks that leave their part's directory, even if they lead back into it: the directory may be installed
+ * under another name.
  */
 function verifySymlinksStayInside(parts: readonly ManifestPart[], symlinks: readonly LinkedPath[]): void {
   const folders = new Set(parts.map(({ folder }) => folder))
@@ -99,7 +99,7 @@ function ownDigestWarnings(parts: readonly ManifestPart[], digested: readonly Di
     )
     if (sha256 === found) return []
     return [
-      `The manifest's own sha256 of ${folder} is ${sha256}, but its files have ${found}. The digest of the whole content matches, so this is only a warning.`,
+      `The manifest's sha256 of ${folder} is ${sha256}, but the files there have ${found}. The digest of the whole content matches, so this is only a warning.`,
     ]
   })
 }
@@ -113,8 +113,8 @@ function unnamedFolders({ parts, pluginsDirname }: Manifest, directories: Readon
 }
 
 /**
- * Returns a function that finds the first components of a path: the directory of its plugin or extension, if it is in
- * one.
+ * Returns a function that takes the first components of a path. If the path is in a plugin or extension, these
+ * components are the directory of that plugin or extension.
  */
 function folderFinder(parts: readonly ManifestPart[]): (path: string) => string {
   const [plugin] = parts.filter(({ shelf }) => shelf === 'plugins')

@@ -13,7 +13,7 @@ import {
 import type { YamlLimits } from '../limits.ts'
 
 export const MAX_YAML_LEVELS = 32
-/** A text with more mistakes than anyone would list is not read to its end. */
+/** After this many mistakes, the rest of a text is not read: nobody needs a longer list. */
 export const MAX_YAML_COMPLAINTS = 100
 
 /** This many lexemes take less than a millisecond. */
@@ -40,9 +40,10 @@ export interface ComposedYaml {
 export type YamlOptions = ParseOptions & DocumentOptions & SchemaOptions
 
 /**
- * Composes one YAML document, with pauses at each `yield`. The cost is linear in the length of the text, whatever it
- * contains; the library itself takes minutes for 32 KiB of nested errors. Stops at `limits.lexemes`, below
- * `MAX_YAML_LEVELS` levels, after `MAX_YAML_COMPLAINTS` and at a second document. Never throws because of the text.
+ * Composes one YAML document, and pauses at each `yield`. The cost is linear in the length of the text, whatever it
+ * contains; used directly, the library takes minutes for 32 KiB of nested errors. Stops after `limits.lexemes`
+ * lexemes, below `MAX_YAML_LEVELS` levels of nesting, after `MAX_YAML_COMPLAINTS` mistakes, and at a second document.
+ * Never throws because of the text.
  */
 export function* composeYaml(text: string, limits: YamlLimits, options: YamlOptions): Generator<void, ComposedYaml> {
   const lines = new LineCounter()
@@ -63,7 +64,7 @@ function* compose(
   { options, end }: { options: YamlOptions; end: number },
 ): Generator<void, Document.Parsed | undefined> {
   const composer = new Composer(options)
-  // The library has no hook for this. Without this, it creates an error object for each of 100,000 mistakes.
+  // The library has no option for another handler. Its own would create an error object for each of 100,000 mistakes.
   Reflect.set(composer, 'onError', complaints.take)
   let hasDocument = false
   for (const token of tokens) {
@@ -82,11 +83,12 @@ function* compose(
 function tokenComplaint(token: CST.Token, hasDocument: boolean): Pick<YamlComplaint, 'code' | 'message'> | undefined {
   if (token.type === 'error') return { code: 'UNEXPECTED_TOKEN', message: token.message }
   if (token.type === 'document' && hasDocument) return { code: 'MULTIPLE_DOCS', message: 'Another document' }
-  if (token.type === 'doc-end' && !hasDocument) return { code: 'UNEXPECTED_TOKEN', message: 'End without a document' }
+  if (token.type === 'doc-end' && !hasDocument)
+    return { code: 'UNEXPECTED_TOKEN', message: 'Document end (...) before a document' }
   return undefined
 }
 
-/** Yields undefined to pause: a document is a single token, which comes last. */
+/** Also yields undefined, as a pause: the parser yields a document as a single token, and only at its end. */
 function* limitedTokens(text: string, limits: YamlLimits, lines: LineCounter): Generator<CST.Token | undefined, void> {
   const parser = new Parser(lines.addNewLine)
   let lexemes = 0
@@ -121,7 +123,7 @@ type ErrorSource = number | readonly [number, number, number?] | { readonly offs
 class Complaints {
   readonly list: YamlComplaint[] = []
 
-  /** Replaces the library's own error handler. Throws after enough errors, because only that stops the library. */
+  /** Replaces the library's error handler. Throws after too many mistakes: only an exception stops the library. */
   readonly take = (source: ErrorSource, code: ErrorCode, message: string, isWarning = false): void => {
     this.add({ code, message, offset: offsetOf(source), isWarning })
   }

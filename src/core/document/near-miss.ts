@@ -1,8 +1,9 @@
 import { cleanForeignText } from '../foreign-text.ts'
 
 /**
- * Returns the first candidate that differs from `word` by one missing, added, changed or swapped character, or only by
- * capitals, "-", "_" and spaces; undefined if there is none. Linear in the length of its arguments.
+ * Returns the first candidate that differs from `word` by one missing, added or changed character, by two swapped
+ * neighbours, or only by capitals, "-", "_" and spaces; undefined if there is none. The cost is linear in the length of
+ * the arguments.
  */
 export function nearMiss(word: string, candidates: Iterable<string>): string | undefined {
   for (const candidate of candidates) {
@@ -11,7 +12,7 @@ export function nearMiss(word: string, candidates: Iterable<string>): string | u
   return undefined
 }
 
-/** Returns `; did you mean "x"?` for a near miss, which may be foreign text; otherwise an empty text. */
+/** Returns `; did you mean "x"?` with the near miss, cleaned as foreign text; an empty text if there is none. */
 export function didYouMean(word: string, candidates: Iterable<string>): string {
   const candidate = nearMiss(word, candidates)
   return candidate === undefined ? '' : `; did you mean "${cleanForeignText(candidate, 64)}"?`

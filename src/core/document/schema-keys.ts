@@ -1,6 +1,6 @@
 import type { z } from 'zod/mini'
 
-/** Returns the keys that `schema` accepts in the map at `path`; none if there is no map. */
+/** Returns the keys that `schema` accepts in the map at `path`; none if the schema has no map at this path. */
 export function keysOfSchema(schema: z.core.$ZodType | undefined, path: readonly PropertyKey[]): string[] {
   const { def } = (schema as z.core.$ZodTypes | undefined)?._zod ?? {}
   switch (def?.type) {

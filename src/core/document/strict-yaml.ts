@@ -26,7 +26,8 @@ export interface StrictYaml {
 }
 
 /**
- * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Accepts only what both read alike.
+ * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Accepts only what both programs read
+ * alike.
  * Throws StrictYamlProblem if the text is not valid, exceeds the limits or could be read differently.
  */
 export function readStrictYaml(text: string, limits: YamlLimits): StrictYaml {
@@ -40,7 +41,7 @@ function refuseAmbiguousText(text: string, { bytes }: YamlLimits): void {
   if (Buffer.byteLength(text) > bytes) throw ambiguous(`must be at most ${bytes} bytes, found more`)
   const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text)
   if (stranger !== undefined)
-    throw ambiguous(`must not contain what YAML parsers interpret differently, found ${stranger}`)
+    throw ambiguous(`must not contain characters that YAML parsers interpret differently, found ${stranger}`)
 }
 
 function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {
@@ -53,8 +54,8 @@ function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {
 }
 
 /**
- * Refuses repeated and merge keys: of two equal keys, other parsers use the last one, and the meaning of a merge key
- * depends on the parser. Also refuses more aliases than the limit.
+ * Refuses repeated keys, merge keys and keys that are not scalars, because their meaning depends on the parser. Also
+ * refuses more aliases than `MAX_ALIAS_COUNT`.
  */
 function refuseAmbiguousNodes(document: Document.Parsed): void {
   let aliases = 0
@@ -74,7 +75,7 @@ function refuseAmbiguousKeys(keys: readonly unknown[]): void {
     if (!isScalar(key)) throw ambiguous('must have plain keys, found a list, a map or an alias as a key')
     if (isMergeKey(key)) throw ambiguous('must not use merge keys (<<): write the keys out')
     const name = String(key.value)
-    if (seen.has(name)) throw ambiguous(`must have each key once, found "${cleanForeignText(name, 60)}" twice`)
+    if (seen.has(name)) throw ambiguous(`must have each key only once, found "${cleanForeignText(name, 60)}" twice`)
     seen.add(name)
   }
 }

@@ -7,7 +7,10 @@ export interface SyntaxMistake {
   readonly offset: number
 }
 
-/** Returns only the first mistake: after one, the library misreads the rest and complains about that too. */
+/**
+ * Returns only the first mistake: the library misreads the text after the first mistake, so the library's other
+ * complaints mislead.
+ */
 export function firstSyntaxMistake(complaints: readonly YamlComplaint[], text: string): SyntaxMistake | undefined {
   const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset)
   if (first === undefined) return undefined
@@ -34,8 +37,8 @@ function isSyntax({ code, isWarning }: YamlComplaint): boolean {
 }
 
 /**
- * Finds the line that the library takes for a part of the value above it; the library complains at that value. Returns
- * undefined for a value in quotes.
+ * Returns the offset of the line that the library reads as a part of the value above it; the library complains at that
+ * value. Returns undefined for a value in quotes or brackets.
  */
 function nextLine(text: string, offset: number): number | undefined {
   const [found] = /^[^\n"'[{][^\n]*\n\s*(?=\S)/.exec(text.slice(offset)) ?? []

@@ -23,7 +23,8 @@ const MARKER_ACTIONS = ['prepare', 'download', 'extract', 'rollback', 'configure
 export type MarkerAction = Extract<Action, (typeof MARKER_ACTIONS)[number]>
 
 /**
- * True if the deployment does this anyway, before or after the plan: a step with this action has nothing left to do.
+ * True if a step with this action has nothing to do: the deployment does the work of the action anyway, or the step
+ * only orders other steps.
  */
 export function isMarkerAction(action: string): action is MarkerAction {
   return MARKER_ACTIONS.some(marker => marker === action)

@@ -7,7 +7,7 @@ import { MAX_HEALTHCHECK_SECONDS } from './plan-step.ts'
 export interface DefaultPlan {
   /** As an operator could have written it. No line is indented, because a log may lose the indentation. */
   readonly text: string
-  /** The reasons for the parts of the plan, as one sentence. */
+  /** One sentence that says what the plan does, and why. */
   readonly reason: string
   readonly plan: Plan
 }
@@ -19,9 +19,9 @@ const DEFAULT_CHECK_SECONDS = 60
 const SPARE_CHECK_SECONDS = 30
 
 /**
- * Builds the plan for `slug`, which becomes the id: install it and retain what it replaces; then, if the host config
- * has a supervisor, restart its service; with a supervisor or its own health check, check its health. The steps are
- * those that `parsePlan` reads in `text`.
+ * Builds the plan for `slug`, which becomes the id. The plan installs the part and retains the version that it
+ * replaces. If the host config has a supervisor, the plan then restarts the service and checks its health; if the host
+ * config has only a health check for this id, the plan runs that check. `parsePlan` reads the steps from `text`.
  */
 export function buildDefaultPlan(
   artifact: { kind: Kind; slug: string },
@@ -58,7 +58,7 @@ function knownOf(id: string, hostConfig: HostConfig | undefined) {
   return {
     isSupervised: hostConfig?.supervisor !== undefined && hostConfig.supervisor !== 'none',
     hasCheck: check !== undefined,
-    // The project's unit runs every part that has no unit.
+    // The project's unit runs every part that has no unit of its own.
     isProjectWide: hasProjectUnit(hostConfig) && hostConfig?.plugins.get(id)?.unit === undefined,
     seconds: Math.min(Math.max(DEFAULT_CHECK_SECONDS, stable), MAX_HEALTHCHECK_SECONDS),
   }
@@ -77,6 +77,6 @@ function reasonOf({ kind, slug }: { kind: Kind; slug: string }, hostConfig: Host
   const check = `plugins.${slug}.healthcheck`
   if (isSupervised)
     return `${start}, then restarts ${service} and checks its health, because ${file} has supervisor: ${supervisor}${hasCheck ? ` and ${check}` : ''}.`
-  if (hasCheck) return `${start}, then checks its health, because ${file} has ${check}, and no supervisor.`
+  if (hasCheck) return `${start}, then checks its health, because ${file} has ${check} but no supervisor.`
   return `${start}, and does nothing else, because ${file} has neither a supervisor nor ${check}.`
 }

@@ -4,8 +4,8 @@ const SECONDS_PER_UNIT = { s: 1, m: 60, h: 3600 } as const
 const DURATION_FORM = /^(\d{1,6})([smh])$/
 
 /**
- * The form of a duration as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`), in seconds, from `min` to `max` of
- * them.
+ * The form of a duration of `min` to `max` seconds as operators write it (`30`, `"30s"`, `"2m"`, `"1h"`). The parsed
+ * value is in seconds.
  */
 export function durationSchema(min: number, max: number) {
   const error = `must be ${min} to ${max} seconds, written like 30, "30s" or "2m"`

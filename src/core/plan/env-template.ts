@@ -15,9 +15,9 @@ const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/
 
 /**
  * Builds a settings file from a template of `KEY=value` lines. A key gets its value from the operator's settings if
- * they have one, quoted as `quoteSetting` does; the other lines stay unchanged. Appends declared keys that the template
- * lacks if they are set. Throws DeploymentError `step_failed` if no quoting fits a value, or if a required key ends up
- * empty.
+ * they set it, quoted as `quoteSetting` does; the other lines stay unchanged. Appends declared keys that the template
+ * lacks if the operator's settings set them. Throws DeploymentError `step_failed` if a declared key cannot be the name
+ * of a variable, if no quoting fits a value, or if a required key ends up empty.
  */
 export function seedSettings(template: string, names: VariableNames, given: Settings): SeededSettings {
   const keys = [...names.required, ...names.optional]
@@ -39,7 +39,7 @@ export function verifySettings(settings: SourceFile, required: readonly string[]
   if (missing.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `plugin.yaml requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`,
+    `The part requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`,
   )
 }
 
@@ -49,7 +49,7 @@ export function unsetSettings(text: string, keys: readonly string[]): string[] {
   return keys.filter(key => isEmpty(values.get(key)))
 }
 
-/** Returns the keys that both settings set, but to different values. */
+/** Returns the keys that both texts set, but to different values. */
 export function differingSettings(one: string, other: string): string[] {
   const [values, others] = [valuesOf(one), valuesOf(other)]
   return [...values].flatMap(([key, value]) => (others.has(key) && others.get(key) !== value ? [key] : []))
@@ -96,7 +96,9 @@ class SettingsSeeder {
     this.#lines.push(`${key}=${value}`)
   }
 
-  /** Returns the key's value as the file contains it; an empty value counts as not set. */
+  /**
+   * Returns the operator's value for the key, quoted for the file; undefined if the operator set none or an empty one.
+   */
   #take(key: string): string | undefined {
     const value = this.#given.get(key) ?? ''
     if (value === '') return undefined
@@ -116,14 +118,14 @@ function refuseUnusableNames(names: readonly string[]): void {
   if (unusable.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `plugin.yaml asks under environment for ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, which cannot be the name of a variable: the publisher must rename it.`,
+    `The part lists under environment ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, but a variable's name must consist of letters, digits and "_", and must not start with a digit: the publisher must correct the list.`,
   )
 }
 
 function unusableValue(key: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
-    `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode it, for example as base64.`,
+    `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode the value, for example as base64.`,
   )
 }
 
@@ -131,7 +133,7 @@ function refuseEmpty(keys: readonly string[]): void {
   if (keys.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `plugin.yaml requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`,
+    `The part requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`,
   )
 }
 

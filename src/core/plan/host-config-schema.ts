@@ -32,18 +32,20 @@ const environmentSchema = z.lazy(() =>
 )
 
 /**
- * Names of the supervisor's own objects; `{id}` stands for the id. The form excludes names that look like an option.
+ * Names of the supervisor's own objects; `{id}` stands for the id. The form excludes names that look like options.
  */
 const unitSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9_]|\{id\})(?:[A-Za-z0-9:_.@\\-]|\{id\})*$/)
 const containerSchema = nameTemplateSchema(255, /^(?:[A-Za-z0-9]|\{id\})(?:[A-Za-z0-9_.-]|\{id\})*$/)
 const deploymentSchema = nameTemplateSchema(253, /^(?:[a-z0-9]|\{id\})(?:[a-z0-9.-]|\{id\})*$/)
 const namespaceSchema = z.lazy(() =>
-  z.string().check(z.regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be a namespace of the cluster' })),
+  z
+    .string()
+    .check(z.regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be the name of a Kubernetes namespace' })),
 )
 
 const httpStatusError = { error: 'must be an HTTP status from 100 to 599' }
 
-const urlError = { error: 'must be an http or https URL without user and password' }
+const urlError = { error: 'must be an http or https URL without a user or password' }
 const addressError = { error: 'must be written host:port' }
 
 const healthcheckSchema = z.lazy(() =>

@@ -43,7 +43,7 @@ export interface HostPlugin {
 /** The operator's description of how this host runs plugins; the only source of commands. */
 export interface HostConfig {
   readonly file: string
-  /** Undefined if it is not written. That differs from `none`, which says that there is nothing to start. */
+  /** Undefined if the file has no `supervisor`. With `none`, the file says that there is nothing to start. */
   readonly supervisor: Supervisor | undefined
   readonly systemd: { readonly scope: 'system' | 'user'; readonly unit: string; readonly projectUnit?: string }
   readonly docker: { readonly container: string }
@@ -60,7 +60,7 @@ export interface HostConfig {
   readonly notify: ReadonlyMap<string, HostCommand>
 }
 
-/** The error for a host config that is refused: code `invalid_host_config`, with all its problems. */
+/** The error for a host config that is refused: code `invalid_host_config`, with its problems. */
 export class HostConfigError extends SourceError {
   override readonly name: string = 'HostConfigError'
 
@@ -83,7 +83,7 @@ export function parseHostConfig(text: string, file: string): HostConfig {
   return runToEnd(parseHostConfigSlowly(text, file))
 }
 
-/** Parses the same, with pauses at each `yield`. */
+/** Like `parseHostConfig`, but pauses at each `yield`. */
 export function* parseHostConfigSlowly(text: string, file: string): Generator<void, HostConfig> {
   const source = yield* parseYamlSource(text, file)
   if (source.value === undefined) throw new HostConfigError(source.problems)
@@ -129,7 +129,7 @@ function buildProbe(written: WrittenHealthcheck): HealthProbe {
     return written.body === undefined ? http : { ...http, body: written.body }
   }
   if (written.tcp !== undefined) return { type: 'tcp', address: written.tcp }
-  // The schema guarantees exactly one of the three.
+  // The schema guarantees exactly one of the three probes.
   return { type: 'command', command: written.command as HostCommand['command'] }
 }
 

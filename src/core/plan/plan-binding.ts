@@ -13,7 +13,7 @@ export function isInstallStep(step: PlanStep): step is InstallStep {
   return isInstallAction(step.action)
 }
 
-/** True if the step has nothing left to do, because the deployment does it anyway. */
+/** True if the step has nothing to do; see `isMarkerAction`. */
 export function isMarkerStep(step: PlanStep): step is MarkerStep {
   return isMarkerAction(step.action)
 }
@@ -37,12 +37,12 @@ export function placeOfSettings({ from, plugin }: Extract<PlanStep, { action: 'w
   return `${from.split('/')[0]}/${plugin}`
 }
 
-/** Returns the id that a step other than an installing one works on; undefined if it works on all parts, or on none. */
+/** Returns the id that a step works on without installing it; undefined if it works on all parts, or on none. */
 export function subjectIdOf(step: PlanStep): string | undefined {
   return 'plugin' in step && step.action !== 'install_plugin' ? step.plugin : undefined
 }
 
-/** Refuses a plan for a project other than `projectId`, which the message calls `name`. */
+/** Refuses a plan whose `project_id` is not `projectId`, which the message calls `name`. */
 export function foreignPlanProblems(
   plan: Pick<Plan, 'projectId' | 'positions'>,
   name: string,
@@ -58,7 +58,7 @@ export function settingsNameProblems(installSteps: readonly InstallStep[]): Plan
   return installSteps
     .filter(step => installedId(step).endsWith('.env'))
     .map(step => {
-      const message = `"${installedId(step)}" is the name of another id's settings file: choose an id that does not end in .env`
+      const message = `"${installedId(step)}" may be the name of another id's settings file: choose an id that does not end in .env`
       return stepProblem(step, message)
     })
 }

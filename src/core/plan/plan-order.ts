@@ -4,7 +4,9 @@ export interface DependentStep {
   readonly dependsOn: readonly string[]
 }
 
-/** Steps that wait for each other: `ids` from the first one around to itself again, closed by an entry of `step`. */
+/**
+ * Steps that wait for each other: `ids` begins and ends with the same step, and an entry of `step` closes the cycle.
+ */
 export interface DependencyCycle<Step> {
   readonly ids: readonly string[]
   readonly step: Step
@@ -24,8 +26,8 @@ export function orderSteps<Step extends DependentStep>({ steps }: { readonly ste
 }
 
 /**
- * Finds the dependencies that lead back to a step waiting for them, at most `MAX_CYCLES`. Ignores a step's dependency
- * on itself.
+ * Finds at most `MAX_CYCLES` cycles: dependencies that lead back to a step that waits for them. Ignores a step's
+ * dependency on itself.
  */
 export function findCycles<Step extends DependentStep>(steps: readonly Step[]): DependencyCycle<Step>[] {
   return new DependencyWalk(steps).cycles
@@ -37,7 +39,7 @@ interface Frame<Step> {
   entry: number
 }
 
-/** A depth-first walk that keeps its own stack, because a plan may be deeper than the machine's. */
+/** A depth-first walk with its own stack, because a plan may be deeper than the call stack allows. */
 class DependencyWalk<Step extends DependentStep> {
   readonly order: Step[] = []
   readonly cycles: DependencyCycle<Step>[] = []

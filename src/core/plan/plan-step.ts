@@ -100,7 +100,7 @@ export const stepSchema = z.discriminatedUnion('action', [
   }),
 ])
 
-/** Returns the keys that a step with `action` accepts; if the action is unknown, those of every step. */
+/** Returns the keys that a step with `action` accepts; if the action is unknown, the keys that every step accepts. */
 export function keysOfStep(action: unknown): string[] {
   const shapes = stepSchema.def.options.map(option => option.shape)
   const shape = shapes.find(({ action: literal }) => literal.safeParse(action).success)

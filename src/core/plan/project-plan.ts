@@ -35,9 +35,9 @@ export interface BoundProject {
 
 /**
  * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step
- * names, at least one part is installed and none twice, templates come from installed parts, and no step that needs a
- * part's files runs before they exist; a step without `plugin` needs the files of all parts. Throws PlanError
- * `invalid_plan` with every problem.
+ * names, at least one part is installed, no part is installed twice, templates come from installed parts, and no step
+ * that needs a part's files runs before they exist. A step without `plugin` needs the files of all parts. Throws
+ * PlanError `invalid_plan` with every problem.
  */
 export function bindPlanToProject(plan: Plan, manifest: Manifest): BoundProject {
   const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) })
@@ -108,14 +108,19 @@ function unknownPartProblems(installSteps: readonly InstallStep[], manifest: Man
   })
 }
 
-/** Refuses an id that is installed twice, even once in each shelf: steps and services know parts by their id alone. */
+/** Refuses an id that is installed twice, even once on each shelf: steps and services name parts by their id alone. */
 function repeatedIdProblems(installSteps: readonly InstallStep[]): PlanProblem[] {
   const first = new Map<string, InstallStep>()
   return installSteps.flatMap(step => {
     const other = first.get(installedId(step))
     if (other === undefined) first.set(installedId(step), step)
     if (other === undefined) return []
-    return [stepProblem(step, `"${installedId(step)}" is installed once, and step "${other.id}" already installs it`)]
+    return [
+      stepProblem(
+        step,
+        `"${installedId(step)}" can be installed only once, but step "${other.id}" already installs it`,
+      ),
+    ]
   })
 }
 
@@ -135,7 +140,7 @@ function strangerProblems(steps: readonly PlanStep[], manifest: Manifest): PlanP
 
 /**
  * Refuses templates of parts that are not installed. A template's first component also decides the shelf of the
- * settings, so their part must be installed there.
+ * settings, so the part that the settings are for must be installed on that shelf.
  */
 function templateProblems(steps: readonly PlanStep[]): PlanProblem[] {
   const places = new Set(steps.filter(isInstallStep).map(placeOfInstall))

@@ -15,7 +15,7 @@ export interface ReadablePlan {
   readonly positions: PlanPositions
   /** Whether a step that installs a part, or may be meant to, cannot be read. */
   readonly hidesInstall: boolean
-  /** Whether all steps and dependencies are as their author means them. */
+  /** Whether every step and dependency could be read. */
   readonly isWhole: boolean
 }
 
@@ -25,8 +25,8 @@ export function wholePlan(plan: Plan): ReadablePlan {
 }
 
 /**
- * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps are incomplete: some have a mistake,
- * or wait for a step that does not exist.
+ * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps may be incomplete: a step may lack a
+ * value with a mistake, or wait for a step that does not exist.
  */
 export function* readablePlan(source: YamlSource): Generator<void, ReadablePlan> {
   const steps = yield* readSteps(source)
@@ -52,16 +52,15 @@ function* readSteps(source: YamlSource): Generator<void, Pick<ReadablePlan, 'ste
   return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) }
 }
 
-/** The longest timeout: with it, no check of the time fails because the written one cannot be read. */
+/** The longest timeout: with it, no check of the time fails merely because the written timeout cannot be read. */
 const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS }
 
 /**
- * Reads a step without those of its values that cannot be read. Returns undefined if nothing can be said about the
- * rest.
+ * Reads a step, and leaves out the values that cannot be read. Returns undefined if the other values do not suffice.
  */
 function readStep(written: unknown, position: SourcePosition): PlanStep | undefined {
   if (typeof written !== 'object' || written === null) return undefined
-  // All that is known about an unknown action is that its plugin should be the plan's, as with this action.
+  // If the action is unknown, only `plugin` can be checked: the step is read as a `configure_plugin` step.
   const action = isKnown(textAt(written, 'action')) ? {} : { action: 'configure_plugin' }
   const step = { ...written, ...action }
   const { data, error } = stepSchema.safeParse(step)

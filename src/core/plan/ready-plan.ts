@@ -10,12 +10,13 @@ import type { ReadablePlan } from './readable-plan.ts'
 export interface ReadyPlan<Bound> {
   readonly bound: Bound
   /**
-   * The ids of the steps that the host config leaves out: by `supervisor: none`, or without a command for their event.
+   * The ids of the steps that are skipped because the host config has `supervisor: none`, or no command for their
+   * event.
    */
   readonly skipped: ReadonlySet<string>
 }
 
-/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with all problems of both. */
+/** Binds a plan and compares it with the host config. Throws PlanError `invalid_plan` with all problems found. */
 export function readyPlan<Bound>(
   plan: Plan,
   hostConfig: HostConfig | undefined,
@@ -28,8 +29,8 @@ export function readyPlan<Bound>(
 }
 
 /**
- * Finds the needs of a refused plan that the host config does not meet, as far as both can be read. A health check
- * without `plugin` concerns everything that the plan installs; if that is not known, the check is ignored.
+ * Finds the needs of a refused plan that the host config does not meet, as far as the plan can be read. A health check
+ * without `plugin` concerns everything that the plan installs: it is ignored if an installing step cannot be read.
  */
 export function needsProblems(
   { steps, hidesInstall }: ReadablePlan,
@@ -40,9 +41,9 @@ export function needsProblems(
 }
 
 /**
- * Checks the templates that a plan takes from the artifact: each is a regular file of the artifact, and not below a
- * keep-path, where the host's own file would be read instead. `hasFile` gets the `from` of a step. Throws PlanError
- * `invalid_plan`.
+ * Checks the templates that a plan takes from the artifact: each must be a regular file of the artifact, and must not
+ * be at or below a kept path, where the host's own file would be read instead. `hasFile` gets the `from` of a step.
+ * Throws PlanError `invalid_plan`.
  */
 export function verifyTemplates(
   steps: readonly PlanStep[],

@@ -14,7 +14,7 @@ export interface ServiceUse {
 /**
  * Refuses names of services that a project's publisher would choose: a systemd or docker template that is only `{id}`
  * with the usual suffix, for an id without its own row under `plugins`. Even `sshd` is a valid id. Throws ConfigError
- * `invalid_host_config`. Ignores a template that no step here uses.
+ * `invalid_host_config`. Ignores a template that no step and no removal uses.
  */
 export function verifyServiceNames(config: HostConfig | undefined, use: ServiceUse): void {
   const template = config && bareTemplateOf(config)
@@ -24,7 +24,7 @@ export function verifyServiceNames(config: HostConfig | undefined, use: ServiceU
   const { key, value, granted } = template
   throw new ConfigError(
     'invalid_host_config',
-    `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ids ${[...new Set(open)].join(', ')}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} for each of them. Nothing was installed.`,
+    `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ids ${[...new Set(open)].join(', ')}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} for each of these ids. Nothing was installed.`,
   )
 }
 
@@ -43,7 +43,7 @@ function bareTemplateOf({ supervisor, systemd, docker }: HostConfig): BareTempla
   return undefined
 }
 
-/** Returns the ids whose services are named by the template, unless they have a row. */
+/** Returns the ids of the services that steps and removals use, without the project's unit. */
 function idsUsing(config: HostConfig, { steps, removedIds }: ServiceUse): string[] {
   const installedIds = steps.filter(isInstallStep).map(installedId)
   const hasProjectUnit = config.supervisor === 'systemd' && config.systemd.projectUnit !== undefined

@@ -17,7 +17,7 @@ import { type ReadablePlan, wholePlan } from './readable-plan.ts'
 
 /** A plan that fits one marketplace artifact. */
 export interface BoundPlan {
-  /** The id of the part that it installs: a directory below plugins/ or extensions/. */
+  /** The id of the part that the plan installs: a directory below plugins/ or extensions/. */
   readonly id: string
   readonly installStep: InstallStep
   /** In the order in which they run. */
@@ -27,9 +27,10 @@ export interface BoundPlan {
 }
 
 /**
- * Binds a plan to the one artifact that it installs: its `project_id` equals the slug (contract 4.3, rule 6), it
- * installs exactly one part, which is of this kind, every other step works on that part, templates come from it, and no
- * step that needs its files runs before they exist. Throws PlanError `invalid_plan` with every problem.
+ * Binds a plan to the artifact that it installs. The plan's `project_id` must equal the slug (contract 4.3, rule 6).
+ * The plan must install exactly one part, of this kind. Every other step must work on that part, templates must come
+ * from it, and no step that needs its files may run before they exist. Throws PlanError `invalid_plan` with every
+ * problem.
  */
 export function bindPlanToArtifact(plan: Plan, artifact: { kind: Kind; slug: string }): BoundPlan {
   const problems = bindingProblems(wholePlan(plan), artifact)
@@ -63,7 +64,7 @@ function installProblems(plan: ReadablePlan, kind: Kind): PlanProblem[] {
   }
   const wrongKind = installSteps
     .filter(step => step.action !== action)
-    .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or the other kind`))
+    .map(step => stepProblem(step, `${step.action} does not install a ${kind}: use ${action}, or set the other kind`))
   const sourced = installSteps
     .filter(step => step.source !== undefined)
     .map(step =>
@@ -71,7 +72,9 @@ function installProblems(plan: ReadablePlan, kind: Kind): PlanProblem[] {
     )
   const further = installSteps
     .slice(1)
-    .map(step => stepProblem(step, `an artifact is installed once, and step "${first.id}" already installs it`))
+    .map(step =>
+      stepProblem(step, `an artifact can be installed only once, but step "${first.id}" already installs it`),
+    )
   return [...wrongKind, ...settingsNameProblems(installSteps), ...sourced, ...further]
 }
 

@@ -8,13 +8,13 @@ const SMALL_ORDER_Y: ReadonlySet<bigint> = new Set([0n, 1n, FIELD_PRIME - 1n, OR
 
 /**
  * Returns why an Ed25519 public key of 32 raw bytes must not be trusted; undefined if it may be. Under a key of small
- * order anyone can make signatures that many verifiers accept, including older Node versions. A key that is not in
+ * order, anyone can make signatures that many verifiers accept, including older Node versions. A key that is not in
  * canonical form is a second spelling of another key.
  */
 export function publicKeyProblem(raw: Buffer): string | undefined {
   const y = littleEndian(raw) % SIGN_BIT
   if (y >= FIELD_PRIME) return 'is not in the canonical form'
-  if (SMALL_ORDER_Y.has(y)) return 'is of small order, so that anyone can sign for it'
+  if (SMALL_ORDER_Y.has(y)) return 'is of small order, so anyone can sign for it'
   return undefined
 }
 

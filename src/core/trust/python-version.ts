@@ -12,9 +12,9 @@ const CANDIDATE = '2'
 const FINAL = '3'
 
 /**
- * Compares two versions by the rules of PEP 440: negative if `a` is older; undefined if one of them has another form.
- * Local versions (`+...`) and `1.0-1`, which means 1.0.post1 there and has a different meaning elsewhere, have no order
- * here.
+ * Compares two versions by the rules of PEP 440: negative if `a` is older; undefined if either of them has another
+ * form. Local versions (`+...`) are not accepted, and neither is `1.0-1`: it means 1.0.post1 in PEP 440, but not
+ * elsewhere.
  */
 export function comparePythonVersions(a: string, b: string): number | undefined {
   const [first, second] = [parse(a), parse(b)]
@@ -41,7 +41,7 @@ function parse(version: string): PythonVersion | undefined {
   if (found === undefined) return undefined
   const { release = '', phase, phaseNumber, post, postNumber, dev, devNumber } = found
   const isOnlyDev = dev !== undefined && phase === undefined && post === undefined
-  // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own posts.
+  // First comes 1.0.dev1, then a, b and rc, then the release itself; each comes before its own post-releases.
   const stage = isOnlyDev ? ['0', '0'] : [String(Number(phaseRank(phase)) + 1), phaseNumber || '0']
   const later = post === undefined ? ['0', '0'] : ['1', postNumber || '0']
   const finished = dev === undefined ? ['1', '0'] : ['0', devNumber || '0']

@@ -5,7 +5,10 @@ import { decodeBase64 } from './strict-base64.ts'
 
 declare const verified: unique symbol
 
-/** A sealed artifact as the hub served it: untrusted. This is the only copy in memory, in its own buffer. */
+/**
+ * A sealed artifact as the hub served it: untrusted. The buffer is the only copy of the artifact in memory, and
+ * contains nothing else.
+ */
 export interface SealedArtifact {
   readonly bytes: Buffer
   /** Lowercase hex SHA-256 of the bytes. */
@@ -21,7 +24,7 @@ export type VerifiedSealedArtifact = Omit<SealedArtifact, 'signature'> & {
   readonly [verified]: true
 }
 
-/** Bytes, and the 64 bytes that claim to be the key's Ed25519 signature over all of them. */
+/** Bytes, and the 64 bytes that are claimed to be the key's Ed25519 signature over all these bytes. */
 export interface SignedBytes {
   readonly bytes: Buffer
   readonly key: KeyObject
@@ -29,7 +32,7 @@ export interface SignedBytes {
 }
 
 /**
- * Resolves to the bytes if the signature is the key's, otherwise to undefined. The given buffer may be empty
+ * Resolves to the bytes if the signature is the key's, otherwise to undefined. The buffer that was passed may be empty
  * afterwards.
  */
 export type Ed25519Check = (signed: SignedBytes) => Promise<Buffer | undefined>
@@ -41,7 +44,7 @@ export const MAX_SEALED_BYTES = 2 ** 31 - 1
 
 /**
  * Parses the 64 bytes of an artifact descriptor's `signature` (contract 2.2, base64). Throws SignatureError
- * `missing_signature` if there is none, `invalid_signature_format` if it is anything else.
+ * `missing_signature` if there is none, and `invalid_signature_format` if it has another form.
  */
 export function parseSealedSignature(signature: string | undefined): Buffer {
   if (signature === undefined || signature === '') {
@@ -54,14 +57,14 @@ export function parseSealedSignature(signature: string | undefined): Buffer {
   if (bytes !== undefined) return bytes
   throw new SignatureError(
     'invalid_signature_format',
-    `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters that are not: ` +
+    `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters in another form: ` +
       'nothing was installed; ask the publisher to sign the artifact again.',
   )
 }
 
 /**
  * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, including nonce and tag, is the signer's
- * (contract 5.2, rule 4) according to `check`. Use only the bytes that it returns. Throws SignatureError
+ * (contract 5.2, rule 4) according to `check`. Afterwards, use only the returned bytes. Throws SignatureError
  * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 export async function verifySealedSignature(
@@ -77,7 +80,7 @@ export async function verifySealedSignature(
     throw new SignatureError(
       'signature_mismatch',
       `The artifact (${size} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
-        'nothing was installed and no key was requested. The bytes or the signature were changed in transit: ask the publisher.',
+        'nothing was installed and no key was requested. Either the publisher signed it with another key, or the bytes or the signature were changed later: ask the publisher.',
     )
   }
   return { bytes, sha256, size } as VerifiedSealedArtifact

@@ -15,11 +15,11 @@ export interface FetchedArtifact {
   readonly size: number
   /** Lowercase hex SHA-256 of the bytes. */
   readonly sha256: string
-  /** Set if these inputs are not those of the deploy action. */
+  /** Set if the names of the inputs are not those of the deploy action. */
   readonly signedFor?: SigningInputs
 }
 
-/** The operator's names for the key that fetches, and for the secret that verifies. */
+/** The names of the inputs for the key that fetches the artifact and for the secret that verifies it, for messages. */
 export interface SigningInputs {
   /** Undefined if no key was needed, because the artifact is a file of the operator. */
   readonly apiKey: string | undefined
@@ -33,21 +33,21 @@ const HEADER_FORM = /^hmac_sha256:([0-9a-fA-F]{64})$/
 
 /**
  * Parses the 32 bytes of an `X-Signature` header `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature").
- * Throws SignatureError `missing_signature` if there is none, `invalid_signature_format` if it has another form or
+ * Throws SignatureError `missing_signature` if there is none, and `invalid_signature_format` if it has another form or
  * algorithm.
  */
 export function parseSignatureHeader(header: string | undefined): Buffer {
   if (header === undefined || header.trim() === '') {
     throw new SignatureError(
       'missing_signature',
-      'The hub sent the artifact without an X-Signature header, so it was refused: ask the publisher to sign it.',
+      'The hub sent the artifact without an X-Signature header, so the artifact was refused: ask the publisher to sign it.',
     )
   }
   const hex = HEADER_FORM.exec(header.trim())?.[1]
   if (hex === undefined) {
     throw new SignatureError(
       'invalid_signature_format',
-      `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}", so it was refused: ask the publisher to sign it again.`,
+      `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}", so the artifact was refused: ask the publisher to sign it again.`,
     )
   }
   return Buffer.from(hex, 'hex')
@@ -84,7 +84,7 @@ export function verifyPinnedDigest<Artifact extends { readonly sha256: string }>
   if (artifact.sha256 !== pinnedSha256) {
     throw new SignatureError(
       'digest_mismatch',
-      `artifact-sha256 pins ${pinnedSha256}, but the artifact's is ${artifact.sha256}, so it was refused. ` +
+      `artifact-sha256 pins ${pinnedSha256}, but the artifact has the SHA-256 ${artifact.sha256}, so it was refused. ` +
         'Find out where the different bytes come from, and pin their digest only if they are the bytes that you reviewed.',
     )
   }
@@ -93,6 +93,6 @@ export function verifyPinnedDigest<Artifact extends { readonly sha256: string }>
 
 function remedyFor({ apiKey }: SigningInputs): string {
   return apiKey === undefined
-    ? 'Check that this secret made the signature, and of this very file. If it did, the bytes were changed afterwards.'
-    : `Compare it with the secret that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If they are the same, the bytes were changed in transit.`
+    ? 'Check that the signature was made with this secret and for this very file. If so, the bytes were changed afterwards.'
+    : `Compare this secret with the one that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If the two are the same, the bytes were changed after they were signed.`
 }

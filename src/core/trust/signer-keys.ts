@@ -29,8 +29,8 @@ interface WrittenKey {
 /**
  * Parses the keys of the input `signer-public-key`: one per line as base64 or hex of the raw 32 bytes, or PEM blocks
  * (`BEGIN PUBLIC KEY`), in any mixture; at least one. Throws ConfigError `invalid_input` for anything else, naming the
- * line and quoting nothing of it. Also refuses keys that are of small order or not in canonical form, which accept
- * signatures that no private key made.
+ * line and quoting nothing from it. Also refuses keys of small order, for which anyone can sign, and keys that are not
+ * in canonical form.
  */
 export function parseSignerKeys(text: string): SignerKey[] {
   const keys = splitKeys(text).map(parseKey)
@@ -50,7 +50,7 @@ export function findPinnedKey(keys: readonly SignerKey[], offered: string): Sign
   throw new SignatureError(
     'untrusted_signer',
     `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, but the hub says that the artifact is signed ` +
-      `with ${found}: nothing was downloaded. Ask the publisher whether the key changed, and pin the new one only if they confirm it.`,
+      `with ${found}: nothing was downloaded. Ask the publisher whether the key changed, and pin the new key only if they confirm the change.`,
   )
 }
 
@@ -101,6 +101,6 @@ function privateKey(line: number): ConfigError {
   return new ConfigError(
     'invalid_input',
     `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
-      'Remove it, and give its public key instead. If others could read the private key, have the publisher replace it.',
+      'Replace it with its public key. If others could read the private key, ask the publisher for a new pair of keys.',
   )
 }

@@ -1,6 +1,6 @@
 /**
- * Decodes a base64 text. Returns undefined unless it is exactly `length` bytes in the one canonical form: standard
- * alphabet, padded, no white space, no stray bits in the last character.
+ * Decodes a base64 text. Returns undefined unless the text encodes exactly `length` bytes in the one canonical form:
+ * standard alphabet, padded, no white space, and no stray bits in the last character.
  */
 export function decodeBase64(text: string, length: number): Buffer | undefined {
   if (text.length !== Math.ceil(length / 3) * 4) return undefined

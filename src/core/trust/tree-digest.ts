@@ -17,7 +17,7 @@ export function treeDigest(files: readonly DigestedFile[]): string {
   return orderedTreeDigest(inTreeOrder(files))
 }
 
-/** Returns the same for files that are already in that order: comparing all paths takes longer than digesting them. */
+/** Like `treeDigest`, for files already in tree order: comparing all paths takes longer than digesting them. */
 export function orderedTreeDigest(files: readonly DigestedFile[]): string {
   const lines = files.map(({ path, sha256 }) => `${path}:${sha256}`)
   return createHash('sha256').update(lines.join('\n'), 'utf8').digest('hex')
@@ -36,7 +36,7 @@ export function comparePaths(a: string, b: string): number {
   return rankAt(a, at) - rankAt(b, at)
 }
 
-/** Ranks the rest of a path: its end comes before the end of a component, and that before any character. */
+/** Ranks the rest of a path: the end of the path comes first, then the end of a component, then any character. */
 function rankAt(path: string, at: number): number {
   // If two surrogate pairs begin with the same half, their second halves have the order of the code points.
   const codePoint = path.codePointAt(at)

@@ -1,7 +1,7 @@
 import { ArtifactError, DeploymentError } from '../errors.ts'
 import { isOlderVersion, isSameVersion } from './versions.ts'
 
-/** A version that is installed or retained on this host, and the digest of its artifact; null if unknown. */
+/** A version that is installed or retained on this host, and the digest of its artifact; each is null if unknown. */
 export interface KnownVersion {
   readonly version: string | null
   readonly artifact_sha256: string | null
@@ -9,9 +9,9 @@ export interface KnownVersion {
 
 /** The installed part that a `latest` would replace. */
 export interface InstalledState {
-  /** Null if nothing is installed, or if the installed part does not say. */
+  /** Null if nothing is installed, or if the version of the installed part is unknown. */
   readonly version: string | null
-  /** Whether this action installed the part from the same origin: then its version must be comparable. */
+  /** Whether this action installed the part from the same origin. Its version must then be comparable. */
   readonly isOurs: boolean
 }
 
@@ -27,15 +27,15 @@ export function refuseDowngrade(latest: string, { version, isOurs }: InstalledSt
   throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`)
 }
 
-/** The version that this host runs now, and the time of its installation; null if the record does not say. */
+/** The version that this host runs now, and the time of its installation; each is null if the record lacks it. */
 export interface PresentVersion {
   readonly version: string | null
   readonly installed_at?: string | null
 }
 
 /**
- * Returns DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever the
- * hub calls them now. Their replacement may be an older version.
+ * Returns DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
+ * version the hub calls them now: they may be those of an older version.
  */
 export function replacedBytes(
   { version, sha256 }: { readonly version: string | null; readonly sha256: string },
@@ -43,7 +43,7 @@ export function replacedBytes(
 ): DeploymentError {
   const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`
   return downgrade(
-    `This host has already replaced ${served}${presentClause(present)}. latest does not restore a replaced version`,
+    `This host has already replaced ${served}${presentClause(present)}. A run with version: latest does not restore a replaced version`,
   )
 }
 
@@ -72,8 +72,8 @@ export interface AcceptedBytes {
 
 /**
  * Refuses a version that this host knows with different bytes, unless the operator has pinned the new bytes and set
- * `redeploy`: throws ArtifactError `version_reused`. A published version must never change. A pin alone may come from a
- * release gate, which knows what the hub serves now, but not what it served before.
+ * `redeploy`: throws ArtifactError `version_reused`. A published version must never change. A pin alone is not enough:
+ * it may come from a release gate, which knows what the hub serves now, but not what the hub served before.
  */
 export function refuseReusedVersion(
   { version, sha256 }: ServedVersion,

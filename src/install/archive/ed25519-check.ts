@@ -1,7 +1,7 @@
 import { verify } from 'node:crypto'
 import type { SignedBytes } from '../../core/trust/sealed-signature.ts'
 
-/** Checking this many bytes takes a few milliseconds, less than starting a thread. */
+/** Checking this many bytes takes about as long as starting a thread. */
 const MAX_BYTES_AT_ONCE = 8 * 1024 * 1024
 
 const IN_A_THREAD = `
@@ -12,10 +12,10 @@ const IN_A_THREAD = `
 `
 
 /**
- * Returns the bytes if an Ed25519 signature is valid for all of them, otherwise undefined. Large artifacts, which must
- * have their own buffer, are checked in a separate thread, so that signals are handled meanwhile. Their bytes are moved
- * to the thread and back, not copied (Node's own asynchronous form copies): the original buffer is empty afterwards.
- * Throws the signal's reason once it is aborted.
+ * Returns the bytes if their Ed25519 signature is valid, otherwise undefined. Large artifacts are checked in a separate
+ * thread, so that signals are handled meanwhile. A large artifact must be alone in its buffer: the buffer is moved to
+ * the thread and back, not copied (Node's own asynchronous form copies), so the given Buffer is empty afterwards.
+ * Throws the signal's reason once the signal is aborted.
  */
 export async function checkEd25519(signed: SignedBytes, signal?: AbortSignal): Promise<Buffer | undefined> {
   signal?.throwIfAborted()
@@ -36,7 +36,9 @@ async function checkInThread(signed: SignedBytes, signal?: AbortSignal): Promise
     return await new Promise<Buffer | undefined>((resolve, reject) => {
       worker.once('message', bytes => resolve(bytes instanceof Uint8Array ? asBuffer(bytes) : undefined))
       worker.once('error', reject)
-      worker.once('exit', code => reject(signal?.reason ?? new Error(`The checking thread ended with code ${code}.`)))
+      worker.once('exit', code =>
+        reject(signal?.reason ?? new Error(`The signature check ended with exit code ${code}.`)),
+      )
     })
   } finally {
     signal?.removeEventListener('abort', stop)

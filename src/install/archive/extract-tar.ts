@@ -10,7 +10,10 @@ import { declaredBytes, unpackZstd } from './zstd-stream.ts'
 
 /** A request to extract a tar, or some of its files. */
 export interface TarExtractionRequest extends Extraction {
-  /** The paths of the files to write, together with the directories that contain them; undefined for everything. */
+  /**
+   * The paths of the files to write; undefined for everything. The directories that contain these files are created,
+   * too.
+   */
   readonly only?: ReadonlySet<string> | undefined
 }
 
@@ -19,14 +22,16 @@ interface TarExtraction extends TarSource, TarExtractionRequest {
 }
 
 /**
- * Extracts an opened artifact's tar. Paths stay as the tar has them, without a leading `./`. Writes each file as it
- * passes, once the file's own path has been checked, while the listing is still being read. The caller must not use
- * anything in `target` before this function returns: only then has the whole listing passed. Writes only into
- * directories that it created, creates files exclusively, and creates symlinks last, so that nothing is written through
- * one. Files become 0644 or 0755 and directories 0755, whatever the umask. With `only`, checks the same and writes
- * less. Works in slices, between which signals are handled.
+ * Extracts an opened artifact's tar. Paths stay as the tar has them, apart from a leading `./`, which is left out.
+ * Writes each file as it passes, once the file's own path has been checked, while the listing is still being read. The
+ * caller must not use anything in `target` before this function returns: only then has the whole listing passed. Writes
+ * only into `target` and directories that it created, creates files exclusively, and creates symlinks last, so that
+ * nothing is written through a symlink. Files become 0644 or 0755 and directories 0755, whatever the umask. With
+ * `only`, makes the same checks, but writes only the files listed there, with their directories. Works in slices,
+ * between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
- * `disk_full` or `host_not_writable` if the archive itself is sound, and the signal's reason once it is aborted.
+ * `disk_full`, `host_not_writable` or `step_failed` if the archive itself is sound, and the signal's reason once the
+ * signal is aborted.
  */
 export async function extractTar(opened: OpenedArtifact, request: TarExtractionRequest): Promise<ExtractedTree> {
   const { limits, signal } = request
@@ -39,8 +44,9 @@ export async function extractTar(opened: OpenedArtifact, request: TarExtractionR
 }
 
 /**
- * Makes sure that there is room for everything before the first byte is written: for all that the limits allow, or
- * otherwise for what the listing declares, which takes an extra pass over the tar.
+ * Throws DeploymentError `disk_full` unless there is room for all that will be written. Room for the largest tree that
+ * the limits and the declared size allow is enough. Without that much room, an extra pass over the tar finds out what
+ * its entries need, and throws as `readTar` does.
  */
 async function requireRoom(extraction: TarExtraction): Promise<void> {
   const { target, limits, opened } = extraction
@@ -74,7 +80,7 @@ async function writeTar(extraction: TarExtraction): Promise<ExtractedTree> {
   return { files, symlinks, directories, bytes: files.reduce((sum, { size }) => sum + size, 0), flattened }
 }
 
-/** Writes files in any order, and creates each directory that contains them once. */
+/** Writes files in any order. Creates each directory once, before the first file in it. */
 class PassingFileWriter {
   /** The files written so far, by path. */
   readonly written = new Map<string, ExtractedFile>()
@@ -85,7 +91,7 @@ class PassingFileWriter {
     this.#tree = tree
   }
 
-  /** Writes a file. Returns undefined if that is done, or a promise for it. */
+  /** Writes a file. Returns undefined if the file has been written, otherwise a promise that resolves when it has. */
   write(file: PassingFile): Promise<void> | undefined {
     this.#makeDirectoryOf(file.path)
     if (file.bytes === undefined) return this.#writePieces(file)

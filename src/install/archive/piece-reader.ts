@@ -3,8 +3,8 @@ import { invalidArchive } from '../../core/archive/archive-entry.ts'
 const NOTHING = Buffer.alloc(0)
 
 /**
- * Reads ranges of a stream that arrives in pieces. Each range must follow the one before it. Copies a range only if it
- * spans several pieces.
+ * Reads ranges of a stream that arrives in pieces. Each range must begin at or after the end of the previous range.
+ * Copies a range only if it spans several pieces.
  */
 export class PieceReader {
   readonly #pieces: AsyncIterator<Buffer>
@@ -27,8 +27,8 @@ export class PieceReader {
   }
 
   /**
-   * Yields the same bytes in parts as they arrive. A part is valid until the next one is requested. Throws as `read`
-   * does.
+   * Yields `length` bytes from `position`, in parts as they arrive. A part is valid until the next one is requested.
+   * Throws as `read` does.
    */
   async *stream(position: number, length: number): AsyncGenerator<Buffer> {
     const end = position + length

@@ -17,7 +17,10 @@ export interface TarSource {
   readonly unpack: () => AsyncIterable<Buffer>
 }
 
-/** A file of a tar that is being read. The path is safe below any folder and next to all members before the file. */
+/**
+ * A file of a tar that is being read. The path is safe below any folder and does not conflict with the members before
+ * it.
+ */
 export interface PassingFile {
   readonly path: string
   readonly mode: 0o644 | 0o755
@@ -30,10 +33,10 @@ export interface PassingFile {
 }
 
 /**
- * Reads a whole tar once and plans its extraction. Passes each file to `onFile`, which may read as much of the data as
- * it wants. Only the return of this function vouches for the archive: until then, the next member may be refused. If
- * `onFile` throws, it gets no more files, but the tar is still read to its end, because a fault of the archive takes
- * precedence over an error in its use. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
+ * Reads a whole tar once and plans its extraction. Passes each file to `onFile`, which may read as much of the file's
+ * data as it wants. The archive has passed only when this function returns: until then, the next member may be refused.
+ * If `onFile` throws, it gets no more files, but the tar is still read to its end, because a fault of the archive takes
+ * precedence over an error of `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
  * `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the
  * error of `onFile`.
  */
@@ -61,7 +64,7 @@ export async function readTar(
   } finally {
     await parts.close()
   }
-  // If the file's own data could not be read, the parts have ended early.
+  // If `onFile` failed because the file's data could not be read, the parts have ended early.
   if (failure !== null && !parts.isComplete) throw failure.error
   const plan = await slice.run(listing.plan())
   if (failure !== null) throw failure.error

@@ -1,10 +1,10 @@
 import { invalidArchive } from '../../core/archive/archive-entry.ts'
 import { readExactly } from './read-exactly.ts'
 
-/** The largest number of bytes that one view may request. */
+/** The size of the largest view, in bytes. */
 export const WINDOW_BYTES = 1024 * 1024
 
-/** A file seen through one reused buffer, whatever its descriptor's own position is. */
+/** Shows parts of a file through one reused buffer, whatever the descriptor's own position is. */
 export class ReadWindow {
   readonly fileSize: number
   readonly #fd: number
@@ -18,8 +18,9 @@ export class ReadWindow {
   }
 
   /**
-   * Returns a view of `length` bytes (at most WINDOW_BYTES) that is valid until the next view. If they have to be read,
-   * reads `ahead` bytes at once for later views. Throws ArchiveError `invalid_archive` if the file ends first.
+   * Returns a view of `length` bytes (at most WINDOW_BYTES) that is valid until the next view. If the buffer does not
+   * contain these bytes yet, reads up to `ahead` bytes at once, for later views. Throws ArchiveError `invalid_archive`
+   * if the file does not contain all of these bytes.
    */
   look(position: number, length: number, ahead: number = length): Buffer {
     if (position < 0 || position + length > this.fileSize) throw invalidArchive('it refers to bytes beyond its end')
@@ -28,7 +29,7 @@ export class ReadWindow {
     return this.#buffer.subarray(from, from + length)
   }
 
-  /** Fills the caller's own buffer. Throws ArchiveError `invalid_archive` if the file ends first. */
+  /** Fills the caller's own buffer from `position`. Throws ArchiveError `invalid_archive` if the file ends first. */
   read(position: number, buffer: Buffer): void {
     readExactly(this.#fd, buffer, position)
   }

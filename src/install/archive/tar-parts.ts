@@ -3,14 +3,14 @@ import { type TarPart, TarReader } from '../../core/archive/tar-reader.ts'
 
 const NO_PARTS: Iterable<TarPart> = []
 
-/** The members of a tar, part by part. Only a part that has not arrived yet takes a promise. */
+/** The members of a tar, part by part. A part that has arrived can be taken without a promise. */
 export class TarParts {
   readonly #tar: TarReader
   readonly #pieces: AsyncIterator<Buffer>
   #arrived = NO_PARTS[Symbol.iterator]()
   #isOver = false
 
-  /** `pieces` are the tar's bytes from the beginning. Each is valid until the next one is requested. */
+  /** `pieces` are the tar's bytes from the beginning. Each piece is valid until the next one is requested. */
   constructor(pieces: AsyncIterable<Buffer>, limits: ExtractionLimits) {
     this.#tar = new TarReader(limits)
     this.#pieces = pieces[Symbol.asyncIterator]()
@@ -46,7 +46,7 @@ export class TarParts {
     }
   }
 
-  /** Ends the pieces, whether or not they were read to their end. */
+  /** Ends the stream of pieces, whether or not it was read to its end. */
   async close(): Promise<void> {
     await this.#pieces.return?.()
   }

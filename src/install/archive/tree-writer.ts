@@ -27,9 +27,10 @@ const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL
 type FileToWrite = Pick<ExtractedFile, 'path' | 'mode'>
 
 /**
- * Creates new files, directories and symlinks below a folder, with the given modes whatever the umask. Never writes
- * through or over anything that exists. Every method throws DeploymentError `disk_full` or `host_not_writable` if the
- * host refuses, and ArchiveError `unsafe_archive` if this file system treats two paths as one or finds a path too long.
+ * Creates new files, directories and symlinks below a folder; files get the given modes and directories 0755, whatever
+ * the umask. Never writes through or over anything that exists. Every method throws DeploymentError `disk_full`,
+ * `host_not_writable` or `step_failed` if the host refuses a write, and ArchiveError `unsafe_archive` if this file
+ * system treats two paths as one or a path is too long for it.
  */
 export class TreeWriter {
   readonly #root: string
@@ -69,7 +70,7 @@ export class TreeWriter {
     asHostError(path, () => symlinkSync(target, this.#at(path)))
   }
 
-  /** Writes a whole file. `sha256` is the digest of its bytes, if the caller knows it. */
+  /** Writes a whole file. Computes the digest of `bytes` unless the caller passes it as `sha256`. */
   writeFile({ path, mode }: FileToWrite, bytes: Buffer, sha256: string = hash('sha256', bytes, 'hex')): ExtractedFile {
     const stamp = asHostError(path, () => {
       const fd = this.#openNew(path, mode)
@@ -83,7 +84,7 @@ export class TreeWriter {
     return { path, size: bytes.length, mode, sha256, stamp }
   }
 
-  /** Writes a file piece by piece. An error from the pieces themselves passes unchanged. */
+  /** Writes a file piece by piece. Errors that the pieces themselves throw are passed on unchanged. */
   async writeFileFrom({ path, mode }: FileToWrite, pieces: AsyncIterable<Buffer>): Promise<ExtractedFile> {
     const digest = createHash('sha256')
     let [size, stamp] = [0, '']
@@ -113,13 +114,16 @@ export class TreeWriter {
 /** Sets the mode of a written file and returns the file's stamp. */
 function finishFile(fd: number, mode: number): string {
   const stat = fstatSync(fd, { bigint: true })
-  // The umask or a default ACL may have removed bits. Checking takes an eighth of the time of a change.
+  // The umask or a default ACL may have removed bits. Checking the mode takes an eighth of the time of changing it.
   if ((stat.mode & PERMISSION_BITS) === BigInt(mode)) return stampOf(stat)
   fchmodSync(fd, mode)
   return stampOf(fstatSync(fd, { bigint: true }))
 }
 
-/** Returns the space that a planned tree takes on a disk. A directory or a symlink takes a block too. */
+/**
+ * Returns the space and the inodes that a planned tree takes on a disk, with the inodes for the deployment's own
+ * records. A directory or a symlink takes a block, too.
+ */
 export function spaceFor({ files, directories, symlinks }: ExtractionPlan): NeededSpace {
   const others = directories.length + symlinks.length
   const sizes = new Float64Array(files.length + others).fill(1)

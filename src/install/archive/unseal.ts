@@ -21,11 +21,11 @@ const PIECE_BYTES = 1024 * 1024
 
 /**
  * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 bytes of tag; no associated data) in
- * its own buffer. The sealed bytes are gone afterwards, so call it once. Returns nothing before the tag has been
- * verified; if it throws, the buffer has been overwritten with zeros. Works in slices, between which signals are
- * handled.
- * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes or belongs to another artifact and for a
- * file that is too short, and the signal's reason once it is aborted.
+ * its own buffer. The sealed bytes are gone afterwards, so call this function once for each artifact. The function
+ * returns nothing before the tag has been verified. If it throws, it has overwritten the buffer with zeros. Works in
+ * slices, between which signals are handled.
+ * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes long or belongs to another artifact, and
+ * for a file that is too short; throws the signal's reason once the signal is aborted.
  */
 export async function unseal(
   artifact: VerifiedSealedArtifact,
@@ -53,12 +53,12 @@ export function discard({ zstd }: OpenedArtifact): void {
 
 function ciphertextOf({ bytes, size }: VerifiedSealedArtifact): Buffer {
   if (size > NONCE_BYTES + TAG_BYTES) return bytes.subarray(NONCE_BYTES, size - TAG_BYTES)
-  throw decryptionFailed(`it is only ${size} bytes long, too short for any content`)
+  throw decryptionFailed(`it is only ${size} bytes long, which is too short for any content`)
 }
 
 function createDecipher(sealed: Buffer, dek: Buffer): DecipherGCM {
   if (dek.length !== DEK_BYTES) {
-    throw decryptionFailed(`the hub released a key of ${dek.length} bytes where ${DEK_BYTES} were expected`)
+    throw decryptionFailed(`the hub released a key of ${dek.length} bytes instead of ${DEK_BYTES}`)
   }
   // Without authTagLength, Node would accept a tag cut to 4 bytes.
   const decipher = createDecipheriv('aes-256-gcm', dek, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
@@ -87,7 +87,7 @@ function verifyTag(decipher: DecipherGCM): void {
 function decryptionFailed(problem: string, cause?: unknown): ArtifactError {
   return new ArtifactError(
     'decryption_failed',
-    `The signed artifact could not be decrypted, ${problem}. Nothing was installed: the publisher must publish this version again.`,
+    `The signed artifact could not be decrypted: ${problem}. Nothing was installed. The publisher must publish this version again.`,
     { cause },
   )
 }

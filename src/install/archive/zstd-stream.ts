@@ -11,17 +11,17 @@ import type { OpenedArtifact } from './unseal.ts'
  */
 const PIECE_BYTES = 1024 * 1024
 /**
- * The bytes that a tar may need in addition to its files: headers, long names and padding for each entry, zeros at the
- * end.
+ * The bytes that a tar may need in addition to those of its files: headers, long names and padding for each entry, and
+ * zeros at the end.
  */
 const TAR_BYTES_PER_ENTRY = 4096
 const TAR_TRAILER_BYTES = 1024 * 1024
 
 /**
  * Yields the tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested. Can be
- * called again. Finds every frame by its headers before unpacking the first. Each frame must be used up and yield what
- * it declares. Throws ArchiveError `invalid_archive`, and `archive_too_large` as soon as there is more than the limits
- * and a tar's own overhead allow.
+ * called more than once for an artifact. Finds all frames by their headers before it unpacks the first. Each frame must
+ * be used up and yield as many bytes as it declares. Throws ArchiveError `invalid_archive`, and `archive_too_large` as
+ * soon as the tar exceeds the limits and a tar's own overhead.
  */
 export async function* unpackZstd({ zstd }: OpenedArtifact, limits: ExtractionLimits): AsyncGenerator<Buffer> {
   const frames = parseZstdFrames(zstd)
@@ -37,15 +37,15 @@ export async function* unpackZstd({ zstd }: OpenedArtifact, limits: ExtractionLi
 }
 
 /**
- * Returns the size in bytes of the tar in an opened artifact, as its frames declare it, which unpacking verifies;
- * undefined if a frame does not say. Throws ArchiveError `invalid_archive` or `archive_too_large`.
+ * Returns the size in bytes that the frames of an opened artifact declare for its tar, which unpacking verifies;
+ * undefined if a frame declares none. Throws ArchiveError `invalid_archive` or `archive_too_large`.
  */
 export function declaredBytes({ zstd }: OpenedArtifact): number | undefined {
   const frames = parseZstdFrames(zstd)
   return frames.some(({ contentBytes }) => contentBytes === null) ? undefined : sumOf(frames)
 }
 
-/** Counts frames that do not declare their size as empty. */
+/** A frame that does not declare its size counts as 0 bytes. */
 function sumOf(frames: readonly ZstdFrame[]): number {
   return frames.reduce((sum, { contentBytes }) => sum + (contentBytes ?? 0), 0)
 }
@@ -55,7 +55,7 @@ function verifyUnpackedBytes(bytes: number, { maxExtractedBytes, maxEntries }: E
   if (bytes <= most) return
   throw new ArchiveError(
     'archive_too_large',
-    `The archive unpacks to more than ${most} bytes, which max-extracted-bytes (${maxExtractedBytes}) and max-entries allow. ` +
+    `The archive unpacks to more than the ${most} bytes that max-extracted-bytes (${maxExtractedBytes}) and max-entries allow. ` +
       'Nothing was installed: raise the input max-extracted-bytes if the artifact is meant to be that large.',
   )
 }

@@ -22,24 +22,27 @@ import type { DryRunResult } from './dry-run/dry-run-result.ts'
 export interface HubWires {
   /** Cancelled by the run's signal. */
   readonly wire: Wire
-  /** For reports, which are sent even after a cancel: limited only by its own timeouts. */
+  /** For reports, which are sent even after a cancel: the run's signal does not end these requests. */
   readonly reportWire: Wire
 }
 
-/** Observes a run while it is in progress. If the run is killed, the `interrupted` of the latest call is its report. */
+/**
+ * Observes a run while it is in progress. If the run is killed, the `interrupted` argument of the latest call is the
+ * run's report.
+ */
 export interface RunObserver {
-  /** From now on, the run may leave work to recover or to report. */
+  /** From now on, if the run is killed, a later run may have to recover or report it. */
   onBegun(interrupted: LocalReport): void
   /** The run has entered its next state. */
   onProgress(interrupted: LocalReport): void
-  /** The outcome is known, and recorded on the host where that is allowed. The report to the hub may take longer. */
+  /** The outcome is known, and recorded on the host if that is allowed. The report to the hub may take longer. */
   onEnded(ended: EndedDeployment): void
   /** An earlier, interrupted deployment has been recovered, as the sentence says. */
   onRecovered?(sentence: string): void
 }
 
 export interface EndedDeployment extends ClosedDeployment {
-  /** The error of a deployment that failed, as it was thrown. */
+  /** The error that made the deployment fail; undefined if the deployment succeeded. */
   error: DeployError | undefined
   /** For the post step of a cancelled run: see `writeHandover`. */
   handover?: string | undefined
@@ -66,18 +69,21 @@ export interface RunningDeployment<State extends string = TerminalState> extends
   readonly tools: DeploymentTools
   readonly host: Host
   readonly state: string
-  /** Set by its `HostLock`. */
+  /** Set by the deployment's `HostLock`. */
   isLocked: boolean
   /** Enters the next state in the state table, the journal, the log and the outputs. Handles pending signals first. */
   enter(state: State): Promise<void>
-  /** Reads again what this host runs and keeps. Returns the report to use if the run is killed from now on. */
+  /**
+   * Reads again which version this host runs and which paths it keeps. Returns the report to use if the run is killed
+   * from now on.
+   */
   noteRunning(): LocalReport
 }
 
 export interface DeploymentStart<State extends string> {
   transitions: Transitions<State | 'pending'>
   facts: DeploymentFacts
-  /** Undefined when there is no hub to report to. */
+  /** Undefined if there is no hub to report to. */
   sender: ReportSender | undefined
   /** The keep-paths that the host's record adds to those of the request. */
   recordedKeepPaths?(layout: Layout): readonly string[]
@@ -110,7 +116,7 @@ export function startDeployment<State extends string>(
       return machine.current
     },
     async enter(state) {
-      // A state may compute for a long time, so a cancel is handled before the next one.
+      // A state may compute for a long time, so a cancel is handled before the next state.
       await hearSignals()
       const change = machine.enter(state)
       logState(tools.log, state, transitions[state])
@@ -126,8 +132,8 @@ export function startDeployment<State extends string>(
 }
 
 /**
- * A final state does no work, and the run's last sentence says how it ended. A state that can be rolled back changes the
- * host, so its group is logged at once.
+ * A final state does no work, and the run's last sentence says how the run ended. A state that can be rolled back
+ * changes the host, so its group is logged at once.
  */
 function logState(log: Log, state: string, next: readonly string[]): void {
   if (next.length === 0) log.end()
@@ -138,7 +144,7 @@ function logState(log: Log, state: string, next: readonly string[]): void {
 interface Progress {
   readonly record: DeploymentRecord
   readonly machine: Pick<StateMachine<string>, 'current' | 'history'>
-  /** The version that it has found running. */
+  /** The version that the run has found running. */
   readonly found: string | null
 }
 
@@ -150,7 +156,7 @@ function reportKilled({ record, machine, found }: Progress, at: Date): LocalRepo
 }
 
 /**
- * Returns the running version to report if the run is killed now; null where the host may have neither version intact
+ * Returns the running version to report if the run is killed now; null if the host may then have neither version intact
  * until it is recovered.
  */
 function runningIn(
@@ -162,7 +168,9 @@ function runningIn(
   return isSwitching ? null : version.before
 }
 
-/** The project root of a host, with the operator's options for it, and the connection to its hub, if there is one. */
+/**
+ * The project root of a host, with the operator's options for the host, and the connection to its hub, if there is one.
+ */
 export interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSharedRoot'> {
   readonly sender: ReportSender | undefined
   readonly keepReports?: number | undefined
@@ -170,7 +178,7 @@ export interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSha
 
 type HostTools = Omit<DeploymentTools, 'wires' | 'observer' | 'signal' | 'now'> & { observer?: RunObserver }
 
-/** Builds the host below a project root. */
+/** Builds the host of a project root, with the tools of this run. */
 export function hostOf(
   { log, secrets, runner, flows, deploymentId, grace, observer }: HostTools,
   { projectRoot, allowSharedRoot, sender, keepReports }: HostAddress,

@@ -7,8 +7,9 @@ import type { Tools } from '../transaction/context.ts'
 const PROGRESS_EVERY_MS = 2000
 
 /**
- * Logs the progress of a download, at most every 2 s. Throws DeploymentError `disk_full` at the first bytes, before
- * anything is written, if the temporary folder has no room for the whole download.
+ * Returns a function that logs the progress of a download, at most every 2 s. Its first call, before anything is
+ * written, throws DeploymentError `disk_full` if the total is known and the temporary folder has no room for that many
+ * bytes.
  */
 export function watchDownload({
   log,
@@ -22,7 +23,7 @@ export function watchDownload({
     isChecked = true
     if (now().getTime() - loggedAt < PROGRESS_EVERY_MS) return
     loggedAt = now().getTime()
-    log.info(`${bytesInWords(received)} of ${total === undefined ? 'an unknown size' : bytesInWords(total)}`)
+    log.info(`${bytesInWords(received)} of ${total === undefined ? 'an unknown total' : bytesInWords(total)}`)
   }
 }
 
@@ -33,6 +34,6 @@ function refuseWithoutSpace(folder: string, bytes: number): void {
   const shortage = byteShortage(free, bytes)
   throw new DeploymentError(
     'disk_full',
-    `The artifact has ${shortage.needed}, but the runner's temporary folder ${folder} has ${shortage.free} free: free some space and run again. Nothing was changed.`,
+    `The artifact needs ${shortage.needed}, but the runner's temporary folder ${folder} has ${shortage.free} free. Nothing was changed: free some space there and run again.`,
   )
 }

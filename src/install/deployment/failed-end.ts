@@ -3,8 +3,8 @@ import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import type { RunningDeployment } from './deployment.ts'
 
 /**
- * Builds the end of a run that left nothing on the host. It is `inconsistent` if an earlier run may have left the host
- * neither old nor new.
+ * Builds the end of a run that failed; the caller adds the result of a rollback. The outcome is `inconsistent` if the
+ * error's code is, because an earlier run may have left the host with neither version intact; otherwise it is `failed`.
  */
 export function failedEnd(
   { record, tools }: Pick<RunningDeployment, 'record' | 'tools'>,

@@ -15,18 +15,19 @@ import { recoverBeforeRefusal } from './recovery/recover-host.ts'
 export interface Refusal {
   error: DeployError
   facts: DeploymentFacts
-  /** Undefined when the host must not be touched, or is not known. */
+  /** Undefined if the host must not be touched, or is not known. */
   projectRoot: string | undefined
   allowSharedRoot: boolean
-  /** Undefined when not known. */
+  /** Undefined if not known. */
   keepReports: number | undefined
-  /** Undefined when the hub must not get a report, or when these inputs do not suffice to reach it. */
+  /** Undefined if the hub must not get a report, or if the inputs do not suffice to reach it. */
   sender: ReportSender | undefined
 }
 
 /**
- * Ends a deployment that was refused before it began. Writes a local report if the project root exists, and reports to
- * the hub if there is a connection (contract 4.3, rule 7). Creates no project root.
+ * Ends a deployment that was refused before it began. If the project root exists and may be touched, recovers what a
+ * dead run left and writes a local report. Reports to the hub if there is a connection (contract 4.3, rule 7). Creates
+ * no project root.
  */
 export async function refuseDeployment(refused: Refusal, tools: DeploymentTools): Promise<EndedDeployment> {
   const { error, facts, projectRoot, sender } = refused
@@ -53,8 +54,8 @@ export async function refuseDeployment(refused: Refusal, tools: DeploymentTools)
 }
 
 /**
- * Returns the reason why the host must not be touched, if there is one. Ignores any other failure: it recurs later,
- * with a better explanation.
+ * Prepares the host, and returns the reason why it must not be touched, if there is one. Ignores any other failure,
+ * which recurs later with a better explanation.
  */
 async function tryToPrepare(host: Host): Promise<UntouchableHostError | undefined> {
   try {

@@ -13,17 +13,17 @@ type Unreported = RunningDeployment<'failed'>
 
 /** A run that only reads the host. */
 export interface UnreportedRun {
-  /** With its article: `a dry run`. */
+  /** With an article, such as `a dry run`. */
   readonly name: string
   /** Resolves to the changes that a real run would make; undefined for a run that only checks. */
   run(): Promise<DryRunResult | undefined>
-  /** Enters the last state of a failure. */
+  /** Enters the state `failed`. */
   fail(): Promise<void>
 }
 
 /**
  * Runs work that only reads the host. Writes nothing below the project root, neither a lock nor a report, and reports
- * nothing to a hub. Never throws for a failure of the run: the result contains it.
+ * nothing to a hub. Never throws for a failure of the run: the result contains the error.
  */
 export async function runUnreported(
   deployment: Unreported,

@@ -1,6 +1,6 @@
 /**
- * Returns the results of all pieces of work once all have ended. If some failed, throws the error of the first of them,
- * in their order. Unlike Promise.all, leaves nothing running: a child that is being ended after a cancel, for example.
+ * Returns the results of all pieces of work once all have ended. If any failed, throws the first error in the order of
+ * the arguments. Unlike Promise.all, leaves nothing running, such as a child that is being ended after a cancel.
  */
 export async function awaitAll<const Works extends readonly unknown[]>(
   ...works: Works

@@ -18,8 +18,9 @@ export interface ChildRequest {
   /** With `isSilent`: a descriptor of this process that the child gets as its descriptor 3. */
   descriptor?: number
   /**
-   * Gives the child as its descriptor 3 a pipe that ends with this process, however that ends, and at the latest when
-   * the child has exited.
+   * Gives the child a pipe as its descriptor 3. The pipe closes when this process ends, however it ends, or when the
+   * child has exited. When the child has exited, the other processes of its group are killed. Has no effect in
+   * `runChild` with `isSilent`.
    */
   isTethered?: true
 }
@@ -39,11 +40,11 @@ const MAX_OUTPUT_BYTES = 2048
 const DRAIN_MS = 200
 
 /**
- * Runs a program in its own process group with stdin closed, and resolves when it has exited, with success or not.
- * After `timeoutMs`, the group gets SIGTERM, and SIGKILL 5 s later or as soon as the program has exited. When `signal`
- * aborts, the same happens, but with SIGKILL after `abortGraceMs`, and the promise rejects with the signal's reason.
- * Keeps the first 2 KiB of stdout and stderr together, and of stdout alone for callers that parse it, and marks the
- * cut. Never blocks the event loop.
+ * Runs a program in its own process group with /dev/null as stdin, and resolves when the program has exited,
+ * successfully or not, or could not be started. After `timeoutMs`, the group gets SIGTERM, and SIGKILL 5 s later or as
+ * soon as the program has exited. When `signal` aborts, the same happens, but with SIGKILL after `abortGraceMs`, and
+ * the promise rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and the first 2
+ * KiB of stdout alone for callers that parse it; longer output ends with a mark. Never blocks the event loop.
  */
 export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   request.signal?.throwIfAborted()
@@ -67,7 +68,7 @@ export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   const [code, signal] = await exited
   stop.clear()
   endTether(child)
-  // Not referenced: once the output is closed the timer has no reason to keep the process alive.
+  // Not referenced: once the output is closed, the timer has no reason to keep the process alive.
   await Promise.race([closed, setTimeout(DRAIN_MS, undefined, { ref: false })])
   for (const stream of streams) stream.destroy()
   request.signal?.throwIfAborted()
@@ -77,22 +78,22 @@ export async function runChild(request: ChildRequest): Promise<ChildEnd> {
     : { kind: 'exited', code, output: output(), stdout: stdout() }
 }
 
-/** A program whose whole output is read as it arrives. */
+/** A program whose whole stdout is read as it arrives. */
 export interface ReadRequest extends ChildRequest {
-  /** A descriptor of this process that becomes the stdin of the program; without it, stdin is closed. */
+  /** A descriptor of this process that becomes the stdin of the program; without it, stdin is /dev/null. */
   input?: number
 }
 
 export interface ReadEnd<Read> {
   readonly end: ChildEnd
-  /** The result of `consume`. */
+  /** The result of `consume`; undefined if the program did not start, or timed out before `consume` had a result. */
   readonly read: Read
 }
 
 /**
- * Runs a program as `runChild` does, and passes its stdout to `consume`, which slows the program down by reading
- * slowly. If `consume` throws, kills the whole group at once and throws the same error, unless a cancel or the timeout
- * came first.
+ * Runs a program as `runChild` does, but passes its stdout to `consume` and keeps only the output of stderr. If
+ * `consume` reads slowly, the program has to wait. If `consume` throws, kills the whole group at once and throws the
+ * same error, unless a cancel or the timeout came first.
  */
 export async function readChild<Read>(
   request: ReadRequest,
@@ -150,7 +151,10 @@ function endOf(
     : { kind: 'exited', code, output, stdout: '' }
 }
 
-/** Returns the environment for a child process: never the runner's inputs, tokens or tracking id. */
+/**
+ * Returns the environment for a child process: this process's `PATH`, `HOME`, `LANG` and `TZ`, and `extra`. Leaves out
+ * everything else, such as the runner's inputs, tokens and tracking id.
+ */
 export function allowedEnvironment(extra: Readonly<Record<string, string>> = {}): Record<string, string> {
   const inherited = ['PATH', 'HOME', 'LANG', 'TZ'].flatMap(name => {
     const value = process.env[name]

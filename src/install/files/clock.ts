@@ -1,11 +1,11 @@
 import { setTimeout } from 'node:timers/promises'
 import { monotonicMs } from '../../core/monotonic.ts'
 
-/** Time that only moves forward, even when somebody sets the host's date. */
+/** Time that only moves forward, even if somebody changes the host's date. */
 export interface Clock {
   /** Milliseconds since a fixed moment. */
   now(): number
-  /** Waits for this many milliseconds; rejects with the signal's reason once it is aborted. */
+  /** Waits for this many milliseconds; rejects with the signal's reason once the signal is aborted. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>
 }
 

@@ -21,12 +21,12 @@ import { tryUnlinkSync } from './trees/remove-tree.ts'
 const SYNC_TIMEOUT_MS = 10 * 60_000
 const PARALLEL_SYNCS = 4
 
-/** Makes an open file's bytes durable. This may take a long time, but never blocks the event loop. */
+/** Makes an open file's bytes durable. The sync may take a long time, but never blocks the event loop. */
 export const syncFile: (fd: number) => Promise<void> = promisify(fsync)
 
 /**
- * Replaces a file's text, with mode 0600: after a crash it is either the old text or the new one. The directory must
- * exist.
+ * Replaces a file by one with this text and mode 0600. After a crash, the path has either the old file or the new one.
+ * The directory must exist.
  */
 export async function replaceFile(path: string, text: string): Promise<void> {
   const temporary = temporaryName(path)
@@ -40,7 +40,10 @@ export async function replaceFile(path: string, text: string): Promise<void> {
   await syncDirectory(dirname(path))
 }
 
-/** Creates a file with mode 0600, complete and durable, or not at all. Resolves to false if the name is taken. */
+/**
+ * Creates a file with mode 0600, complete and durable, or not at all; on a file system without hard links, a crash may
+ * leave an empty file. Resolves to false if the name is taken.
+ */
 export async function createFile(path: string, text: string): Promise<boolean> {
   const temporary = temporaryName(path)
   try {
@@ -57,9 +60,9 @@ export async function createFile(path: string, text: string): Promise<boolean> {
 }
 
 /**
- * Gives a complete file a new name, which must be free. Without hard links, claims the name with an empty file, which a
- * crash may leave behind, and renames the file to it, so that the file loses its first name. Returns whether the file
- * still has its first name.
+ * Gives a complete file a new name, which must be free. If the file system has hard links, the file also keeps its
+ * first name, and this function returns true. Otherwise claims the new name with an empty file, renames the file to it,
+ * and returns false; a crash in between leaves the empty file behind.
  */
 export function linkOrClaimSync(file: string, path: string): boolean {
   try {
@@ -73,14 +76,14 @@ export function linkOrClaimSync(file: string, path: string): boolean {
   }
 }
 
-/** True if a hard link failed because the file system has none. */
+/** True if a hard link failed because the file system supports none. */
 export function isWithoutLinks(error: unknown): boolean {
   return ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'].includes(errnoOf(error) ?? '')
 }
 
 /**
- * Creates a file that must not exist yet, and makes it durable. Its mode is 0600 until all its bytes are written, then
- * `mode`.
+ * Creates a file that must not exist yet, and makes its bytes durable, but does not sync the directory. The mode is
+ * 0600 until all bytes are written, then `mode`.
  */
 export async function writeNewFile(path: string, text: string, mode = 0o600): Promise<void> {
   const fd = openSync(path, 'wx', 0o600)
@@ -100,8 +103,9 @@ export async function syncDirectory(path: string): Promise<void> {
 
 /**
  * Makes whole trees of one file system durable, with one syncfs by `sync -f` (coreutils): an fsync of each file takes
- * ten times as long as the whole deployment. If `sync -f` is missing or fails, uses an fsync of every file and
- * directory. Throws if the bytes could not be made durable.
+ * ten times as long as the whole deployment. If `sync -f` is missing or fails, calls fsync for every file and directory
+ * instead. Returns which of the two was used. Throws if the bytes could not be made durable, and the signal's reason if
+ * the signal is aborted before `sync` has ended.
  */
 export async function syncTrees(
   [root, ...others]: readonly [string, ...string[]],

@@ -3,7 +3,7 @@ import { closeSync, constants, openSync, readSync } from 'node:fs'
 import { TimeSlice } from './time-slice.ts'
 
 const WINDOW_BYTES = 1024 * 1024
-/** If a pipe or a symlink has replaced a file in the meantime, it is neither waited for nor followed. */
+/** A pipe or a symlink that has replaced a file in the meantime is neither waited for nor followed. */
 const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOFOLLOW ?? 0)
 
 /** Hashes many files one after another through one buffer, in slices between which signals are handled. */
@@ -16,8 +16,9 @@ export class FileDigester {
   }
 
   /**
-   * Returns the lowercase hex SHA-256 of a file that has `size` bytes. If the file has grown since, reads little more,
-   * and the digest differs. Throws the system's error, and the signal's reason once it is aborted.
+   * Returns the lowercase hex SHA-256 of a file that had `size` bytes when it was examined. If the file has grown since
+   * then, reads at most 1 MiB more, and the digest differs. Throws the system's error, and the signal's reason once the
+   * signal is aborted.
    */
   async sha256(path: string, size: number): Promise<string> {
     if (this.#slice.isOver()) await this.#slice.giveBack()

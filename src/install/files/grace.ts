@@ -1,7 +1,10 @@
 import { setTimeout as startTimer } from 'node:timers'
 import { ArtifactError, DeploymentError } from '../../core/errors.ts'
 
-/** The runner sends SIGTERM 7.5 s after its SIGINT. All of this work ends within 6 s, or is left to the post step. */
+/**
+ * The runner sends SIGTERM 7.5 s after its SIGINT. The work after a cancel ends within 6 s, or is left to the post
+ * step.
+ */
 const MS_AFTER_CANCEL = { comparing: 2500, restoring: 3500, reporting: 5000 }
 
 /** The limits for the work after a cancel. Without a cancel, none of these signals is ever aborted. */
@@ -12,12 +15,12 @@ export interface Grace {
   readonly comparing: AbortSignal
   /** For restoring services. */
   readonly restoring: AbortSignal
-  /** For the reports to the hub, and for deleting what nothing needs. */
+  /** For the reports to the hub. */
   readonly reporting: AbortSignal
 }
 
 export function startGrace(cancelled: AbortSignal, times: typeof MS_AFTER_CANCEL = MS_AFTER_CANCEL): Grace {
-  const late = new DeploymentError('cancelled', 'The run was cancelled, and there was no time left for this.')
+  const late = new DeploymentError('cancelled', 'The run was cancelled, and no time was left for this work.')
   const unanswered = new ArtifactError('timeout', 'The hub did not answer within the time that a cancelled run has.')
   return {
     cancelled,

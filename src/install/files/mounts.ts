@@ -2,8 +2,9 @@ import { readFileSync, realpathSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 
 /**
- * Returns the mount points at or below a path, including bind mounts, in the order in which they were mounted. Resolves
- * symlinks in the path's parents, but not the path itself. Returns none if the system does not list its mounts.
+ * Returns the mount points at or below a path, including bind mounts, in the order in which the system lists them.
+ * Resolves symlinks in the path's parents, but not in its last component. Returns none if the system does not list its
+ * mounts.
  */
 export function mountPointsIn(path: string): string[] {
   const mountPoints = readMountPoints()
@@ -12,7 +13,10 @@ export function mountPointsIn(path: string): string[] {
   return mountPoints.filter(point => point === real || point.startsWith(`${real}/`))
 }
 
-/** Parses the mount points in the text of `/proc/self/mountinfo`, in which some bytes are octal. */
+/**
+ * Parses the mount points in the text of `/proc/self/mountinfo`, which has some bytes in octal. Omits deleted mount
+ * points.
+ */
 export function parseMountPoints(text: Buffer): string[] {
   const lines = text.toString('latin1').split('\n')
   const points = lines.flatMap(line => line.split(' ').slice(4, 5))

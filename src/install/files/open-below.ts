@@ -3,7 +3,7 @@ import { isAbsolute, relative, sep } from 'node:path'
 import { errnoOf } from '../../core/errors.ts'
 import { openDirectorySync } from './open-directory.ts'
 
-/** The error for a path that must not or cannot be read. Its message is a clause. */
+/** The error for a path that must not or cannot be read. Its message is a clause, such as `it is a symlink`. */
 export class NotReadable extends Error {}
 
 /**
@@ -24,7 +24,7 @@ function partsBelow(folder: string, path: string): string[] {
   const parts = (isAbsolute(path) ? relative(folder, path) : path)
     .split(sep)
     .filter(part => part !== '' && part !== '.')
-  if (parts.includes('..') || parts.length === 0) throw new NotReadable('it is outside the workspace')
+  if (parts.includes('..') || parts.length === 0) throw new NotReadable('it is not below the workspace')
   return parts
 }
 

@@ -3,17 +3,18 @@ import { DeploymentError } from '../../core/errors.ts'
 import { tryReadSmallFileSync } from './read-small-file.ts'
 
 /**
- * A directory by its descriptor: `entry` leads into this very directory, even if another process has moved it away and
- * put a symlink in its place. This needs Linux' /proc. Without it, a directory that another user owns or can write is
- * refused, because its entries can be swapped at any time; any other directory is reached by its name.
+ * A directory that is reached by its descriptor: `entry` leads into this very directory, even if another process has
+ * moved the directory away and put a symlink in its place. This guarantee needs Linux's /proc. Without /proc, a
+ * directory is refused if any user other than this one and root owns it or can write to it, because its entries can be
+ * swapped at any time; any other directory is reached by its name.
  */
 export interface OpenDirectory {
   readonly stats: Stats
   /** Returns the path of an entry, or, without a name, of the directory itself. */
   entry(name?: string | Buffer): Buffer
   /**
-   * The mount that contains the directory, including bind mounts; undefined if the system does not name it. Read this
-   * while the directory is open.
+   * The id of the mount that contains the directory, which may be a bind mount; undefined if the system does not say.
+   * Read this property while the directory is open.
    */
   readonly mount: string | undefined
   close(): void
@@ -23,8 +24,9 @@ export interface OpenDirectory {
 const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024
 
 /**
- * Opens a directory, never through a symlink in its last component: the system's error is then ENOTDIR or ELOOP. Throws
- * DeploymentError `unsafe_host` if a directory of other users can be reached only by its name.
+ * Opens a directory. If the last component of the path is a symlink, does not follow it, and throws the system's error
+ * ENOTDIR or ELOOP. Throws DeploymentError `unsafe_host` if a directory that other users own or can write can be
+ * reached only by its name.
  */
 export function openDirectorySync(path: string | Buffer): OpenDirectory {
   const fd = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW)
@@ -47,7 +49,7 @@ export function openDirectorySync(path: string | Buffer): OpenDirectory {
   }
 }
 
-/** Calls `act` with an open directory, and closes it. */
+/** Calls `act` with the open directory, and closes the directory when `act` has returned or thrown. */
 export function withDirectorySync<Result>(path: string | Buffer, act: (directory: OpenDirectory) => Result): Result {
   const directory = openDirectorySync(path)
   try {
@@ -72,7 +74,7 @@ function requireUnshared(path: string | Buffer, { uid, mode }: Stats): Buffer {
   if (isOurs) return Buffer.from(path)
   throw new DeploymentError(
     'unsafe_host',
-    `${path} belongs to uid ${uid}, or others can write in it, and this system has no /proc through which it could be reached safely. Mount /proc, or remove that directory by hand.`,
+    `The directory ${path} of uid ${uid} can be changed by other users, and cannot be reached safely without /proc. Mount /proc; if the directory was to be removed, you can also remove it by hand.`,
   )
 }
 

@@ -6,16 +6,16 @@ import { toHostError } from './system-errors.ts'
 export interface PrivateFile {
   readonly fd: number
   /**
-   * May be called again. Does not wait until the system has reclaimed the space, which takes a tenth of a second for a
-   * large file.
+   * May be called more than once. Does not wait until the system has reclaimed the space, which takes a tenth of a
+   * second for a large file.
    */
   close(): void
 }
 
 /**
- * Opens a file for a download: created in a private directory (0700) below `parent`, then unlinked. So no other job can
- * reach it by name, and nothing stays behind, even if this process is killed. Throws DeploymentError `disk_full` or
- * `host_not_writable`.
+ * Opens a file for a download. The file is created in a private directory (0700) below `parent` and then unlinked, so
+ * no other job can reach it by name, and nothing stays behind, even if this process is killed later. Throws
+ * DeploymentError `disk_full`, `host_not_writable` or `step_failed`.
  */
 export function openPrivateFileSync(parent: string): PrivateFile {
   try {

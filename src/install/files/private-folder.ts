@@ -14,7 +14,7 @@ export function namePrivateFolder(parent: string): string {
   return join(parent, `hub-deploy-${randomUUID()}`)
 }
 
-/** Creates the folder with mode 0700. Throws DeploymentError `disk_full` or `host_not_writable`. */
+/** Creates the folder with mode 0700. Throws DeploymentError `disk_full`, `host_not_writable` or `step_failed`. */
 export function makePrivateFolderSync(path: string): void {
   try {
     mkdirSync(path, 0o700)

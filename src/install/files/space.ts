@@ -2,7 +2,7 @@ import { type StatsFs, statfsSync } from 'node:fs'
 import { byteShortage } from '../../core/byte-shortage.ts'
 import { DeploymentError } from '../../core/errors.ts'
 
-/** Enough for the journal, the reports and the other records of a deployment. */
+/** Inodes for the journal, the reports and the other records of a deployment. */
 export const OWN_INODES = 16
 
 /** File systems with larger blocks (on a network, or with compression) do not use a whole block for each small file. */
@@ -27,7 +27,7 @@ export interface MostSpace {
 type FreeSpace = Pick<StatsFs, 'bavail' | 'bsize' | 'files' | 'ffree'>
 
 /**
- * Throws DeploymentError `disk_full` unless the file system of the directory has room for all of it: whole blocks, and
+ * Throws DeploymentError `disk_full` unless the file system of the directory has room for everything: whole blocks, and
  * inodes if their number is fixed. Blocks that are reserved for root count as used. The error says what is needed, what
  * is free, and what to do.
  */
@@ -66,13 +66,13 @@ function outOfSpace(path: string, freeBytes: number, neededBytes: number): Deplo
   const { free, needed } = byteShortage(freeBytes, neededBytes)
   return new DeploymentError(
     'disk_full',
-    `This deployment needs ${needed} in ${path}, but its file system has ${free} free. Nothing was changed: free some space there (df shows it) and run again.`,
+    `This run needs ${needed} in ${path}, but the file system of that directory has ${free} free. Nothing was changed: free some space there (df shows how much is free) and run again.`,
   )
 }
 
 function outOfInodes(path: string, free: number, needed: number): DeploymentError {
   return new DeploymentError(
     'disk_full',
-    `This deployment needs ${needed} inodes in ${path}, one for each file and directory, but its file system has ${free} left. Nothing was changed: remove some files there (df -i shows it) and run again.`,
+    `This run needs ${needed} inodes in ${path}, one for each file and directory, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`,
   )
 }

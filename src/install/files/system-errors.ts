@@ -9,8 +9,8 @@ export function isSystemError(error: unknown): boolean {
 }
 
 /**
- * Turns a system error into one for an operator: `disk_full`, `host_not_writable`, otherwise `step_failed`. The message
- * names what was being done. A DeployError passes unchanged.
+ * Turns a system error into an error for an operator: `disk_full` or `host_not_writable`, otherwise `step_failed`. The
+ * message says what was being done. A DeployError passes unchanged.
  */
 export function toHostError(error: unknown, doing: string): DeployError {
   if (error instanceof DeployError) return error
@@ -29,13 +29,13 @@ export function toHostError(error: unknown, doing: string): DeployError {
     case 'EPERM':
       return new DeploymentError(
         'host_not_writable',
-        `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user write access to the project root and everything in it${errno === 'EPERM' ? ', and check with lsattr that nothing was made immutable' : ''}.`,
+        `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user access there (in the project root, write access to everything)${errno === 'EPERM' ? ', and check with lsattr that nothing was made immutable' : ''}.`,
         { cause: error },
       )
     case 'EROFS':
       return new DeploymentError(
         'host_not_writable',
-        `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or correct project-root.`,
+        `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or, if the path is in the project root, correct project-root.`,
         { cause: error },
       )
     default: {
@@ -45,7 +45,7 @@ export function toHostError(error: unknown, doing: string): DeployError {
   }
 }
 
-/** Names the user who was refused, and the owner of the path, or of the directory in which it was to be created. */
+/** Names the user who was refused, and the owner of the path, or, if the path cannot be examined, of its directory. */
 function usersOf(error: unknown): string {
   const uid = process.getuid?.()
   if (uid === undefined) return ''
@@ -61,7 +61,7 @@ function ownerOf(path: string): string {
   return ''
 }
 
-/** Also returns undefined if this user has no access. */
+/** Returns undefined if nothing is at the path, or if this user has no access. */
 function tryLstatSync(path: string): Stats | undefined {
   try {
     return lstatSync(path)

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 
 /**
- * Returns a name next to `path` with the id of this process, so that the files of a killed process can be found and
- * removed.
+ * Returns a path next to `path` that contains the id of this process, so that the files of a killed process can be
+ * found and removed.
  */
 export function temporaryName(path: string): string {
   return `${path}.${process.pid}.${randomUUID()}.tmp`

@@ -6,7 +6,8 @@ const SLICE_MS = 25
 
 /** Waits for one whole turn of the event loop, so that every signal that has arrived by now is handled. */
 export async function hearSignals(): Promise<void> {
-  // If the callback of a file or a socket called this, the first wait ends before the loop has polled for signals.
+  // If the callback of a file or a socket calls this function, the first wait ends before the loop has polled for
+  // signals.
   await setImmediate()
   await setImmediate()
 }
@@ -26,14 +27,14 @@ export class TimeSlice {
     return monotonicMs() >= this.#endsAt
   }
 
-  /** Lets the event loop turn once and starts the next slice. Throws the signal's reason once it is aborted. */
+  /** Lets the event loop turn once and starts the next slice. Throws the signal's reason once the signal is aborted. */
   async giveBack(): Promise<void> {
     await setImmediate()
     this.#signal?.throwIfAborted()
     this.#endsAt = monotonicMs() + SLICE_MS
   }
 
-  /** Calls `act` with each item; gives back the event loop whenever the slice is over. Throws as `giveBack` does. */
+  /** Calls `act` with each item. Lets the event loop turn whenever the slice is over. Throws as `giveBack` does. */
   async forEach<Item>(items: Iterable<Item>, act: (item: Item) => void): Promise<void> {
     for (const item of items) {
       act(item)
@@ -41,7 +42,10 @@ export class TimeSlice {
     }
   }
 
-  /** Does work that pauses at each `yield`, where the slice may end, and returns its result. Throws as `giveBack` does. */
+  /**
+   * Does work that pauses at each `yield`, where the slice may end. Returns the result of the work. Throws as
+   * `giveBack` does.
+   */
   async run<Result>(work: Generator<void, Result>): Promise<Result> {
     for (;;) {
       const step = work.next()
@@ -50,9 +54,7 @@ export class TimeSlice {
     }
   }
 
-  /**
-   * Passes on the pieces; gives back the event loop before one whenever the slice is over. Throws as `giveBack` does.
-   */
+  /** Passes on the pieces. Lets the event loop turn before a piece if the slice is over. Throws as `giveBack` does. */
   async *pace(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
     for await (const piece of pieces) {
       if (this.isOver()) await this.giveBack()

@@ -4,7 +4,7 @@ import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY } from '../../core/plug
 /** One of the two kinds of parts. */
 export type Shelf = 'plugins' | 'extensions'
 
-/** Identifies a plugin or extension: a host has each once, wherever it is installed. */
+/** Identifies a plugin or extension. A host has each part at most once, wherever the part is installed. */
 export interface PartName {
   readonly shelf: Shelf
   readonly id: string
@@ -16,7 +16,10 @@ export interface Place extends PartName {
   readonly directory: string
 }
 
-/** The paths below a project root, all absolute. Everything under `.hub-deploy/` is ours alone. */
+/**
+ * A project root, and the paths below it that this action uses, all absolute. Everything under `.hub-deploy/` is ours
+ * alone.
+ */
 export interface Layout {
   readonly root: string
   readonly own: string
@@ -51,12 +54,12 @@ export function placeName({ shelf, id }: PartName): string {
   return `${shelf}/${id}`
 }
 
-/** The path of a place below the project root. */
+/** Returns the path of a place, relative to the project root. */
 export function placePath({ directory, id }: Place): string {
   return `${directory}/${id}`
 }
 
-/** Returns the place with this path below the project root. */
+/** Returns the place with this path, relative to the project root. */
 export function placeAt(path: string): Place {
   const end = path.lastIndexOf('/')
   const [directory, id] = [path.slice(0, end), path.slice(end + 1)]
@@ -76,7 +79,9 @@ export function installPath(layout: Layout, place: Place): string {
   return join(layout.root, placePath(place))
 }
 
-/** The host's own settings for a place, next to its directory so that no deployment replaces them. */
+/**
+ * The path of the host's own settings for a place, next to the installed directory so that no deployment replaces them.
+ */
 export function settingsPath(layout: Layout, place: Place): string {
   return `${installPath(layout, place)}.env`
 }
@@ -90,7 +95,7 @@ export function begunPath({ own }: Layout, deploymentId: string): string {
   return join(own, `begun-${deploymentId}.jsonl`)
 }
 
-/** Returns the deployment whose journal has this name; undefined for any other name. */
+/** Returns the id of the deployment whose `begunPath` ends in this name; undefined for any other name. */
 export function begunDeployment(name: string): string | undefined {
   return /^begun-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl$/.exec(name)?.[1]
 }

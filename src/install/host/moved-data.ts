@@ -8,7 +8,10 @@ import { installPath, isSamePlace, type Layout, type Place, placePath, settingsP
 import { findLeftBehind, formerPlace, type PreviousInstall } from './previous-install.ts'
 import { findRealDirectory, realDirectory, type SwitchingHost } from './switchable.ts'
 
-/** A part whose new directory is not its present one, or not the one that it had when it was removed. */
+/**
+ * A part and its target. The target may differ from the part's present place, or from the place that a removed part
+ * had.
+ */
 export interface Move {
   readonly target: Place
   readonly previous: PreviousInstall
@@ -18,8 +21,8 @@ export interface Move {
 }
 
 /**
- * Checks that a part keeps all data of this host when it changes its directory: its settings, and the targets of
- * symlinks in its kept paths. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * Checks that a part keeps this host's data when the part's directory changes: the settings, and the targets of
+ * symlinks in the kept paths. Throws DeploymentError `unsafe_host` or `place_taken`.
  */
 export async function requireMovableData(host: SwitchingHost, move: Move): Promise<void> {
   if (isSamePlace(move.target, formerPlace(move.previous, move.origin))) return
@@ -27,7 +30,10 @@ export async function requireMovableData(host: SwitchingHost, move: Move): Promi
   await requireMovableLinks(host, move)
 }
 
-/** A symlink's target may be relative to its directory; only the operator may choose between two settings files. */
+/**
+ * Refuses settings that are not a regular file: the target of a symlink may be relative to the symlink's directory. If
+ * both places have settings, only the operator may choose between them.
+ */
 function requireMovableSettings(layout: Layout, { target, previous, origin, isOperators }: Move): void {
   const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)]
   const found = lstatIfPresentSync(from)
@@ -36,13 +42,13 @@ function requireMovableSettings(layout: Layout, { target, previous, origin, isOp
     if (isOperators) return
     throw new DeploymentError(
       'place_taken',
-      `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now: nothing was changed. Remove the file that must not be used, or keep the plugins directory.`,
+      `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now: nothing was changed. Remove the file that must not be used, or keep the previous plugins directory.`,
     )
   }
   if (found.isFile()) return
   throw new DeploymentError(
     'unsafe_host',
-    `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}: nothing was changed. Move it there yourself, or keep the plugins directory.`,
+    `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}: nothing was changed. Move the settings yourself, or keep the previous plugins directory.`,
   )
 }
 
@@ -59,7 +65,7 @@ async function requireMovableLinks({ layout, keepPaths }: SwitchingHost, move: M
     if (isInside ? !isAbsolute(link) : leads === wouldLead) continue
     throw new DeploymentError(
       'unsafe_host',
-      `${join(keeper, path)}, which keep-paths names, is a symlink to ${link}, which would lead nowhere or elsewhere in ${placePath(target)}: nothing was changed. Make it ${isInside ? 'relative' : 'absolute'}, or keep the plugins directory.`,
+      `The kept path ${join(keeper, path)} is a symlink to ${link}. After the move to ${placePath(target)}, the symlink would lead elsewhere or nowhere. Nothing was changed. Make the symlink ${isInside ? 'relative' : 'absolute'}, or keep the previous plugins directory.`,
     )
   }
 }
@@ -70,7 +76,7 @@ interface KeptLink {
   readonly link: string
 }
 
-/** Returns each symlink that is a kept path, or is inside one. */
+/** Returns each symlink that is a kept path, or is inside a kept path. */
 async function keptLinks(root: string, keepPaths: readonly string[]): Promise<KeptLink[]> {
   const found: KeptLink[] = []
   for (const kept of presentPaths(root, keepPaths)) {

@@ -17,7 +17,7 @@ const LEFT_OUT_PARTS: ReadonlySet<string> = new Set([
   'plugin.sig',
   'plugin.yaml',
   'plugin.json',
-  // Literal names, not patterns: the host compares them as text, so x.md and y.json are signed.
+  // Literal names, not patterns: the host framework compares them as text, so x.md and y.json are signed.
   '*.md',
   '*.json',
 ])
@@ -38,7 +38,7 @@ export function needsPluginSig(plugin: PluginYaml): boolean {
 
 /**
  * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
- * `plugin.yaml`, then over each regular file below the entry point's directory as path, zero byte, bytes, zero byte.
+ * `plugin.yaml`, then over each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
  *
  * Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
  */
@@ -55,7 +55,7 @@ export async function buildPluginSig({ id, staged, pluginYaml }: StagedPlugin, s
   return escapeNonAscii(JSON.stringify(signature, null, 2))
 }
 
-/** True if a plugin's signature may cover a path, or a file below it. */
+/** True if a plugin's signature may cover a path or a file below that path. Throws as `buildPluginSig` does. */
 export function isCovered(path: string, plugin: PluginYaml): boolean {
   const directory = entryDirectory(plugin)
   const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`)
@@ -68,13 +68,16 @@ function entryDirectory(plugin: PluginYaml): string {
   if (posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
     throw new ArtifactError(
       'not_a_plugin',
-      `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin, so the artifact was refused.`,
+      `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin, so the artifact was refused. The publisher must correct the entry_point.`,
     )
   }
   return posix.dirname(normal)
 }
 
-/** Returns the files of a plugin in `root` that its signature covers, in order. Throws as `buildPluginSig` does. */
+/**
+ * Returns the paths of the regular files below the entry point's directory that the signature of the plugin in `root`
+ * covers, in order. Throws as `buildPluginSig` does.
+ */
 export async function signedFiles(root: string, plugin: PluginYaml): Promise<string[]> {
   const directory = entryDirectory(plugin)
   const base = directory === '.' ? '' : directory

@@ -14,7 +14,10 @@ const INTEGRATION = 'integration.yaml'
 /** The directory for a host's plugins, and whether the operator chose it for this run. */
 export interface PluginsDirectory {
   readonly directory: string
-  /** False if it is from the host's own file, which other programs may write, or a default. */
+  /**
+   * False if the directory is from the host's own file, which other programs may write, from our record, or is the
+   * default.
+   */
   readonly isOperators: boolean
 }
 
@@ -22,14 +25,15 @@ export interface PluginsDirectory {
 export interface KnownDirectories {
   /** The operator's input. */
   readonly input: string | undefined
-  /** The directory of the plugin in our own record; it stays there if the host's file cannot be read. */
+  /** The directory of the plugin in our own record. The plugin stays there if the host's file cannot be used. */
   readonly recorded: string | undefined
 }
 
 /**
  * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if the host loads plugins from another directory than the operator's. Also warns if the file cannot be used, because
- * somebody may have damaged it to make plugins move: in that case, they stay where they are.
+ * if that file names another directory than the operator does. If the operator names none and the file cannot be used,
+ * warns and returns the recorded directory, or `plugins` without a record, because somebody may have damaged the file
+ * to make plugins move.
  */
 export function findPluginsDirectory(
   layout: Layout,
@@ -50,10 +54,16 @@ export function findPluginsDirectory(
   return { directory: used, isOperators: false }
 }
 
-/** Warns if the host loads plugins from another directory than the one in which a project installs them. */
+/**
+ * Warns if the host loads plugins from another directory than the one in which a project installs them, or if the
+ * host's file cannot be used.
+ */
 export function warnOfOtherDirectory(layout: Layout, directory: string, log: Log): void {
   const { directory: asked, problem } = readHostsDirectory(layout)
-  if (problem !== undefined) log.warning(`${problem} The project's plugins are installed in ${directory}.`)
+  if (problem !== undefined)
+    log.warning(
+      `${problem} This project installs its plugins in ${directory}: make sure that the host loads them from there.`,
+    )
   if (asked === undefined || asked === directory) return
   log.warning(
     `This project installs its plugins in ${directory}, but ${join(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`,
@@ -61,7 +71,8 @@ export function warnOfOtherDirectory(layout: Layout, directory: string, log: Log
 }
 
 /**
- * Returns every directory in which this host may have plugins: the default, that of its own file, and all on record.
+ * Returns every directory in which this host may have plugins: the default one, the one in the host framework's own
+ * file, and all recorded ones.
  */
 export function knownDirectories(layout: Layout): string[] {
   const { directory } = readHostsDirectory(layout)
@@ -69,14 +80,17 @@ export function knownDirectories(layout: Layout): string[] {
   return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])]
 }
 
-/** The content of the host's file; both fields are absent if there is no file, or it names no directory. */
+/**
+ * The content of the host framework's own file; neither field is set if there is no file, or if the file names no
+ * directory.
+ */
 interface HostsDirectory {
   readonly directory?: string | undefined
   /** One sentence. */
   readonly problem?: string
 }
 
-/** Never follows a symlink, which may lead to a secret of the runner's user. */
+/** Reads the host framework's own file. Never follows a symlink, which may lead to a secret of the runner's user. */
 export function readHostsDirectory({ root }: Layout): HostsDirectory {
   const path = join(root, INTEGRATION)
   try {

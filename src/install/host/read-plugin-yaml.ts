@@ -6,8 +6,9 @@ import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
 import { toHostError } from '../files/system-errors.ts'
 
 /**
- * Reads the `plugin.yaml` of an extracted artifact, a regular file. Throws ArtifactError `not_a_plugin` or
- * `invalid_manifest` as `parsePluginYaml` does, or the system's error as DeploymentError.
+ * Reads `plugin.yaml` at the root of an extracted artifact. Throws ArtifactError `not_a_plugin` if there is no such
+ * file or if it is not a regular file, `invalid_manifest` if it is too large, and otherwise as `parsePluginYaml` does;
+ * throws the system's error as DeploymentError.
  */
 export function readPluginYaml(staged: string): PluginYaml {
   const path = join(staged, 'plugin.yaml')

@@ -5,14 +5,15 @@ import { PARTS_DIRECTORY_PATTERN } from '../../core/plugins-directory.ts'
 /** The fields of our own state files, parsed as strictly as a hub's answer: some of them become paths. */
 
 const ID_PATTERN = '[a-z0-9][a-z0-9_.-]{0,127}'
-/** A part's name, `<shelf>/<id>`, without anchors. */
+/** Pattern of a part's name, `<shelf>/<id>`, without anchors. */
 export const PART_NAME_PATTERN = `(?:plugins|extensions)/${ID_PATTERN}`
-/** Patterns of paths relative to the project root, without anchors: of an installed part, and of its snapshots. */
+/** Pattern of the path of an installed part, relative to the project root, without anchors. */
 export const PLACE_PATTERN = `${PARTS_DIRECTORY_PATTERN}/${ID_PATTERN}`
 const SNAPSHOT_NAME_PATTERN = '[1-9][0-9]{0,14}-[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}'
 const NAME_PATTERN = '(?!\\.{1,2}(?:/|$))[^/\\p{Cc}]{1,255}'
-/** The rest of a path after a directory: no empty part, no `.` or `..`, no control character. */
+/** Pattern of the rest of a path after a directory: no empty part, no `.` or `..`, no control character. */
 export const BELOW_PATTERN = `(?:/${NAME_PATTERN})+`
+/** Pattern of the path of a snapshot, relative to the project root, without anchors. */
 export const SNAPSHOT_PATTERN = `\\.hub-deploy/snapshots/${PART_NAME_PATTERN}/${SNAPSHOT_NAME_PATTERN}`
 
 /** ISO 8601 in UTC, as this action writes it. */
@@ -32,10 +33,12 @@ export const originSlugSchema = z.union([slugSchema, projectIdSchema], {
   error: 'must be a slug of the marketplace or the id of a project',
 })
 
-/** One line, which is displayed and never followed. */
-export const lineSchema = z.string().check(z.regex(/^\P{Cc}{0,2000}$/u, { error: 'must be one short line' }))
+/** One line of at most 2,000 characters, which is displayed or compared but never opened. */
+export const lineSchema = z
+  .string()
+  .check(z.regex(/^\P{Cc}{0,2000}$/u, { error: 'must be one line of at most 2000 characters' }))
 
-/** The directory of a snapshot, `<n>-<version>`, alone. */
+/** The name of a snapshot's directory, `<n>-<version>`, without its path. */
 export const snapshotNameSchema = z.string().check(
   z.regex(new RegExp(`^${SNAPSHOT_NAME_PATTERN}$`), {
     error: 'must be <number>-<version>, the name of a directory',
@@ -45,7 +48,7 @@ export const snapshotNameSchema = z.string().check(
 /** A path below a directory, with `/` between its parts. */
 export const innerPathSchema = z.string().check(
   z.regex(new RegExp(`^${NAME_PATTERN}(?:/${NAME_PATTERN})*$`, 'u'), {
-    error: 'must be a relative path without empty parts, ".", ".." and control characters',
+    error: 'must be a relative path without empty parts, ".", ".." or control characters',
   }),
 )
 

@@ -16,7 +16,10 @@ import { knownDirectories } from './plugins-directory.ts'
 import type { PreviousInstall } from './previous-install.ts'
 import { findRealDirectory, nearestDirectory, realDirectory, type SwitchingHost } from './switchable.ts'
 
-/** The operator for this run, the host's own file (or our record of it), or the publisher of a project. */
+/**
+ * Who chose the directory of a part: the operator, for this run; the host, by its own file, our record or the default;
+ * or the publisher of a project.
+ */
 export type Chooser = 'operator' | 'host' | 'publisher'
 
 /** The new place of a part. */
@@ -24,7 +27,8 @@ export interface Destination {
   readonly target: Place
   readonly previous: PreviousInstall
   /**
-   * The source of its directory's name: the choice of another program or a publisher must not surprise the operator.
+   * Who chose the directory of `target`. A directory that another program or a publisher chose must not surprise the
+   * operator.
    */
   readonly chosenBy: Chooser
   readonly allowTakeover: boolean
@@ -32,9 +36,11 @@ export interface Destination {
 }
 
 /**
- * Checks that a part can be in the directory chosen for it: that the directory is really below the project root; that
- * the part is in no other part and contains none; that it replaces nothing that was not installed there; and that no
- * data of this host is lost in the move. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * Checks that a plugin can be in the directory chosen for it: that the directory leads out of the project root only if
+ * the operator chose it, or if it is `plugins`; that a publisher's directory has no other purpose; that the plugin is
+ * not inside another part and contains none; that the plugin does not unexpectedly replace content without a record;
+ * and that `requireMovableData` allows the move. A service always passes. Throws DeploymentError `unsafe_host` or
+ * `place_taken`.
  */
 export async function verifyDestination(host: SwitchingHost, destination: Destination): Promise<void> {
   const { layout } = host
@@ -48,7 +54,7 @@ export async function verifyDestination(host: SwitchingHost, destination: Destin
   await requireMovableData(host, { ...destination, isOperators: chosenBy === 'operator' })
 }
 
-/** Symlinks of the operator may lead out of the root, as they always could in place of `plugins`. */
+/** A directory that the operator chose may lead out of the root through a symlink, and so may `plugins`. */
 function requireInside(layout: Layout, { target: { directory }, chosenBy }: Destination): void {
   if (directory === DEFAULT_PLUGINS_DIRECTORY) return
   const real = realDirectory(layout, directory)
@@ -57,21 +63,23 @@ function requireInside(layout: Layout, { target: { directory }, chosenBy }: Dest
   if (chosenBy === 'operator' && inside.startsWith('../')) return
   throw new DeploymentError(
     'unsafe_host',
-    `The plugins directory ${directory} leads to ${real}, which is not a directory for plugins below project-root: nothing was changed. Find out who made the symlink, and correct it or plugins.directory in integration.yaml.`,
+    `The plugins directory ${directory} leads to ${real}, but plugins must be below project-root, outside extensions and .hub-deploy. Nothing was changed. Correct the symlink or choose another plugins directory, and find out who made the symlink.`,
   )
 }
 
-/** A publisher must not add to a directory for another purpose, such as the source of the host framework. */
+/** A publisher must not add plugins to a directory that has another purpose, such as the host framework's source. */
 function refuseForeignDirectory(layout: Layout, { directory }: Place): void {
   const found = relative(layout.root, nearestDirectory(join(layout.root, directory)))
   if (found === '' || knownDirectories(layout).includes(directory)) return
   throw new DeploymentError(
     'place_taken',
-    `This project wants to install plugins in ${directory}, but ${join(layout.root, found)} exists, and nothing says that it is for plugins: nothing was changed. If it is, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`,
+    `This project wants to install plugins in ${directory}, but ${join(layout.root, found)} exists and is not known to be for plugins. Nothing was changed. If it is for plugins, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`,
   )
 }
 
-/** Everything below a directory of plugins is in a plugin, whatever process put it there. */
+/**
+ * Everything in a subdirectory of a directory of parts belongs to the part of that name, whichever process created it.
+ */
 function refuseBelowPart(layout: Layout, { directory }: Place): void {
   const path = realDirectory(layout, directory)
   for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
@@ -80,12 +88,12 @@ function refuseBelowPart(layout: Layout, { directory }: Place): void {
     const [id] = relative(other, path).split('/')
     throw new DeploymentError(
       'place_taken',
-      `Nothing can be installed in ${directory}, because ${shelf}/${id} is the place of another part: nothing was changed. Choose a plugins directory that is not below ${shelf}.`,
+      `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name: nothing was changed. Choose a plugins directory that is not below ${shelf}.`,
     )
   }
 }
 
-/** A part that is in another one, or contains it, would be moved away with it. */
+/** If a part were inside another one, moving the outer part would move the inner one, too. */
 function refuseNesting(layout: Layout, target: Place): void {
   const path = realPath(layout, target)
   for (const row of readInstalled(layout)) {
@@ -95,7 +103,7 @@ function refuseNesting(layout: Layout, target: Place): void {
     if (path !== other && !isBelow(path, other) && !isBelow(other, path)) continue
     throw new DeploymentError(
       'place_taken',
-      `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'there' : isBelow(path, other) ? 'around it' : 'in it'}: nothing was changed. Choose another plugins directory.`,
+      `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}: nothing was changed. Choose another plugins directory.`,
     )
   }
 }
@@ -107,8 +115,8 @@ function refuseOccupied(layout: Layout, { target, previous, chosenBy, allowTakeo
   const isExpected = !isMoving && (previous.installed !== undefined || isChosen || allowTakeover)
   if (isExpected || !pathExistsSync(path)) return
   const why = isMoving
-    ? `${placePath(previous.place)} is to be moved there. Move ${path} away, or keep the plugins directory`
-    : `this host's integration.yaml, and not the operator, names its directory. Move ${path} away, set plugins-directory, or set allow-takeover: true if you mean to replace it`
+    ? `${placePath(previous.place)} must move there. Move ${path} away, or keep the previous plugins directory`
+    : `the operator did not choose this directory. Move ${path} away; or, to replace it, set plugins-directory or allow-takeover: true`
   throw new DeploymentError(
     'place_taken',
     `${placePath(target)} is taken: this action has no record of what is there, and ${why}. Nothing was changed.`,

@@ -7,7 +7,9 @@ import { type Layout, reservePath } from './layout.ts'
 /** Enough for a lock, the records of a recovery and a report. */
 const RESERVE_BYTES = 64 * 1024
 
-/** Reserves some disk space, so that a host whose disk is full can still be locked and recovered. */
+/**
+ * Reserves 64 KiB of disk space, if there is room, so that a host whose disk is full can still be locked and recovered.
+ */
 export function keepReserve(layout: Layout): void {
   if (pathExistsSync(reservePath(layout))) return
   try {

@@ -11,16 +11,17 @@ import type { FindRecorded } from './trees/record/read-tree-record.ts'
 
 export interface PluginToSign extends StagedPlugin {
   tree: Pick<ExtractedTree<ExtractedFiles>, 'files' | 'symlinks'>
-  /** The directory that the plugin replaces, or whose kept paths it takes. */
+  /** The directory that the plugin replaces, or whose kept paths the plugin takes. */
   installed: string
   keepPaths: readonly string[]
   log: Log
 }
 
 /**
- * Writes `plugin.sig` into a staged plugin that needs one, replacing any that it shipped; returns the tree with it.
- * Without a secret, it only warns. Also warns of kept paths that the signature covers, because they contain the host's
- * own files. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
+ * Writes `plugin.sig` into a staged plugin that needs one, replacing any that the artifact shipped, and returns the
+ * tree with that file. Without a secret, only logs a warning. Also warns about kept paths that the signature covers,
+ * because their files belong to the host. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside
+ * the plugin.
  */
 export async function signForHost(plugin: PluginToSign, secret: string | undefined): Promise<PluginToSign['tree']> {
   const { staged, tree, pluginYaml } = plugin
@@ -42,15 +43,16 @@ export async function signForHost(plugin: PluginToSign, secret: string | undefin
   }
 }
 
-/** An installed plugin with the files that were recorded. */
+/** An installed plugin, and access to the record of its files. */
 export type InstalledPlugin = Pick<PluginToSign, 'id' | 'installed' | 'pluginYaml' | 'keepPaths' | 'log'> & {
-  /** Finds the record of one of its files. */
+  /** Finds the record of one of the plugin's files. */
   readonly find: FindRecorded
 }
 
 /**
- * True if `signForHost` would give an installed plugin the `plugin.sig` that it has; then logs the same warnings. Also
- * false if that cannot be known without the artifact.
+ * True if `signForHost` would not change the `plugin.sig` of an installed plugin, or the lack of one; then logs the
+ * same warnings as `signForHost`. Also false if only the artifact could show whether `signForHost` would change the
+ * file.
  */
 export async function isSignedForHost(plugin: InstalledPlugin, secret: string | undefined): Promise<boolean> {
   const { installed, pluginYaml, find } = plugin
@@ -68,17 +70,17 @@ export async function isSignedForHost(plugin: InstalledPlugin, secret: string | 
 
 function warnOfUnsigned({ id, pluginYaml, log }: Pick<PluginToSign, 'id' | 'pluginYaml' | 'log'>): void {
   log.warning(
-    `plugins/${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load it: set the input to that framework's secret.`,
+    `The plugin ${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load the plugin. Set plugin-secret-key to that framework's secret.`,
   )
 }
 
-/** The host framework hashes the files that it finds when it loads the plugin, the host's own included. */
+/** The host framework hashes the files that it finds when it loads the plugin, including the host's own files. */
 function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }: Omit<PluginToSign, 'tree'>): void {
   const isPresent = (path: string): boolean =>
     pathExistsSync(join(installed, path)) || pathExistsSync(join(staged, path))
   const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent)
   if (kept.length === 0) return
   log.warning(
-    `plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If they differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`,
+    `plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`,
   )
 }

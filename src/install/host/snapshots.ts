@@ -12,8 +12,8 @@ export interface Retention {
 }
 
 /**
- * Returns the name for the next snapshot in the folder of a place: one above the highest number there or on record,
- * then the version.
+ * Returns the name of the next snapshot in the folder of a place: a number, one above the highest in the folder or on
+ * record, then the version or `unknown`.
  */
 export function nextSnapshotName(
   folder: string,
@@ -37,7 +37,7 @@ export function existingSnapshots(folder: string, rows: readonly SnapshotRow[]):
   })
 }
 
-/** Returns a snapshot's row that lists the kept paths in it, if there are any. */
+/** Returns the row with these kept paths, or the row itself if there are none. */
 export function withKeptPaths(row: SnapshotRow, keptPaths: readonly string[]): SnapshotRow {
   return keptPaths.length === 0 ? row : { ...row, kept_paths: [...keptPaths] }
 }
@@ -48,9 +48,9 @@ export function isIrreplaceable(row: SnapshotRow): boolean {
 }
 
 /**
- * Chooses the snapshots that stay: the newest `limit`, at least the newest one (the last good version); as many of
- * those that were modified on this host, which do not count toward the others; and all that nobody could fetch again:
- * those that we did not install ourselves, and those that contain kept paths.
+ * Chooses the snapshots to keep: the newest `limit` snapshots without changes made on this host, at least one (the last
+ * good version); the newest `limit` snapshots with such changes, at least one; and all snapshots whose content nobody
+ * could fetch again, because we did not install them or because they contain kept paths.
  */
 export function chooseRetained(rows: readonly SnapshotRow[], limit: number): Retention {
   const newestOf = (some: readonly SnapshotRow[]): readonly SnapshotRow[] => some.slice(-Math.max(limit, 1))

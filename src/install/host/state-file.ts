@@ -10,8 +10,8 @@ const MAX_STATE_BYTES = 256 * 1024 * 1024
 
 /**
  * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
- * Throws DeploymentError `host_not_writable` if it is not a regular file of a usable size, and the system's error, both
- * with its name.
+ * Throws DeploymentError `host_not_writable` if the path is not a regular file of at most 256 MiB, or the system's
+ * error as DeploymentError. Both messages contain the path.
  */
 export function readStateFileSync(path: string): string | undefined {
   try {
@@ -23,21 +23,21 @@ export function readStateFileSync(path: string): string | undefined {
   }
   throw new DeploymentError(
     'host_not_writable',
-    `${path} is not a regular file of a usable size, but this action keeps its records in a file of that name. Move it away, restore the file if you have a copy, and run again.`,
+    `${path} must be a regular file of at most 256 MiB, because this action keeps records in it. Move it away, restore the file if you have a copy, and run again.`,
   )
 }
 
-/** Describes the damage in a state file, and where it is, on one line. */
+/** Describes on one line what is wrong in a state file, and where. */
 export function describeDamage(error: unknown): string {
   if (!(error instanceof z.core.$ZodError)) return 'it is not JSON'
   const issue = error.issues[0]
   return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300)
 }
 
-/** Replaces the words of the schema library, where the schema has none. */
+/** Replaces the schema library's own message if the schema has none. */
 function describeIssue(issue: z.core.$ZodIssue | undefined): string {
   if (issue?.message !== 'Invalid input') return issue?.message ?? ''
   if (issue.code === 'invalid_type') return `must be ${issue.expected}`
   if (issue.code === 'invalid_value') return `must be ${issue.values.join(' or ')}`
-  return 'has another form'
+  return 'has an unexpected form'
 }

@@ -26,15 +26,15 @@ export interface InterruptedRun {
   readonly sentence: string
   /** The commit of the run, if there is one: its versions are installed, whatever the record says. */
   readonly commit: CommitRecord | undefined
-  /** The record of the host as the run found it; undefined if that is not known. */
+  /** The record of the host as the run found it; undefined if not known. */
   readonly found: HostRecord | undefined
-  /** The names of the parts that may be neither old nor new. */
+  /** The names of the parts that may have neither the old nor the new version in place. */
   readonly inDoubt: ReadonlySet<string>
 }
 
 /**
- * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal, `unsafe_host` for a lock
- * that is not a regular file.
+ * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal and `unsafe_host` for a
+ * lock that is not a regular file, and the signal's reason once the signal is aborted.
  */
 export async function readActivity(layout: Layout, signal: AbortSignal): Promise<Activity> {
   const other = await readUnended(layout, signal)
@@ -51,13 +51,13 @@ function interruptedRun(layout: Layout, records: readonly JournalRecord[]): Inte
   const { slug, version } = factsIn(records)
   const deployment = `The deployment of ${slug ?? 'an unknown name'} ${version ?? ''}`.trimEnd()
   const known = { kind: 'interrupted', commit: findCommit(records), found: findHostRecord(records) } as const
-  const recovery = 'The next run, or dist/recover.js, recovers this host.'
+  const recovery = 'The next run, or dist/recover.js, recovers this host if possible.'
   if (known.commit !== undefined) {
-    const sentence = `${deployment} was interrupted after its commit, so it is installed, but its cleanup is not complete. ${recovery}`
+    const sentence = `${deployment} was interrupted after its commit, so that version is installed, but the cleanup is not complete. ${recovery}`
     return { ...known, inDoubt: new Set(), sentence }
   }
   const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : [])
-  const state = inDoubt.size === 0 ? 'and nothing it changed is left' : 'so its parts may be neither old nor new'
+  const state = inDoubt.size === 0 ? 'and none of its changes are left' : 'so its parts may be neither old nor new'
   return { ...known, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` }
 }
 

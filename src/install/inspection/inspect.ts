@@ -21,7 +21,8 @@ import { type CheckSetting, checkPart, type PartDrift } from './part-check.ts'
 export interface InspectedPart extends Place {
   readonly row: InstalledRow
   /**
-   * Undefined if the files are those that were installed; if the row says `modified`, those of the modified snapshot.
+   * Undefined if the files are those that were installed, or, if the row says `modified`, those of the modified
+   * snapshot that was restored.
    */
   readonly drift: PartDrift | undefined
 }
@@ -31,7 +32,10 @@ export function isPartDrifted({ row, drift }: Pick<InspectedPart, 'row' | 'drift
   return drift !== undefined || row.modified === true
 }
 
-/** True if installed files differ; undefined while a deployment makes this unknown. */
+/**
+ * True if installed files differ, or could not be compared for a lasting reason, or if the host's record is lost.
+ * Undefined while a deployment makes the answer unknown.
+ */
 export function isDrifted({ activity, parts, isRecordLost }: Inspection): boolean | undefined {
   const found = parts.flatMap(({ drift }) => drift ?? [])
   if (isRecordLost || parts.some(({ row }) => row.modified)) return true
@@ -39,7 +43,7 @@ export function isDrifted({ activity, parts, isRecordLost }: Inspection): boolea
   return found.length > 0 || mayDiffer(activity) ? undefined : false
 }
 
-/** True if a part may be there that no record names yet, as in a first install. */
+/** True if a part may be installed that no record names yet, as in a first install. */
 function mayDiffer(activity: Activity): boolean {
   return activity.kind === 'busy' || (activity.kind === 'interrupted' && activity.inDoubt.size > 0)
 }
@@ -58,12 +62,16 @@ export interface Inspection {
   readonly snapshots: readonly RetainedSnapshot[]
   /** Directories without a record, next to parts or where parts usually are: `<directory>/<name>`. */
   readonly unrecorded: readonly string[]
-  /** Whether `installed.json` is missing although a deployment has left records of files that it would name. */
+  /**
+   * Whether `installed.json` is missing although tree records, and directories without a record, show that parts were
+   * installed.
+   */
   readonly isRecordLost: boolean
-  /** Whether anything was ever deployed to this host. */
+  /** Whether this host has a `.hub-deploy/`. A host has this folder from its first deployment on. */
   readonly isKnown: boolean
   /**
-   * The number of services that run a different version than they should, because a rollback could not restore them.
+   * The number of services that a rollback could not restore, so that they may run a different version than they
+   * should.
    */
   readonly unrestored: number
 }
@@ -77,16 +85,17 @@ interface InspectionTools {
   readonly signal: AbortSignal
 }
 
-/** The limit for the list of differing paths. */
+/** The maximum number of differing paths to list. */
 const MAX_PATHS = 2000
-/** How often to examine a host that is changed meanwhile. */
+/** The maximum number of times to examine a host that is changed meanwhile. */
 const MAX_ATTEMPTS = 3
 
 /**
- * Examines a host without changing anything: waits for no lock, writes no file. The result describes one moment, or
- * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root does not exist;
- * UntouchableHostError if other users may have written it; DeploymentError `inconsistent` for a damaged record or
- * journal and as `requireNothingStranded` does, and `host_not_writable`; and the signal's reason once it is aborted.
+ * Examines a host without changing anything: waits for no lock and writes no file. The result describes one moment, or
+ * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root is not a directory;
+ * UntouchableHostError if other users may have written there; DeploymentError `inconsistent` for a damaged record or
+ * journal, or as `requireNothingStranded` does, `unsafe_host` for a lock that is not a regular file, and
+ * `host_not_writable`; and the signal's reason once the signal is aborted.
  */
 export async function inspectHost(request: InspectionRequest, { log, signal }: InspectionTools): Promise<Inspection> {
   const { layout } = request
@@ -109,7 +118,7 @@ export async function inspectHost(request: InspectionRequest, { log, signal }: I
 
 async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSignal): Promise<Inspection> {
   const activity = await readActivity(layout, signal)
-  // A live run says so itself, or moves it back.
+  // A live run reports a stranded path itself, or moves it back.
   if (activity.kind !== 'busy') requireNothingStranded(layout)
   const record = readRecord(layout, activity)
   const rows = record.installed
@@ -129,9 +138,9 @@ async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSi
 }
 
 /**
- * Reads the record. A dead run's journal has a copy of it: the copy counts as long as the run has not committed,
- * whatever another process has done to the file since, and also if the file is gone after the commit. The recovery
- * writes the file again, with the commit.
+ * Returns the record with the commit of a dead run, if there is one. The journal of a dead run contains a copy of the
+ * record. The copy counts if the run has not committed, even if another process has changed the file since, and if the
+ * run has committed but the file is gone. The recovery writes the file again, with the commit.
  */
 function readRecord(layout: Layout, activity: Activity): HostRecord {
   const { commit, found } = activity.kind === 'interrupted' ? activity : {}
@@ -164,13 +173,13 @@ function directoriesIn(root: string, directory: string): string[] {
 }
 
 /**
- * Compares a part, unless a deployment is changing the host or has died in the middle of the part: a difference would
+ * Compares a part, unless a deployment is changing the host or has died while it changed the part: a difference would
  * then mean nothing.
  */
 async function driftOf(setting: CheckSetting, row: InstalledRow, activity: Activity): Promise<PartDrift | undefined> {
   if (activity.kind === 'busy') return waiting('a deployment is changing this host at this moment')
   if (activity.kind === 'interrupted' && activity.inDoubt.has(placeName(placeOf(row))))
-    return waiting('an interrupted deployment of it waits for its recovery')
+    return waiting('an interrupted deployment of this part waits for its recovery')
   return await checkPart(setting, row)
 }
 
@@ -183,13 +192,13 @@ function snapshotsOf(layout: Layout, place: Place, rows: readonly SnapshotRow[])
   return existingSnapshots(folder, rows).map(row => ({ ...place, row, path: join(folder, row.name) }))
 }
 
-/** Ends the examination if one deployment follows another: the last result may show the middle of one. */
+/** Ends the examination if one deployment follows another: the last result may be from the middle of a deployment. */
 function givenUp(inspection: Inspection): Inspection {
   const parts = inspection.parts.map(part => ({ ...part, drift: waiting('deployments keep changing this host') }))
-  return { ...inspection, parts, activity: { kind: 'busy', holder: 'one deployment after another changes it' } }
+  return { ...inspection, parts, activity: { kind: 'busy', holder: 'one deployment follows another' } }
 }
 
-/** Refuses a missing root. Finding nothing in it would hide a typing error, or a disk that is not mounted. */
+/** Refuses a root that is not a directory. An empty result would hide a typing error, or a disk that is not mounted. */
 function requireDirectory(root: string): void {
   if (statSync(root, { throwIfNoEntry: false })?.isDirectory()) return
   throw new ConfigError(

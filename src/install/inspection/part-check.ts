@@ -31,13 +31,16 @@ export interface PathDrift {
 
 /** How an installed part differs from what was installed, or why this is not known. */
 export type PartDrift =
-  /** In order, as many as there was room for; `count` includes the others. */
+  /** `paths` is in order and contains as many as there was room for; `count` includes the others. */
   | { readonly kind: 'differs'; readonly paths: readonly PathDrift[]; readonly count: number }
   | { readonly kind: 'no directory'; readonly instead: NoDirectory }
-  /** `isPassing`: the reason lasts only until the deployment in progress ends, or is recovered. */
+  /**
+   * `isPassing`: the reason lasts only until the deployment in progress ends, or the interrupted deployment is
+   * recovered.
+   */
   | { readonly kind: 'not compared'; readonly why: string; readonly isPassing: boolean }
 
-/** The settings of a check, and the limit that its parts share. */
+/** The settings of a check, and the limit that all parts share. */
 export interface CheckSetting {
   readonly layout: Layout
   /** In addition to the keep-paths that each part was installed with. */
@@ -47,7 +50,7 @@ export interface CheckSetting {
   room: number
 }
 
-/** The action's default in versions that recorded no keep-paths. */
+/** The default keep-paths of the versions of the action that did not record keep-paths. */
 const EARLIER_KEEP_PATHS = ['.env', 'data']
 
 /**
@@ -111,6 +114,6 @@ async function howOf({ recorded, found }: Difference, tree: { root: string; dige
 
 function withoutRecord(layout: Layout, row: InstalledRow): string {
   if (row.tree_record === undefined && row.tree_digest === null)
-    return 'There is no record of its files. The next deployment that changes it writes a record.'
-  return `${recordPath(layout, row)}, the record of its files, is missing. Deploy this version again: that writes a new one.`
+    return 'There is no record of its files. The next deployment that changes this part writes a record.'
+  return `${recordPath(layout, row)}, the record of its files, is missing. Deploy this version again to write a new record.`
 }

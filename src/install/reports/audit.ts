@@ -12,13 +12,13 @@ const APPEND = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | const
 const TAIL_BYTES = 64 * 1024
 
 const MAX_BYTES = 16 * 1024 * 1024
-/** The current file and the earlier ones. */
+/** The maximum number of audit files: the current one and the earlier ones. */
 const MAX_FILES = 4
 
 /**
  * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment whose run died just
  * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has 16 MiB, one
- * rename adds the time to its name, and a new file begins; four files stay.
+ * rename adds the time to its name, and a new file begins; at most four files are kept.
  */
 export async function appendAudit({ layout, secrets }: ReportFolder, report: LocalReport): Promise<void> {
   const known = redactReport(report, secrets)
@@ -62,7 +62,7 @@ async function appendLine(path: string, text: string): Promise<'written' | 'full
   }
 }
 
-/** Never uses a name twice, so runs that rotate at once, or are killed, replace nothing. */
+/** Never uses a name twice, so runs that rotate at the same time, or are killed, replace nothing. */
 async function rotate(layout: Layout): Promise<void> {
   const time = new Date().toISOString().replaceAll(':', '-')
   renameSync(auditPath(layout), join(layout.own, `audit-${time}-${randomUUID().slice(0, 8)}.jsonl`))
@@ -73,7 +73,10 @@ async function rotate(layout: Layout): Promise<void> {
 
 const ROTATED = /^audit-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}\.jsonl$/
 
-/** Ignores the time, because a recovery may find the same outcome at another time. */
+/**
+ * Identifies a line by its deployment and outcome. Ignores the time, because a recovery may find the same outcome at
+ * another time.
+ */
 function keyOf(line: string): string {
   return [/"deployment_id":"[^"]*"/, /"outcome":"[^"]*"/].map(field => field.exec(line)?.[0]).join()
 }

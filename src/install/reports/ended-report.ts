@@ -4,8 +4,8 @@ import type { Layout } from '../host/layout.ts'
 import { type FoundReport, readReportOf } from './local-report.ts'
 
 /**
- * Names begin with the start of their run. This run began not long ago, so its report is among the newest, even if the
- * clock of another run was ahead.
+ * The maximum number of reports to read. The name of a report begins with the start time of its run. The run in
+ * question began not long ago, so its report is among the newest, even if the clock of another run was ahead.
  */
 const MAX_READ = 200
 

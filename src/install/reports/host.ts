@@ -18,7 +18,7 @@ export interface Host extends HostAccess {
   readonly secrets: Pick<SecretKeeper, 'redact' | 'know'>
   /** Undefined when there is no hub to report to. */
   readonly sender: ReportSender | undefined
-  /** The limits for the work after a cancel. A report that was not sent by then waits in the outbox. */
+  /** The limits for the work after a cancel. A report that was not sent within them waits in the outbox. */
   readonly grace: Grace
   /** The number of local reports to keep of each plugin, service or project; if undefined, none is removed. */
   readonly keepReports?: number | undefined
@@ -36,7 +36,7 @@ export interface OwnRun {
 }
 
 export interface RecoveryEvents {
-  /** Set in a recovery that other services of this host wait for. */
+  /** Set if services of this host wait for the recovery to restore the files. */
   readonly onFilesRestored?: FilesRestored
   /** Called with one sentence about what was recovered. */
   readonly onRecovered?: ((sentence: string) => void) | undefined

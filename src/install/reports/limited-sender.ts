@@ -2,8 +2,8 @@ import { monotonicMs } from '../../core/monotonic.ts'
 import type { ReportSender } from './report-sender.ts'
 
 /**
- * Limits a sender to a number of milliseconds in all. A report after that counts as not accepted, so it waits in the
- * outbox.
+ * Limits a sender to `totalMs` milliseconds from now, for all its reports together. A report that is sent later counts
+ * as not accepted, so it waits in the outbox.
  */
 export function limitSender(sender: ReportSender, totalMs: number): ReportSender {
   const endsAt = monotonicMs() + totalMs
@@ -12,7 +12,13 @@ export function limitSender(sender: ReportSender, totalMs: number): ReportSender
     async send(report, limits) {
       const timeoutMs = Math.min(limits.timeoutMs, endsAt - monotonicMs())
       if (timeoutMs >= 1) return await sender.send(report, { ...limits, timeoutMs })
-      return { accepted: false, attempts: 0, status: null, error: 'Other reports used up its time.', final: false }
+      return {
+        accepted: false,
+        attempts: 0,
+        status: null,
+        error: 'Other reports used up the time for this one.',
+        final: false,
+      }
     },
   }
 }

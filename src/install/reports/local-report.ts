@@ -22,7 +22,7 @@ export const localReportSchema = z.lazy(() =>
     ...deploymentEndSchema.def.getter().shape,
     schema: z.literal(1),
     /**
-     * The version that the host runs now; null where nothing is installed, or the host may have neither version intact.
+     * The version that the host runs now; null if nothing is installed, or if the host may have neither version intact.
      */
     running_version: z._default(z.nullable(z.string()), null),
     status: z.enum(['success', 'failed', 'rolled_back']),
@@ -35,7 +35,7 @@ export const localReportSchema = z.lazy(() =>
 )
 export type LocalReport = z.infer<typeof localReportSchema>
 
-/** A report that was not sent, or not yet. */
+/** Returns the result for a report that was not sent, or not yet. */
 export function notSent(reason: string | null): Reported {
   return { accepted: false, attempts: 0, error: reason }
 }
@@ -64,7 +64,7 @@ export function buildLocalReport(
   }
 }
 
-/** Names no snapshots after a rollback, which has moved the trees back from them. */
+/** Names snapshots only after success: a rollback has moved the trees back from them. */
 function driftAfter({ outcome }: DeploymentEnd, drift: LocalReport['drift'] = []): NonNullable<LocalReport['drift']> {
   return outcome === 'success' ? drift : drift.map(({ snapshot: _, ...entry }) => entry)
 }
@@ -96,8 +96,9 @@ export function redactReport(report: LocalReport, secrets: Redaction): LocalRepo
 }
 
 /**
- * Returns the report as it is written to files. Omits what a step did and checked, and what the place contained before:
- * people read that in log and summary, and a process that recovers this run reads it in the journal.
+ * Returns the report as it is written to files. Omits what steps did and checked, and the fields `previous_sha256`,
+ * `unrecorded` and `signature_valid`: people read these facts in the log and the summary, and a process that recovers
+ * this run reads the facts in the journal.
  */
 export function contractOf({
   previous_sha256: _,
@@ -112,9 +113,9 @@ export function contractOf({
 export type ReportFolder = { readonly layout: Layout; readonly secrets: Redaction }
 
 /**
- * Writes the report, redacted, by rename and with mode 0600. Returns its path, which every process derives alike, so
- * that there is exactly one report. If deployments started in the same millisecond, the later ones have their id in the
- * name.
+ * Writes the redacted report, complete or not at all, with mode 0600. Returns its path. Every process derives the same
+ * path, so there is at most one local report of each deployment. If deployments of one slug started in the same
+ * millisecond, the names of the later reports contain the deployment's id.
  */
 export async function writeLocalReport({ layout, secrets }: ReportFolder, report: LocalReport): Promise<string> {
   const text = textOf(report, secrets)
@@ -125,13 +126,18 @@ export async function writeLocalReport({ layout, secrets }: ReportFolder, report
   return own
 }
 
-/** Returns the local report's entry about the hub if the hub has already accepted this status of the deployment. */
+/**
+ * Returns the local report's entry about the hub if the hub has already accepted a report of the deployment with this
+ * status.
+ */
 export function findAccepted(layout: Layout, { status, ...report }: LocalReport): Reported | undefined {
   const known = findReport(layout, report)?.report
   return known?.status === status && known.reported.accepted ? known.reported : undefined
 }
 
-/** Notes that the hub accepted a report after its run. Never throws: at worst the hub gets the report twice. */
+/**
+ * Notes that the hub accepted a report after the end of its run. Never throws: at worst the hub gets the report twice.
+ */
 export async function noteAccepted(folder: ReportFolder, sent: Named, attempts: number): Promise<void> {
   const found = findReport(folder.layout, sent)
   if (found === undefined) return
@@ -140,8 +146,8 @@ export async function noteAccepted(folder: ReportFolder, sent: Named, attempts: 
 }
 
 /**
- * Rewrites the report of a deployment that has ended, and returns the new version of it. Returns undefined if there is
- * no report. Throws file system errors.
+ * Rewrites the report of a deployment that has ended, and returns its path and new content. Returns undefined if there
+ * is no report. Throws file system errors.
  */
 export async function completeLocalReport(
   folder: ReportFolder,
@@ -161,7 +167,7 @@ export interface FoundReport {
   readonly report: LocalReport
 }
 
-/** Reads the report at a path if it is a valid one of this deployment. Never throws. */
+/** Returns the report at a path, or undefined if no valid report of this deployment is there. Never throws. */
 export function readReportOf(path: string, deploymentId: string): LocalReport | undefined {
   try {
     const report = localReportSchema.parse(JSON.parse(readStateFileSync(path) ?? ''))
@@ -184,7 +190,7 @@ function possiblePaths(layout: Layout, { started_at, slug, deployment_id: id }: 
   return [join(layout.reports, `${name}.json`), join(layout.reports, `${name}-${id}.json`)]
 }
 
-/** Replaces the report that `writeLocalReport` has just written at this path. */
+/** Replaces the report at this path, redacted, and returns the path. Throws file system errors. */
 export async function rewriteLocalReport(
   { secrets }: ReportFolder,
   path: string,

@@ -10,7 +10,7 @@ import { MAX_WAITING_DAYS, type OutboxPlace, type WaitingReport, WaitingReports 
 
 const OUTBOX_TIMEOUT_MS = 10_000
 const MAX_UNANSWERED = 2
-/** A hub may lock out a client that keeps sending credentials that it rejects. */
+/** A hub may lock out a client that keeps sending credentials that the hub rejects. */
 const MAX_DENIED = 5
 
 /** The waiting reports, and the sender that takes them until the signal is aborted. */
@@ -21,12 +21,16 @@ export interface Outbox extends OutboxPlace {
 }
 
 /**
- * Sends each waiting report of this address once, oldest first, for 10 s in all, and skips reports that the hub cannot
- * take. A report that the hub accepts or finally refuses leaves the outbox; its local report notes an acceptance. A
- * report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest reports
- * come next; after the fifth, no more are sent. Gives up for this run after a cancel, if the hub asks it to wait, or if
- * the hub fails to answer twice in a row. Only afterwards drops reports that are older than 30 days, and all but the
- * newest 200 of the same address. Never throws: file system errors become warnings.
+ * Sends each waiting report of the sender's address once, oldest first, for 10 s in all, and continues after a report
+ * that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The deployment's
+ * local report notes an acceptance.
+ *
+ * A report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest
+ * reports come next; after the fifth, no more are sent. Sending also stops after a cancel, if the hub asks to wait
+ * (429), or if the hub fails to answer twice in a row.
+ *
+ * Afterwards drops reports that are older than 30 days, and all but the newest 200 of each address. Never throws: file
+ * system errors become warnings.
  */
 export async function sendOutbox(outbox: Outbox, now = new Date()): Promise<void> {
   try {
@@ -64,7 +68,7 @@ async function sendWaiting(outbox: Outbox, waiting: readonly WaitingReport[]): P
   return denials[0]
 }
 
-/** True if the hub already has the report, which then only leaves the outbox. */
+/** If the hub already has the report, removes it from the outbox and returns true. */
 function wasAccepted({ layout }: Outbox, { path, report }: WaitingReport): boolean {
   if (findAccepted(layout, report) === undefined) return false
   tryUnlinkSync(path)

@@ -1,7 +1,10 @@
 import type { Outcome } from '../../core/outcome.ts'
 import type { LocalReport } from './local-report.ts'
 
-/** Describes in one sentence how an interrupted deployment was found, and what the host runs since its recovery. */
+/**
+ * Describes in one sentence how an interrupted deployment ended, and, if that is known, which version the host runs
+ * now.
+ */
 export function describeRecovered(report: LocalReport): string {
   const deployed = [report.slug, report.version].filter(known => known !== null).join(' ')
   return `The interrupted deployment of ${deployed} was recovered: ${describeEnd(report)}.`
@@ -17,7 +20,7 @@ const ENDS: Record<Outcome, (running: string | null) => string> = {
   failed: running => `it had changed no file, and ${runs(running, ' still')}`,
   rolled_back: running => `it was rolled back${running === null ? `, and ${runs(running)}` : ` to ${running}`}`,
   interrupted: () => 'how it ended is not known, so check this host',
-  inconsistent: () => 'it was rolled back, but not all files are as before, so check this host',
+  inconsistent: () => 'not all files could be restored, so check this host',
 }
 
 function runs(version: string | null, still = ''): string {

@@ -24,7 +24,8 @@ export interface KnownArtifact {
 }
 
 /**
- * True if this host has had an artifact, according to its retained versions or its audit log, and now runs another one.
+ * True if this host has had an artifact, according to its retained versions or its audit log, but does not have it
+ * installed now.
  */
 export function wasReplaced(layout: Layout, artifact: KnownArtifact): boolean {
   const { origin, sha256 } = artifact
@@ -44,7 +45,7 @@ export function presentVersion(
   return row && { version: row.project_version ?? row.version, installed_at: row.installed_at }
 }
 
-/** A part of an origin, and the source that supplies it. */
+/** A part of an origin, and the source of its content. */
 export interface KnownSupply {
   readonly origin: Origin
   readonly part: PartName
@@ -52,8 +53,8 @@ export interface KnownSupply {
 }
 
 /**
- * True if this host has had the content that a source supplies, according to its retained versions or its audit log,
- * and replaced it: in the same part, or in another part of the same origin if none has it now. The last version of a
+ * True if this host has had the content of a source, according to its retained versions or its audit log, and replaced
+ * it: in the same part, or in another part of the same origin if no part has that content now. The last version of a
  * removed part does not count as replaced.
  */
 export function wasSupplyReplaced(layout: Layout, { origin, part, source }: KnownSupply): boolean {

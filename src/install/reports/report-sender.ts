@@ -2,8 +2,8 @@ import { isTransientStatus } from '../../net/retries.ts'
 import type { LocalReport } from './local-report.ts'
 
 /**
- * The result of sending a report. `status` is the hub's answer, null if there was none. `final` means that sending the
- * report again would not help; `denied`, that it needs other credentials.
+ * The result of sending a report. `status` is the status of the hub's answer, or null if there was none. `final` means
+ * that sending the report again would not help; `denied`, that it needs other credentials.
  */
 export type Delivery =
   | { accepted: true; attempts: number }
@@ -24,8 +24,8 @@ export function refused(status: number, { attempts, error }: { attempts: number;
  */
 export interface ReportSender {
   /**
-   * Names the hub and the plugin, service or project, but not the credentials: a waiting report goes only where it was
-   * meant to go, by any run that may report there.
+   * Names the hub and the plugin, service or project, but not the credentials: any run that reports to the same address
+   * may send a waiting report, and no other run.
    */
   readonly address: string
   send(report: LocalReport, limits: ReportLimits): Promise<Delivery>

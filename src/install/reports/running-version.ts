@@ -9,8 +9,8 @@ import { findCommit, type JournalRecord, pendingChanges } from '../transaction/j
 import { readJournal } from '../transaction/journal/read-journal.ts'
 
 /**
- * Returns the version that the host runs of this plugin, service or project after a deployment with this outcome; null
- * where nothing is installed, or the host may have neither version intact. Never throws.
+ * Returns the version of this plugin, service or project that the host runs after a deployment with this outcome; null
+ * if nothing is installed, or if the host may have neither version intact. Never throws.
  */
 export function runningAfter(layout: Layout, facts: DeploymentFacts, outcome: Outcome): string | null {
   if (outcome === 'inconsistent') return null
@@ -18,9 +18,9 @@ export function runningAfter(layout: Layout, facts: DeploymentFacts, outcome: Ou
 }
 
 /**
- * Returns the version that the host runs according to its record, including what a dead run has committed but not
- * recorded. Without a record, returns the version that this deployment found in the place. Returns null while another
- * run may be changing the version, or if its directories are gone. Never throws.
+ * Returns the version that the host runs: the one that a dead run has committed but not recorded, else the one in the
+ * host's record, else the one that this deployment found installed. Returns null while another run may be changing the
+ * version, or if the version's directories are gone. Never throws.
  */
 export function readRunningVersion(layout: Layout, facts: DeploymentFacts): string | null {
   const journal = orNone(() => readJournal(layout.journal) ?? [])
@@ -33,8 +33,8 @@ export function readRunningVersion(layout: Layout, facts: DeploymentFacts): stri
 }
 
 /**
- * True if a run that has the host, or was killed while it had the host, has announced changes of this origin and not
- * undone them.
+ * True if a run that has the host, or was killed while it had the host, has announced changes of this origin and has
+ * not undone them.
  */
 function isChanging(journal: readonly JournalRecord[], { contract, slug }: DeploymentFacts): boolean {
   const [begin] = journal
@@ -57,7 +57,7 @@ function isOf({ contract, kind, slug }: InstalledRow, facts: DeploymentFacts): b
   return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind)
 }
 
-/** Ignores a record that cannot be read: the code that needs it reports that. */
+/** Ignores a record that cannot be read: the code that needs the record reports the error. */
 function orNone<T>(read: () => readonly T[]): readonly T[] {
   try {
     return read()

@@ -56,7 +56,7 @@ export class WaitingReports {
   warnOfForeign(): void {
     if (this.#foreign.length === 0) return
     this.#place.log.warning(
-      `Not sent, because this action did not write it as a report: ${listFirst(this.#foreign, MAX_NAMED)}. Inspect and remove it.`,
+      `Some files in the outbox were not sent, because this action did not write them as reports: ${listFirst(this.#foreign, MAX_NAMED)}. Inspect and remove them.`,
     )
   }
 
@@ -64,7 +64,7 @@ export class WaitingReports {
     return this.#entries.filter(entry => entry.address === address)
   }
 
-  /** Drops the waiting reports that are older than 30 days, and all but the newest 200 of the same address. */
+  /** Drops the waiting reports that are older than 30 days, and all but the newest 200 of each address. */
   dropOld(now: Date): void {
     const { layout, log } = this.#place
     const left = this.#entries.filter(({ path }) => pathExistsSync(path))
@@ -75,15 +75,15 @@ export class WaitingReports {
     const gone = dropped.filter(({ path }) => tryUnlinkSync(path))
     if (gone.length > 0)
       log.warning(
-        `Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub accepted them within ${MAX_WAITING_DAYS} days, or newer ones fill it. The local reports stay.`,
+        `Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub accepted them within ${MAX_WAITING_DAYS} days, or newer reports fill the outbox. The local reports stay.`,
       )
   }
 }
 
 /**
- * Keeps a report that the hub has not accepted, for the next run that talks to the same address: that run sends the
- * waiting reports, then drops the excess. A run that is refused early sends nothing, so it drops the excess itself if
- * more than 400 reports wait.
+ * Keeps a report that the hub has not accepted, for the next run that reports to the same address: that run sends the
+ * waiting reports, then drops the excess. A run that is refused early sends nothing, so this function itself drops the
+ * excess if more than 400 reports wait.
  */
 export async function keepInOutbox(
   { layout, log, secrets }: OutboxPlace & { readonly secrets: Redaction },

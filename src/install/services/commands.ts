@@ -3,7 +3,7 @@ import { type Service, shortName } from './service.ts'
 
 export type ServiceAction = 'start' | 'stop' | 'restart'
 
-/** An action that a plan requires of a service. */
+/** An action that a plan performs on a service. */
 export interface ServiceTask {
   service: Service
   action: ServiceAction
@@ -31,7 +31,7 @@ export function actionCommand(order: ServiceOrder): Command {
   }
 }
 
-/** The command line that asks for a service's state; `parseState` reads its answer. */
+/** The command line that asks for a service's state; `parseState` reads the answer. */
 export function stateCommand(service: Service): Command {
   switch (service.supervisor) {
     case 'systemd':
@@ -63,8 +63,8 @@ export function logCommand(service: Service): string {
 }
 
 /**
- * The command line whose answer changes with every start of a service, even one by the supervisor itself. For a
- * Kubernetes deployment, the answer is the time when it last became available.
+ * The command line whose answer changes with every start of a unit or container, even a start by the supervisor itself.
+ * For a Kubernetes deployment, the answer is the time at which its availability last changed.
  */
 export function runCommand(service: Service): Command {
   switch (service.supervisor) {
@@ -78,14 +78,14 @@ export function runCommand(service: Service): Command {
 }
 
 /**
- * The command line that asks how often each container of a Kubernetes deployment was restarted in its place. The labels
- * are those of its pods, from `parseState`; `parseRestarts` reads the answer.
+ * The command line that asks how often each container of a Kubernetes deployment was restarted within its pod. `labels`
+ * selects the deployment's pods, and comes from `parseState`; `parseRestarts` reads the answer.
  */
 export function restartsCommand(service: Extract<Service, { supervisor: 'kubernetes' }>, labels: string): Command {
   return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`]
 }
 
-/** Returns the sum of the restarts of all containers; a new pod, and one that has ended, add nothing. */
+/** Returns the sum of the restarts of all containers. New pods add nothing, and deleted pods are not counted. */
 export function parseRestarts(text: string): number {
   return text
     .split(' ')
@@ -94,14 +94,15 @@ export function parseRestarts(text: string): number {
 }
 
 /**
- * The command line that makes a supervisor forget the recent starts of a service; undefined if it does not count them.
+ * The command line that makes a supervisor forget the recent starts of a service; undefined for a supervisor without
+ * such a command.
  */
 export function forgetStartsCommand(service: Service): Command | undefined {
   return service.supervisor === 'systemd' ? [...systemctl(service), 'reset-failed', service.unit] : undefined
 }
 
 export interface ParsedState {
-  /** Whether the answer describes the service. */
+  /** Whether the answer shows the state of the service. */
   known: boolean
   /** At least a part of the service is up, even if it is not yet healthy or complete. */
   up: boolean
@@ -109,7 +110,7 @@ export interface ParsedState {
   running: boolean
   /** The number of replicas that a Kubernetes deployment wants; null elsewhere. */
   replicas: number | null
-  /** The labels of its pods, as a selector; null elsewhere, and if the answer does not contain them. */
+  /** The labels of a Kubernetes deployment's pods, as a selector; null elsewhere, and if they could not be read. */
   labels: string | null
   /** The answer in words, after the service's name. */
   words: string
@@ -117,7 +118,7 @@ export interface ParsedState {
 
 /** Parses the answer to `stateCommand`. */
 export function parseState(service: Service, answer: { code: number; stdout: string }): ParsedState {
-  // systemctl is-active reports the state by its exit code as well: "activating" is not 0.
+  // systemctl is-active also reports the state by its exit code, which is not 0 for "activating", for example.
   const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : ''
   switch (service.supervisor) {
     case 'systemd':
@@ -129,7 +130,10 @@ export function parseState(service: Service, answer: { code: number; stdout: str
   }
 }
 
-/** True if the output of a failed `stateCommand` says that the service does not exist; systemd calls it inactive. */
+/**
+ * True if the output of a failed `stateCommand` says that the service does not exist. Always false for systemd, which
+ * calls a missing unit inactive.
+ */
 export function saysMissing(service: Service, output: string): boolean {
   switch (service.supervisor) {
     case 'systemd':
@@ -189,7 +193,9 @@ function parseDeploymentState(text: string): ParsedState {
   return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words }
 }
 
-/** Parses a map as kubectl prints it; null for older versions, which print it in another form. */
+/**
+ * Parses labels, which kubectl prints as JSON. Returns null if there are none, or for an older kubectl's other form.
+ */
 function parseLabels(text: string): string | null {
   try {
     const labels = z.record(z.string(), z.string()).parse(JSON.parse(text))

@@ -1,7 +1,10 @@
 import { allowedEnvironment } from '../files/child-process.ts'
 import type { Service } from './service.ts'
 
-/** The variables that lead each supervisor's command line to its daemon or cluster, apart from files in `HOME`. */
+/**
+ * The variables by which each supervisor's command line finds its daemon or cluster; the command line may also use
+ * files in `HOME`.
+ */
 const WHEREABOUTS: Record<Service['supervisor'], readonly string[]> = {
   systemd: ['XDG_RUNTIME_DIR', 'DBUS_SESSION_BUS_ADDRESS'],
   docker: [
@@ -17,8 +20,8 @@ const WHEREABOUTS: Record<Service['supervisor'], readonly string[]> = {
 }
 
 /**
- * The environment of a supervisor's command line: every child's variables, and those that lead to its daemon or
- * cluster.
+ * The environment of a supervisor's command line: the variables that every child gets, and those by which the command
+ * line finds its daemon or cluster.
  */
 export function supervisorEnvironment(service: Service): Record<string, string> {
   const found = WHEREABOUTS[service.supervisor].flatMap(name => {
@@ -35,7 +38,10 @@ function runtimeDirectory(service: Service): Record<string, string> {
   return { XDG_RUNTIME_DIR: `/run/user/${uid}` }
 }
 
-/** For commands of the host config: whether the deployment has changed what the host runs so far. */
+/**
+ * The variable that says, for commands of the host config, whether the deployment has so far changed what the host
+ * runs.
+ */
 export function changedVariable({ changed }: { readonly changed: boolean }): { DEPLOYMENT_CHANGED: string } {
   return { DEPLOYMENT_CHANGED: String(changed) }
 }

@@ -23,7 +23,10 @@ export const healthcheckSchema = z.lazy(() =>
 )
 export type Healthcheck = z.infer<typeof healthcheckSchema>
 
-/** The check of a restored version: the step's own, with the version that ran before; null where none did. */
+/**
+ * The check of a restored version: the step's own check, with the previous version, which is null if there was none or
+ * if it is not known.
+ */
 export const restoredCheckSchema = z.lazy(() =>
   z.extend(healthcheckSchema.def.getter(), { previous_version: z.nullable(z.string()) }),
 )
@@ -31,7 +34,10 @@ export type RestoredCheck = z.infer<typeof restoredCheckSchema>
 
 type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
 
-/** Returns a step's checks: that of its plugin, else of every id that the plan installs. Equal checks are made once. */
+/**
+ * Returns a step's checks: the check of the step's plugin, or, if the step names none, the checks of all these ids.
+ * Equal checks are returned once, and an id with nothing to examine has no check.
+ */
 export function healthchecksOf(step: HealthcheckStep, config: HostConfig, ids: readonly string[]): Healthcheck[] {
   const checks = checksOf(step, config, ids)
   const keyOf = ({ service, check }: Healthcheck): string => JSON.stringify([service, check])
@@ -43,7 +49,10 @@ export function examinedBy(step: HealthcheckStep, config: HostConfig, ids: reado
   return checksOf(step, config, ids).map(({ id }) => id)
 }
 
-/** True if there is anything to examine. A check that an earlier version of the action noted may have nothing. */
+/**
+ * True if a check has a service or a probe to examine. A check in the journal of an earlier version of the action may
+ * have neither.
+ */
 export function isExamining({ service, check }: Pick<Healthcheck, 'service' | 'check'>): boolean {
   return service !== null || check !== null
 }

@@ -4,8 +4,8 @@ import { allowedEnvironment, runChild } from '../files/child-process.ts'
 const TIMEOUT_MS = 30_000
 
 /**
- * Reports to systemd that the unit of this process has started (`Type=notify`), so that the units ordered after it
- * start now. Returns false if there is no such unit.
+ * Reports to systemd that the unit of this process has started (`Type=notify`), so that the units ordered after that
+ * unit start now. Returns false if systemd does not wait for such a report.
  */
 export async function notifyReady(): Promise<boolean> {
   const socket = process.env['NOTIFY_SOCKET']
@@ -16,8 +16,8 @@ export async function notifyReady(): Promise<boolean> {
 }
 
 /**
- * True if systemd is still starting the unit of this process. Units ordered after it start only once it has started, so
- * a wait for one of their services would never end.
+ * True if systemd is still starting the unit of this process. Units ordered after that unit start only once it has
+ * started, so this process would wait for one of them forever.
  */
 export async function isOwnUnitStarting(): Promise<boolean> {
   const unit = findOwnUnit()
@@ -27,7 +27,7 @@ export async function isOwnUnitStarting(): Promise<boolean> {
   return end.kind === 'exited' && end.stdout.trim() === 'ActiveState=activating'
 }
 
-/** Finds the unit by the control group into which systemd puts each of its services; there are several hierarchies. */
+/** Finds the unit in the paths of this process's control groups; there may be one group in each hierarchy. */
 function findOwnUnit(): { scope: string[]; name: string } | undefined {
   const paths = [...readControlGroups().matchAll(/^(?:0:|\d+:name=systemd):(.*)$/gm)].map(([, path = '']) => path)
   for (const path of paths) {

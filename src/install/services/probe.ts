@@ -21,7 +21,7 @@ export interface Finding {
   healthy: boolean
   /** One line: the status, and the beginning of the body or output. */
   evidence: string
-  /** The same without body or output; absent where there is none. */
+  /** The evidence in a few words, without the body or output. Default: the evidence itself. */
   brief?: string
 }
 
@@ -57,7 +57,7 @@ async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits):
     const matches = probe.body === undefined || decoded.includes(probe.body)
     const wanted =
       probe.body === undefined ? '' : `, ${matches ? 'with' : 'without'} \`${cleanForeignText(probe.body, 100)}\``
-    // Without the expected body, the rest of the page matters little, and the log quotes each attempt.
+    // A page without the expected text is quoted only briefly, because the log quotes it again for each attempt.
     const quoted = matches ? text : cleanForeignText(text, MAX_MISMATCH_CHARS)
     const expected = status === probe.status ? '' : ` (expected ${probe.status})`
     const brief = `HTTP ${status}${expected}${wanted}`
@@ -72,7 +72,7 @@ async function probeHttp(probe: ProbeOf<'http'>, { timeoutMs, signal }: Limits):
   }
 }
 
-/** True if the kernel refused the connection, at each address that was tried. */
+/** True if the connection was refused at each address that was tried. */
 function isRefused(error: unknown): boolean {
   if (error instanceof AggregateError && error.errors.length > 0) return error.errors.every(isRefused)
   if (errnoOf(error) === 'ECONNREFUSED') return true

@@ -8,10 +8,10 @@ import { forgetStarts, type Limits, readServiceState, superviseService } from '.
 
 /** kubectl refuses to restart a deployment that was restarted within the same second. */
 const SECOND_RESTART_AFTER_MS = 1500
-/** A supervisor's command line that ignores SIGTERM has done its part by then. */
+/** A supervisor's command line that ignores SIGTERM is killed after this time; it has passed on its order by then. */
 const ABORT_GRACE_MS = 500
 
-/** A plan's action on a service, and the service's state before it; as written to the journal. */
+/** A plan's action on a service, and the service's state before that action; as written to the journal. */
 export const serviceChangeSchema = z.lazy(() =>
   z.object({
     service: serviceSchema,
@@ -24,7 +24,7 @@ export const serviceChangeSchema = z.lazy(() =>
 export type ServiceChange = z.infer<typeof serviceChangeSchema>
 
 /**
- * Returns a task with the service's present state; `earlier` are the changes of the same plan so far. Throws
+ * Returns a task with the service's present state; `earlier` lists the same plan's changes so far. Throws
  * DeploymentError `step_failed` if the state is unknown, because then no rollback could restore it.
  */
 export async function planServiceChange(
@@ -39,13 +39,13 @@ export async function planServiceChange(
 }
 
 /**
- * The time at which restored services start. `queued`: systemd starts them only after the unit in which this process
- * runs, so this process cannot wait for them.
+ * When restored services start. `queued`: systemd starts them only once the unit of this process has started, so this
+ * process cannot wait for them.
  */
 export type ServiceStarts = 'now' | 'queued'
 
 export interface RestoredServices {
-  /** Whether any of them runs again as before. */
+  /** Whether at least one of the services that ran before the plan runs again. */
   isRunning: boolean
   /** The failures, one sentence each. */
   problems: string[]
@@ -64,9 +64,10 @@ export interface Restoring {
 }
 
 /**
- * Restores the state that the services of a plan had before it, newest change first, once the old files are back:
- * restarts those that ran and stops those that did not. Continues after a failure and reports each; may be repeated.
- * Once the signal is aborted, reports the services that are left.
+ * Restores the state that a plan's services had before the plan, newest change first: restarts the services that ran,
+ * and stops the others. Call this function once the old files are back. It continues after a failure, and returns one
+ * sentence for each failure. It may be repeated. Once the signal is aborted, it returns the remaining services as not
+ * restored.
  */
 export async function restoreServices(
   changes: readonly ServiceChange[],
@@ -89,16 +90,16 @@ export async function restoreServices(
 }
 
 function notRestored({ service }: ServiceChange): string {
-  return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run does so.`
+  return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run restores it.`
 }
 
 type QueueableChange = ServiceChange & Pick<ServiceOrder, 'isQueued'>
 
-/** Does not rely on the plan's result: a step that failed may still have done its work. */
+/** Restarts the service even if the step that changed it failed, because that step may still have taken effect. */
 async function restoreRunning(change: QueueableChange, restoring: Restoring): Promise<void> {
   const { service } = change
   await forgetStarts(service, within(restoring))
-  // A restart of a Kubernetes deployment keeps the zero replicas that a stop left.
+  // A restart of a Kubernetes deployment keeps the zero replicas that a stop has set.
   if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
     await restore({ ...change, action: 'start' }, restoring)
   try {
@@ -131,8 +132,8 @@ function within({ signal }: Restoring): Partial<Limits> {
 }
 
 /**
- * Returns the first change of each service, which contains its state before the plan; the service changed last is
- * first.
+ * Returns the first change of each service, which contains the service's state before the plan. The service that was
+ * changed last comes first.
  */
 function firstChanges(changes: readonly ServiceChange[]): ServiceChange[] {
   const touched = new Map<string, ServiceChange>()
@@ -148,6 +149,6 @@ function firstChanges(changes: readonly ServiceChange[]): ServiceChange[] {
 function unknownState({ service, action }: ServiceTask, evidence: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
-    `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore it: it was not ${PAST_TENSE[action]}. Check that the supervisor answers on this host.`,
+    `The state of ${describeService(service)} is not known (${evidence}), so a rollback could not restore that state. The service was not ${PAST_TENSE[action]}. Check that this host has the service, and that the supervisor answers.`,
   )
 }

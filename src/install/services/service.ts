@@ -1,7 +1,7 @@
 import { z } from 'zod/mini'
 import type { HostConfig } from '../../core/plan/host-config.ts'
 
-/** A service that a supervisor of this host runs, by its name in the host config; as written to the journal. */
+/** A service that a supervisor of this host runs, with the supervisor's name for it; as written to the journal. */
 export const serviceSchema = z.lazy(() =>
   z.discriminatedUnion('supervisor', [
     z.object({ supervisor: z.literal('systemd'), scope: z.enum(['system', 'user']), unit: z.string() }),
@@ -47,14 +47,17 @@ export function serviceOf(config: HostConfig, id: string): Service | undefined {
   }
 }
 
-/** Returns the service of an id in a step that names no plugin: the project-wide unit, if any, else the id's own. */
+/**
+ * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's
+ * own.
+ */
 export function projectServiceOf(config: HostConfig, id: string): Service | undefined {
   const own = serviceOf(config, id)
   const { projectUnit } = config.systemd
   return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own
 }
 
-/** Returns a unit's name alone, which shows that it is one; any other service with its type. */
+/** Returns the name of a systemd unit alone, because such names are recognized as units; else the type and the name. */
 export function shortName(service: Service): string {
   return service.supervisor === 'systemd' ? service.unit : describeService(service)
 }

@@ -50,7 +50,10 @@ export async function superviseService(order: ServiceOrder, limits: Partial<Limi
   )
 }
 
-/** Asks the supervisor about a service. If it cannot be asked, the state is unknown and the evidence says why. */
+/**
+ * Asks the supervisor about a service. If the supervisor gives no usable answer, the state is unknown and the evidence
+ * says why.
+ */
 export async function readServiceState(service: Service, limits: Partial<Limits> = {}): Promise<ServiceState> {
   const command = stateCommand(service)
   const env = supervisorEnvironment(service)
@@ -61,14 +64,14 @@ export async function readServiceState(service: Service, limits: Partial<Limits>
   return { ...state, missing, evidence: `${describeService(service)}${answer}` }
 }
 
-/** Returns a text that changes with every start of a service, or null if the supervisor does not give one. */
+/** Returns the answer to `runCommand`, by which a new start is recognized, or null if the supervisor gives none. */
 export async function readServiceRun(service: Service, limits: Partial<Limits> = {}): Promise<string | null> {
   return await ask(service, runCommand(service), limits)
 }
 
 /**
- * Returns how often containers of a service were restarted in their places. A restart may be too short for the
- * supervisor to call the service unavailable. Null outside Kubernetes, and if the pods are not known.
+ * Returns how often containers of a Kubernetes deployment were restarted within their pods: such a restart may be too
+ * short for the deployment to become unavailable. Returns null for other supervisors, and if the number is not known.
  */
 export async function readRestarts(
   service: Service,

@@ -12,9 +12,9 @@ import type { InstallOrder } from './step-context.ts'
 
 /**
  * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
- * are. Excludes steps that depend on a step which installs a part that changes, and steps for services that an earlier
- * run could not restore. A step without `plugin` concerns all parts. Decided before the first step, so that a `stop` is
- * skipped together with its `start`. Empty with `redeploy`.
+ * are. Excludes steps that depend on a step that changes a part, and steps for services that an earlier run could not
+ * restore. A step without `plugin` concerns all parts. Must be called before the first step, so that a `stop` is
+ * skipped together with its `start`. Returns no ids with `redeploy`.
  */
 export function findIdleSteps(deployment: Deployment, order: InstallOrder): ReadonlySet<string> {
   const { layout, request } = deployment
@@ -42,8 +42,8 @@ function isOverdue(layout: Layout, order: InstallOrder, step: PlanStep): boolean
 }
 
 /**
- * Returns the `plugin` of each step that acts on the host and depends, directly or not, on a step that changes one of
- * these parts.
+ * Returns the `plugin` of each step that acts on the host and depends, directly or indirectly, on a step that changes
+ * one of these parts.
  */
 function findDependent({ steps }: InstallOrder, changed: readonly Part[]): string[] {
   const places = new Set(changed.map(placeName))
@@ -55,34 +55,40 @@ function findDependent({ steps }: InstallOrder, changed: readonly Part[]): strin
   )
 }
 
-/** Returns the part that a step installs, or whose settings it creates. */
+/** Returns the place of the part that a step installs, or whose settings the step creates. */
 function placeOfChange(step: PlanStep): string | undefined {
   if (step.action === 'write_env') return placeOfSettings(step)
   return isInstallStep(step) ? placeOfInstall(step) : undefined
 }
 
 /**
- * True if a part is not intact, or if its settings file is missing: creating that file is a change for the steps before
- * it too.
+ * True if a part is not intact, or if a settings file of the part is missing: the creation of that file counts as a
+ * change even for earlier steps.
  */
 function isChanging(deployment: Deployment, order: InstallOrder, part: Part): boolean {
   return part.intact === undefined || missingSettings(deployment, order, part).length > 0
 }
 
-/** Logs in one line, after all steps have run, which of them were skipped because nothing changes for them. */
+/**
+ * Logs in one line which steps were skipped because nothing changes for them. Call this function once no further step
+ * runs.
+ */
 export function announceSkipped({ tools, record }: Recorded, idle: ReadonlySet<string>): void {
   const skipped = record.steps.filter(({ id, status }) => idle.has(id) && status === 'skipped')
   if (skipped.length > 0)
     tools.log.info(`Nothing changes for these steps, which were skipped: ${namesOf(skipped)}.${remedyOf(record)}`)
 }
 
-/** Logs in one line, in a dry run, which steps a real run would skip because nothing changes for them. */
+/**
+ * In a dry run, notes in the record which steps a real run would skip because nothing changes for them, and logs these
+ * steps in one line.
+ */
 export function announceIdleSteps({ tools, record }: Recorded, idle: ReadonlySet<string>): void {
   record.noteIdle(idle)
   const skipped = record.plannedSteps.filter(({ isIdle }) => isIdle)
   if (skipped.length === 0) return
   const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start')
-  const exception = isAnyService ? ' Any of their services that does not run would be started.' : ''
+  const exception = isAnyService ? ' If a service of these steps is not running, it would be started.' : ''
   tools.log.info(
     `Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`,
   )
@@ -92,7 +98,7 @@ type Recorded = Pick<Deployment, 'tools' | 'record'>
 
 /** A rollback has no input `redeploy`. */
 function remedyOf({ facts }: Recorded['record']): string {
-  return facts.rollback_of === undefined ? ' With redeploy: true, they run.' : ''
+  return facts.rollback_of === undefined ? ' With redeploy: true, these steps run.' : ''
 }
 
 function namesOf(steps: readonly PlannedStep[]): string {

@@ -15,9 +15,9 @@ import { switchParts } from './switch/switch-parts.ts'
 
 /**
  * Prepares all staged parts, removes the parts that the new version does not contain, then runs the plan's steps in
- * their order, and records each with its duration. Calls `beforeStep` before each step of the plan. All parts that a
- * run of steps removes and installs are switched together, before the first of its steps is recorded. If a step throws,
- * records the remaining ones as not run, and throws the same error.
+ * their order, and records each step with its duration. Calls `beforeStep` before each step of the plan. All parts that
+ * a run of steps removes or installs are switched together, before the first step of that run is recorded. If a step or
+ * its preparation throws, records that step as failed and the remaining steps as not run, and throws the same error.
  */
 export async function runSteps(context: StepContext, beforeStep: (step: PlanStep) => Promise<void>): Promise<void> {
   const { order, deployment, transaction, idle } = context
@@ -57,8 +57,8 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
 }
 
 /**
- * Prepares the staged parts of all runs. Meanwhile compares the installed trees that are replaced before any other
- * step.
+ * Prepares the staged parts of all runs. Meanwhile compares the installed trees that the first run replaces with their
+ * records.
  */
 async function prepareRuns(
   context: StepContext,
@@ -71,7 +71,7 @@ async function prepareRuns(
   return await prepareParts(context, { parts, next }, part => ledger.reach(steps.get(part)))
 }
 
-/** Switches the parts of a run. Returns the ends of the steps that this completes. */
+/** Switches the parts of a run. Returns the ends of the steps that the switch completes. */
 async function switchRun(
   context: StepContext,
   { removed, staged }: StepRun,
@@ -92,7 +92,7 @@ function isDone(end: StepEnd | undefined): boolean {
   return typeof end === 'object' && 'did' in end && end.status === 'done'
 }
 
-/** Logs the notices that concern several steps, in one line each. */
+/** Logs which steps were skipped, and which files differ from what was installed, in one line each. */
 function announce({ deployment, idle }: StepContext): void {
   announceSkipped(deployment, idle)
   warnOfDrift(deployment)

@@ -3,7 +3,9 @@ import type { HostConfig } from '../../core/plan/host-config.ts'
 import { projectServiceOf, type Service, serviceOf } from '../services/service.ts'
 import type { InstallOrder } from './step-context.ts'
 
-/** Returns the service of one plugin; without a plugin, the project-wide unit or the service of each part. */
+/**
+ * Returns the service of one plugin; without a plugin, the project-wide unit or, if there is none, each part's service.
+ */
 export function servicesOf(order: InstallOrder, plugin: string | undefined): Service[] {
   const config = requireConfig(order)
   const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin]
@@ -17,8 +19,8 @@ export function requireConfig({ hostConfig }: Pick<InstallOrder, 'hostConfig'>):
 }
 
 /**
- * Returns the entry, which is always there, because the plan was compared with the host config before anything was
- * fetched. Otherwise throws DeploymentError `step_failed`.
+ * Returns an entry that the plan needs. The entry should exist, because the plan was checked before anything was
+ * fetched. Throws DeploymentError `step_failed` if the entry does not exist.
  */
 export function requireEntry<T extends object>(entry: T | undefined, name: string): T {
   if (entry === undefined) throw new DeploymentError('step_failed', `The host config has no ${name}.`)

@@ -6,12 +6,12 @@ import type { Deployment } from '../transaction/context.ts'
 import type { Transaction } from '../transaction/transaction.ts'
 import type { InstalledPart, Part } from './parts/part.ts'
 
-/** A plan that fits this host, with all that it installs. */
+/** A plan that fits this host, with all parts that the plan installs. */
 export interface InstallOrder {
   /** In the order in which they run. */
   readonly steps: readonly PlanStep[]
   readonly parts: readonly Part[]
-  /** The parts that the new version no longer contains: removed before the first step. */
+  /** The parts that the new version no longer contains. They are removed before the first step. */
   readonly removals: readonly InstalledPart[]
   /** The origin of all parts, as `installed.json` records it. */
   readonly origin: Pick<InstalledRow, 'contract' | 'slug' | 'project_version'>
@@ -19,7 +19,8 @@ export interface InstallOrder {
   readonly snapshot: boolean
   readonly hostConfig: HostConfig | undefined
   /**
-   * The ids of the steps that the host config leaves out: by `supervisor: none`, or without a command for their event.
+   * The ids of the steps that the host config excludes: the config says `supervisor: none`, or has no command for the
+   * step's event.
    */
   readonly skipped: ReadonlySet<string>
 }
@@ -30,7 +31,7 @@ export interface PartResult {
   readonly tree?: TreeIdentity
   /** The snapshot to which the replaced or removed tree was moved, if there was one. */
   readonly snapshot?: string | undefined
-  /** The identity of the tree in that snapshot, if it had been modified on this host. */
+  /** The identity of the tree in that snapshot, if that tree had been modified on this host. */
   readonly modified?: TreeIdentity | undefined
 }
 

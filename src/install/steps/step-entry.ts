@@ -19,7 +19,7 @@ export interface StepResult {
   readonly checked?: readonly string[]
 }
 
-/** Starts the time of one step. The returned function builds its entry. */
+/** Starts to measure the time of one step. The returned function builds the entry of that step. */
 export function startEntry(step: Step): (end: StepEnd | { failed: string }) => StepEntry {
   const started = monotonicMs()
   return end => entryOf(step, end, monotonicMs() - started)

@@ -27,7 +27,10 @@ export class StepLedger {
     this.#reached = step ?? this.#reached
   }
 
-  /** Divides the time since the last step among these steps. Without any, the time counts for no step. */
+  /**
+   * Divides the time since the last call of `share` or `end` equally among these steps. Without any steps, that time is
+   * dropped.
+   */
   share(steps: readonly Step[]): void {
     const each = (this.#now() - this.#since) / steps.length
     for (const step of steps) this.#shares.set(step, (this.#shares.get(step) ?? 0) + each)
@@ -42,7 +45,7 @@ export class StepLedger {
     await this.#record.addStep(entry)
   }
 
-  /** Records that the current step has failed, and that the other remaining steps were not run. */
+  /** Records that the step set by `reach` has failed, and that the other remaining steps were not run. */
   async fail(error: unknown): Promise<void> {
     const failed = error instanceof Error ? error.message : String(error)
     for (const step of this.#left) {

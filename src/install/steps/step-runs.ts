@@ -5,8 +5,8 @@ import { findPart, type InstalledPart, type NewPart } from './parts/part.ts'
 import type { StepContext } from './step-context.ts'
 
 /**
- * The removal of a part, which is a step of no plan. It is reported with the plan's steps, under the part's name, which
- * no step's id can be.
+ * The removal of a part. No plan contains such a step, but the removal is reported with the plan's steps, under the
+ * part's name: `<shelf>/<id>` cannot be the id of a step of the plan.
  */
 export interface Removal {
   readonly id: string
@@ -26,7 +26,7 @@ export interface StepRun {
 /**
  * Divides all steps into runs, in their order: removals first, then the plan's. Consecutive steps are one run if each
  * of them removes a part, installs a part that is staged or already in its place, or does nothing. So no slow work
- * comes between their switches.
+ * comes between the switches of one run.
  */
 export function divideIntoRuns(context: StepContext): StepRun[] {
   const { removals, steps } = context.order

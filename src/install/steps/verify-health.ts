@@ -19,7 +19,7 @@ export interface HealthSubject extends Pick<InstallOrder, 'hostConfig'>, Pick<De
   readonly changed: boolean
 }
 
-/** Runs one `healthcheck` step. Throws DeploymentError `unhealthy`. */
+/** Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` without a host config. */
 export async function verifyHealth(subject: HealthSubject, step: HealthcheckStep): Promise<StepResult> {
   const { parts, changed, tools } = subject
   const { log, signal } = tools

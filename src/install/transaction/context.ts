@@ -8,7 +8,7 @@ import type { DeploymentRecord } from './record.ts'
 /** The operator's request to a host, whatever the contract. */
 export interface HostRequest {
   projectRoot: string
-  /** Accepts a project root that other users own or can write. */
+  /** Accepts a project root that other users own or can write to. */
   allowSharedRoot: boolean
   hostId: string
   keepSnapshots: number
@@ -17,19 +17,22 @@ export interface HostRequest {
   keepPaths: readonly string[]
   /** Whether the run may replace parts that another plugin, service or project installed. */
   allowTakeover: boolean
-  /** Whether all steps run although nothing changes for them. */
+  /** Whether all steps run even if nothing changes for them. */
   redeploy: boolean
   /** Values for the settings files that `write_env` creates. */
   settings: Settings
 }
 
-/** Keeps secrets out of what a run writes. */
+/** Keeps secrets out of the texts that a run writes. */
 export interface SecretKeeper {
   /** Returns the text with every known secret replaced by `***`. */
   redact(text: string): string
   /** Masks a secret that the run has just learned from a hub. */
   hide(secret: string): void
-  /** Keeps every text in these facts readable: a secret or a setting's value that is part of one is not redacted. */
+  /**
+   * Keeps every text in these facts readable: a hub's secret or a setting's value that is part of such a text is not
+   * redacted anywhere. The secrets among the inputs are always redacted.
+   */
   know(facts: unknown): void
 }
 
@@ -43,7 +46,7 @@ export interface RunnerFacts {
   readonly temporaryFolder: string
 }
 
-/** The tools that every part of a deployment works with. */
+/** The tools that a deployment works with. */
 export interface Tools {
   readonly log: Log
   /** Aborted when the run is cancelled. */
@@ -63,6 +66,6 @@ export interface Deployment {
   readonly record: DeploymentRecord
   /** Paths that belong to the host, relative to an install path. */
   readonly keepPaths: readonly string[]
-  /** Compares the installed files with the versions that were installed. */
+  /** Compares the installed trees with their records. */
   readonly drift: DriftCheck
 }

@@ -8,9 +8,11 @@ const rollbackSchema = z.lazy(() =>
     restored: z.boolean(),
     /** The problems that remain, one sentence each. */
     problems: z.array(z.string()),
-    /** Whether the restored tree matches its record; null when there was nothing to compare. */
+    /** Whether the restored trees match their records; null if that is not known. */
     verified: z.nullable(z.boolean()),
-    /** Whether the old version is healthy again; null when it has no check, or did not run before. */
+    /**
+     * Whether the old version is healthy again; null if it was not checked, for example because it did not run before.
+     */
     healthy: z.nullable(z.boolean()),
   }),
 )
@@ -28,7 +30,7 @@ export const deploymentEndSchema = z.lazy(() =>
 )
 export type DeploymentEnd = z.infer<typeof deploymentEndSchema>
 
-/** Builds an end at this time: nothing changed, failed or was rolled back, unless `known` says otherwise. */
+/** Builds an end at this time: without a change, an error or a rollback, unless `known` contains one. */
 export function buildEnd(at: Date, known: Pick<DeploymentEnd, 'outcome'> & Partial<DeploymentEnd>): DeploymentEnd {
   return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known }
 }

@@ -21,7 +21,7 @@ const driftEntrySchema = z.lazy(() =>
   z.object({
     shelf: z.enum(['plugins', 'extensions']),
     id: idSchema,
-    /** The directory of plugins that it was in; absent for `plugins`. */
+    /** The directory of plugins that contained the part; absent for `plugins` and for an extension. */
     directory: z.exactOptional(pluginsDirectorySchema),
     version: z.nullable(z.string()),
     added: z.array(z.string()),
@@ -29,9 +29,9 @@ const driftEntrySchema = z.lazy(() =>
     changed: z.array(z.string()),
     /** The state of the place if it contained no directory; then no path is listed. */
     instead: z.exactOptional(z.enum(['nothing', 'symlink', 'file', 'other'])),
-    /** The path of the tree that a successful deployment replaced, relative to the project root. */
+    /** After a successful deployment: the path of the snapshot with the modified tree, relative to the project root. */
     snapshot: z.exactOptional(z.string()),
-    /** False if the part could not be compared, because its record is missing or damaged; absent otherwise. */
+    /** False if the part could not be compared, for example because it has no record; absent otherwise. */
     compared: z.exactOptional(z.literal(false)),
     /** The number of further paths; absent if all are listed. */
     omitted: z.exactOptional(z.int().check(z.positive())),
@@ -40,20 +40,21 @@ const driftEntrySchema = z.lazy(() =>
 export type DriftEntry = z.infer<typeof driftEntrySchema>
 
 /**
- * The facts of a deployment, as the journal and the local report contain them; a fact that is not known yet is null.
- * Facts marked "only in the journal" are for log and summary, and no part of the local report.
+ * The facts of a deployment, as the journal and the local report contain them; an unknown fact is null or absent.
+ * Facts marked "only in the journal" are for the log and the summary, and are not in the local report.
  */
 export const deploymentFactsSchema = z.lazy(() =>
   z.object({
     deployment_id: z.uuid(),
     contract: z.enum(['marketplace', 'project']),
-    /** Null for a project, which may contain both. */
+    /** Null for a project, which may contain both kinds. */
     kind: z.nullable(kindSchema),
     /** For a project, its id. */
     slug: z.nullable(z.union([slugSchema, projectIdSchema])),
     id: z.nullable(idSchema),
     /**
-     * The directory of plugins that contains it; absent for `plugins`, a service, a project, and while it is not known.
+     * The directory of plugins that contains the part; absent for `plugins`, a service, a project, and while it is not
+     * known.
      */
     directory: z.exactOptional(pluginsDirectorySchema),
     requested_version: z.nullable(z.string()),
@@ -63,27 +64,30 @@ export const deploymentFactsSchema = z.lazy(() =>
     artifact_sha256: z.nullable(sha256Schema),
     artifact_size: z.nullable(z.number()),
     repo: z.nullable(z.string()),
-    /** Only for a rollback that an operator requested: the version that it replaces; null until that is known. */
+    /**
+     * Only for a rollback that an operator requested: the version that the rollback replaces; null until that version
+     * is known.
+     */
     rollback_of: z.exactOptional(z.nullable(z.string())),
-    /** Only for such a rollback: the restored tree had been changed on the host, so that no artifact matches it. */
+    /** Only for a requested rollback: the restored tree had been changed on the host, so no artifact matches it. */
     modified: z.exactOptional(z.literal(true)),
     /** The plugins that a project installs, once they are known. */
     plugins: z.exactOptional(z.array(z.object({ id: z.string(), version: z.string() }))),
-    /** The origins of parts that a project only names: a marketplace and its digest, or a repository and its commit. */
+    /** The sources of the parts that a project only names, with the name of each part: `plugins/pay`, for example. */
     sources: z.exactOptional(z.array(z.object({ part: z.string(), from: z.string(), id: z.string() }))),
     /** The pinned key that signed a project: base64 of the 32 bytes. */
     signer_public_key: z.exactOptional(z.string()),
-    /** The parts whose files differed before the deployment; absent where that is not known. */
+    /** The parts whose files, before the deployment, differed from what was installed; absent if that is not known. */
     drift: z.exactOptional(z.array(driftEntrySchema)),
     /**
-     * The digest of the version installed in the place, if our record has one. Like `unrecorded`, only in the journal.
+     * The artifact digest of the version that was installed in the place, if it was recorded. Only in the journal.
      */
     previous_sha256: z.exactOptional(sha256Schema),
-    /** The artifact's signature is valid; absent otherwise. Like `unrecorded`, only in the journal. */
+    /** The artifact's signature is valid; absent otherwise. Only in the journal. */
     signature_valid: z.exactOptional(z.literal(true)),
-    /** The place contains files that this action has not installed; absent otherwise. */
+    /** The place contains files that this action has not installed; absent otherwise. Only in the journal. */
     unrecorded: z.exactOptional(z.literal(true)),
-    /** How long the run waited for another one to leave the host, in which state, and for which run. */
+    /** How long this run waited for another run to leave the host, in which state, and for which run. */
     waited: z.exactOptional(z.object({ state: z.string(), duration_ms: z.number(), for: z.string() })),
     host_id: z.string(),
     started_at: timeSchema,
@@ -92,7 +96,9 @@ export const deploymentFactsSchema = z.lazy(() =>
 )
 export type DeploymentFacts = z.infer<typeof deploymentFactsSchema>
 
-/** The state table that a deployment follows: that of its contract, or of a rollback that an operator requested. */
+/**
+ * The state table that a deployment follows: the table of its contract, or of a rollback that an operator requested.
+ */
 export type FlowName = DeploymentFacts['contract'] | 'rollback'
 
 export function flowOf({ contract, rollback_of: replaced }: DeploymentFacts): FlowName {

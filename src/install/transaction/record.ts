@@ -5,7 +5,7 @@ import { type Journal, type OwnJournal, startJournal } from './journal/journal.t
 import type { JournalRecord } from './journal/journal-record.ts'
 import type { Redact } from './journal/redaction.ts'
 
-/** One step of a plan, as people see it. */
+/** One step of a plan, as the log and the summary show it. */
 export interface PlannedStep extends Readonly<Pick<StepEntry, 'id' | 'action'>> {
   /** Nothing changes for this step. */
   readonly isIdle?: boolean
@@ -24,7 +24,7 @@ export interface JournalExtra {
   readonly process: ProcessIdentity
 }
 
-/** Everything known about a deployment while it runs. Once there is a journal, all of it is journaled. */
+/** Everything that is known about a deployment while it runs. */
 export interface DeploymentRecord {
   readonly facts: Readonly<DeploymentFacts>
   readonly states: readonly StateChange<string>[]
@@ -35,9 +35,9 @@ export interface DeploymentRecord {
   enter(change: StateChange<string>): Promise<void>
   addStep(step: StepEntry): Promise<void>
   planSteps(steps: readonly PlannedStep[]): void
-  /** Notes the planned steps, by their ids, for which nothing changes. */
+  /** Marks the planned steps with these ids as steps for which nothing changes. */
   noteIdle(ids: ReadonlySet<string>): void
-  /** Starts the journal with the facts known so far; from now on, all of them are journaled. */
+  /** Starts the journal with the facts and states known so far. Later facts, states and steps are journaled, too. */
   startJournal(where: JournalPlace, extra: JournalExtra): Promise<OwnJournal>
 }
 

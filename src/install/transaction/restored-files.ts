@@ -10,14 +10,14 @@ import { compareInstalled, findRecordedIn } from '../host/trees/drift.ts'
 import { findLater, readDriftNote } from '../host/trees/drift-note.ts'
 import { findMoving } from '../host/trees/moving-files.ts'
 
-/** In one sentence. */
+/** The most paths that one sentence lists. */
 const MAX_NAMED = 5
 
 /** The files of the old version, once they are back. */
 export interface RestoredFiles {
   readonly layout: Layout
   readonly log: Log
-  /** The time that a cancel leaves for each part of the rollback. */
+  /** The time limits for the rollback after a cancel. */
   readonly grace: Grace
   /** The places that a tree was moved out of or into, or was about to be. */
   readonly places: readonly Place[]
@@ -39,9 +39,9 @@ export interface Verification {
 const UNKNOWN: Verification = { verified: null, problems: [] }
 
 /**
- * Compares the restored trees with their records. Recorded files of the old version are damaged if they are missing or
- * different, became so after the deployment began, and no process wrote them; a tree with other differences is only not
- * verified. Never throws.
+ * Compares the restored trees with their records. A recorded file of the old version counts as damaged if it is missing
+ * or different, if it was not so before the deployment, and if no other process wrote it or is renaming it. A tree with
+ * only other differences counts as not verified. Never throws.
  */
 export async function verifyRestored(files: RestoredFiles): Promise<Verification> {
   try {
@@ -59,14 +59,14 @@ async function verifyPlaces(files: RestoredFiles): Promise<Verification> {
   return { verified: isDamaged ? false : isAll || null, problems: restored.flatMap(({ problems }) => problems) }
 }
 
-/** If only the time for it ran out, nothing is known to be damaged. */
+/** If the comparison only ran out of time, no damage is known. */
 function notVerified({ grace }: RestoredFiles, error: unknown): Verification {
   if (grace.comparing.aborted) return UNKNOWN
   const { message } = toDeployError(error)
   return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false }
 }
 
-/** Returns undefined if nothing is in the place. */
+/** Returns undefined if there is nothing to compare and the place is empty. */
 async function verifyPlace(place: Place, files: RestoredFiles): Promise<Verification | undefined> {
   const { layout, log, grace, keepPaths, byContent } = files
   const root = installPath(layout, place)
@@ -93,16 +93,16 @@ async function verifyPlace(place: Place, files: RestoredFiles): Promise<Verifica
 }
 
 function describeMoving(paths: readonly string[]): string {
-  return `${listFirst(paths, MAX_NAMED)}: missing for a moment, because another process is renaming it or a directory that contains it`
+  return `${listFirst(paths, MAX_NAMED)}: sometimes missing, because another process renames files or directories back and forth`
 }
 
-/** False for a directory to which a version was going to move. */
+/** False for a directory to which a version from another directory was going to move. */
 export function isInstalledIn(layout: Layout, place: Place): boolean {
   try {
     const row = findInstalled(readInstalled(layout), place)
     return row === undefined || isSamePlace(placeOf(row), place)
   } catch {
-    // The comparison says what is wrong with that record.
+    // The comparison reports what is wrong with `installed.json`.
     return true
   }
 }

@@ -13,15 +13,15 @@ import { noteRestorations, type Restorations } from './unrestored.ts'
 export interface RollbackRequest extends RestoredFiles {
   services: readonly ServiceChange[]
   healthchecks: readonly RestoredCheck[]
-  /** Undoes the changes of files; resolves to whether there were any. */
+  /** Undoes the changes of files; resolves to whether any of them had been made. */
   undo(): Promise<boolean>
-  /** The host's files that the undo could not put back, one sentence each; complete once `undo` has resolved. */
+  /** The host's files that the undo could not put back, one sentence each; complete once `undo` has ended. */
   lost?: readonly string[] | undefined
-  /** Called once the files are as they were, before any service is restored; see `FilesRestored`. */
+  /** Called once all changes of files are undone, before any service is restored. */
   onFilesRestored?: FilesRestored | undefined
 }
 
-/** Takes false if restored files do not match their record. Resolves to how the services start. */
+/** `isVerified` is false if restored files do not match their record. Resolves to when the services start. */
 export type FilesRestored = (isVerified: boolean, services: readonly ServiceChange[]) => Promise<ServiceStarts>
 
 export interface RolledBack {
@@ -29,7 +29,8 @@ export interface RolledBack {
   /** Null when nothing had been changed. */
   rollback: RollbackFacts | null
   /**
-   * A cancelled run had no time to restore all services, or a run could not record which it restored: another has to.
+   * A cancelled run had no time to restore all services, or a run could not record which services it restored: another
+   * run has to restore them.
    */
   isUnfinished?: true
   /** Why the run could not record which services it restored. */
@@ -39,9 +40,9 @@ export interface RolledBack {
 }
 
 /**
- * Rolls a deployment back: first the files, then the services as they were, which then run the old files. Compares the
- * restored tree with its record, and runs the plan's health checks on the old version. After a cancel, it does no more
- * than the grace allows. Never throws: problems are in the result.
+ * Rolls a deployment back: restores the files, then the previous state of the services, which then use the old files.
+ * Compares the restored trees with their records, and runs the plan's health checks on the old version. After a cancel,
+ * it does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
  */
 export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   let wasChanged: boolean
@@ -73,7 +74,7 @@ function lostIn({ lost = [] }: RollbackRequest): readonly string[] {
   return lost
 }
 
-/** Logs the version that is back in a place. Logs nothing for a directory to which a version was about to move. */
+/** Logs the version that was restored in a place. Logs nothing for a directory to which a version was about to move. */
 function logRestored({ layout, log }: RollbackRequest, place: Place): void {
   const isThere = pathExistsSync(installPath(layout, place))
   if (isThere && !isInstalledIn(layout, place)) return
@@ -107,7 +108,7 @@ async function restoreAndCheckServices(request: RollbackRequest, starts: Service
   if (!isFinished) return { healthy: null, problems, isUnfinished: true }
   if (problems.length > 0) return { healthy: false, problems }
   if (starts === 'queued') {
-    log.info('Services start only after the unit of this recovery, so their health is not checked here.')
+    log.info('Services start only once the unit of this recovery has started, so their health is not checked here.')
     return { healthy: null, problems }
   }
   const checks = request.healthchecks.filter(check => check.previous_version !== null && isExamining(check))
@@ -122,8 +123,8 @@ async function restoreAndCheckServices(request: RollbackRequest, starts: Service
 }
 
 /**
- * Records for later runs which services were restored. Returns the error if it cannot: then they must be restored
- * again.
+ * Records for later runs which services were restored. Returns the error if that fails: then the services must be
+ * restored again.
  */
 async function noteServices({ layout }: RollbackRequest, restorations: Restorations): Promise<DeployError | undefined> {
   try {
@@ -139,7 +140,7 @@ function wasDisturbed({ action, was_running: wasRunning }: ServiceChange): boole
   return wasRunning || action !== 'start'
 }
 
-/** With files that are neither old nor new, a restart would do more harm. */
+/** Reports a service that the rollback left alone: a restart with files that are neither old nor new would do harm. */
 function leftAlone({ action, service }: ServiceChange): string {
-  return `${describeService(service)} was not restored after the plan's ${action}, because the old files are not back.`
+  return `${describeService(service)} was not restored after the plan's ${action}, because the old files could not be restored.`
 }

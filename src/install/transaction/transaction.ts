@@ -11,16 +11,17 @@ import { type ChangeLog, undoChanges } from './undo.ts'
 
 /** The changes that a deployment makes to the host outside its staging folder: all of them stay, or all are undone. */
 export interface Transaction {
-  /** Whether anything that the host runs was changed so far. */
+  /** Whether anything that the host runs has been changed so far. */
   readonly changed: boolean
   /**
    * Announces changes, none of which depends on another, durably in one record of the journal, then makes them, one
-   * right after the other. Calls `reach` with each before it is examined and before it is made. Refuses a change that
-   * cannot be made, and then announces none.
+   * right after the other. Calls `reach` with each change before the examination of the change, and again before the
+   * change is made. If the examination shows that a change cannot be made, announces none of them and throws.
    */
   apply(changes: readonly PlannedChange[], reach?: (change: PlannedChange) => void): Promise<void>
   /**
-   * Announces an action on a service durably in the journal, with the state of the service before it, then performs it.
+   * Announces an action on a service durably in the journal, with the present state of the service, then performs the
+   * action.
    */
   supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<void>
   /** Records how to check the old version after a rollback. */
@@ -34,8 +35,8 @@ export interface Transaction {
   /** The point of no return: one durable record. */
   commit(installation: Installation): Promise<void>
   /**
-   * Undoes every change, newest first; returns whether there was anything to undo. Throws RollbackError
-   * `rollback_failed` with everything that could not be undone.
+   * Undoes every change, newest first; returns whether any change had been made. Throws RollbackError
+   * `rollback_failed`, which lists the changes that are not undone.
    */
   rollback(): Promise<boolean>
 }

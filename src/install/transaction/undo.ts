@@ -5,7 +5,7 @@ import { describeChange, describeLost, describeUndo, isBack, isMade, undoChange 
 import { type AnnouncedChange, undoneRecord } from './journal/announcement.ts'
 import type { Journal } from './journal/journal.ts'
 
-/** The root under which changes are made, and the journal and the log that report them. */
+/** The root under which changes are made, and the journal and the log that record changes. */
 export interface ChangeLog {
   /** The project root, absolute. */
   readonly root: string
@@ -16,13 +16,13 @@ export interface ChangeLog {
 }
 
 /**
- * Undoes announced changes, newest first, whether or not they were made. Removes each from `pending` once it is undone,
- * so that a repetition continues where the last one stopped, and records it in the journal. Returns whether any of them
- * had been made.
+ * Undoes announced changes, newest first, whether or not they were made. Once a change is undone, records that in the
+ * journal and removes the change from `pending`, so that a later call continues where this call stopped. Returns
+ * whether any of the changes had been made.
  *
- * After a change that cannot be undone, undoes the others that were announced together with it, and stops before the
- * older ones, on which it builds: RollbackError `rollback_failed` names the changes that remain. Does not throw while
- * the host is exactly as it was.
+ * If a change cannot be undone, undoes the other changes that were announced together with it, and stops before the
+ * older changes, on which it depends. Then throws RollbackError `rollback_failed`, which lists the remaining changes,
+ * unless the host is exactly as it was.
  */
 export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
   const { root } = changeLog
@@ -52,14 +52,14 @@ async function undoAnnounced(
   const { change } = announced
   const { wasMade, setAside, ...missing } = await undoChange(root, change)
   const wasCertain = wasCertainlyMade(announced, latest)
-  // The new version may have copied this path elsewhere. Stops once, so that somebody can put it back: a repetition, to
-  // which no newer change is left, goes on without it.
+  // The new version may have moved this path elsewhere. The undo stops here once, so that an operator can put the path
+  // back. When the undo is repeated, no newer change is left, so it continues without the path.
   if (missing.lost !== undefined && wasCertain && change.type === 'move')
     throw new Error(
-      `${change.from} is neither there nor in ${change.to}, where it was moved for the new version, which may have renamed or removed it; put it back in one of these places, or the next run restores the old version without it`,
+      `${change.from} was moved to ${change.to} for the new version, and is now at neither path. The new version may have renamed or removed it: put it back at one of these paths, or the next run restores the old version without it`,
     )
   for (const path of setAside)
-    log.warning(`Another process put files where the old version belongs. They are now in ${path}.`)
+    log.warning(`Another process put files in the way of the rollback. They are now in ${path}.`)
   const lost = missing.lost ?? (wasCertain || announced.wasMade ? missing.replaced : undefined)
   const older = pending.map(other => other.change)
   const problem = lost && describeLost(lost, older)
@@ -73,14 +73,15 @@ async function undoAnnounced(
   return wasMade
 }
 
-/** True if any of these changes is still made; if not, the host is exactly as it was before them. */
+/** True if any of these changes is still in effect. If none is, the host is exactly as it was before them. */
 export function isAnyMade(root: string, pending: readonly AnnouncedChange[]): boolean {
   return pending.slice(0, firstUndone(root, pending)).some(({ change }) => isMade(root, change))
 }
 
 /**
- * Removes from `pending` the changes that an earlier undo has undone without recording it. Returns whether the oldest
- * change that is back had certainly been made, because a newer one was announced after it.
+ * Removes from `pending` the changes that an earlier undo has undone but not recorded, and records that they are
+ * undone. Returns whether the oldest undone move had certainly been made, because a newer change was announced after
+ * that move.
  */
 async function dropUndone({ root, journal }: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
   const latest = pending.at(-1)?.seq ?? 0
@@ -90,15 +91,17 @@ async function dropUndone({ root, journal }: ChangeLog, pending: AnnouncedChange
   return oldest !== undefined && wasCertainlyMade(oldest, latest)
 }
 
-/** True if another change was announced after those of its record; a directory that was only created does not count. */
+/**
+ * True if another change was announced after this change's record. The creation of a directory does not count as made.
+ */
 function wasCertainlyMade({ seq, change }: AnnouncedChange, latest: number): boolean {
   return seq < latest && change.type !== 'make_directory'
 }
 
 /**
- * Returns the index from which every change is undone. An undo goes from the newest to the oldest: when a change is
- * undone, so are all that were announced after it. Each of those announced together with it may have been made or not,
- * in any order, because a power cut may have kept any of them.
+ * Returns the index from which on every change is undone. An undo goes from the newest change to the oldest: when a
+ * change is undone, so are all changes that were announced after it. Each of the changes that were announced together
+ * with it may have been made or not, because a power cut may have kept any of them.
  */
 function firstUndone(root: string, pending: readonly AnnouncedChange[]): number {
   const index = findBack(root, pending)
@@ -110,7 +113,8 @@ function firstUndone(root: string, pending: readonly AnnouncedChange[]): number 
 }
 
 /**
- * Returns the index of the oldest move that is back, or -1. A path that a newer change has put there does not count.
+ * Returns the index of the oldest move whose source is back in its place, or -1. A source that a newer change has put
+ * there does not count.
  */
 function findBack(root: string, pending: readonly AnnouncedChange[]): number {
   const isFree = (path: string, newer: readonly AnnouncedChange[]): boolean =>
@@ -129,7 +133,7 @@ function rollbackFailed(pending: readonly AnnouncedChange[], error: unknown): Ro
   return new RollbackError(
     'rollback_failed',
     `The old version could not be restored: ${found}. Not undone: ${left}. ` +
-      'Remove the cause and run the deployment again: it repairs this first.',
+      'Remove the cause and run the deployment again: that run repairs the host first.',
     { cause: error },
   )
 }

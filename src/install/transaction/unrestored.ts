@@ -9,13 +9,16 @@ export function findUnrestored(layout: Layout, services: readonly Service[]): re
   return services.filter(service => unrestored.has(keyOfService(service)))
 }
 
-/** Services that were restarted or stopped after the rollback, and services that could not be. */
+/** Services that were restarted or stopped after the rollback, and services for which the restart or stop failed. */
 export interface Restorations {
   readonly restored?: readonly Service[]
   readonly unrestored?: readonly Service[]
 }
 
-/** Records the services that could not be restored, and forgets those that were. Durable when it returns. */
+/**
+ * Records the services that could not be restored, and forgets those that were restored. The record is durable when
+ * this function returns.
+ */
 export async function noteRestorations(
   layout: Layout,
   { restored = [], unrestored = [] }: Restorations,
@@ -27,7 +30,7 @@ export async function noteRestorations(
     if (after.join('\n') !== before.join('\n')) await recordUnrestored(layout, after)
   } catch (error) {
     throw isSystemError(error)
-      ? toHostError(error, `recording in ${layout.installed} which services run old files`)
+      ? toHostError(error, `recording in ${layout.installed} which services were not restored`)
       : error
   }
 }

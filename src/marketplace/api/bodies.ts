@@ -18,8 +18,8 @@ export interface ReportBody {
 }
 
 /**
- * The reason in a marketplace error: `error`, else `detail`, else `message` of its JSON body. A text comes before a
- * value that is not one.
+ * Returns the reason in the JSON body of a marketplace error: `error`, else `detail`, else `message`. A field with text
+ * takes precedence over a field with any other value.
  */
 export function parseErrorText(body: unknown): string | undefined {
   const fields = readReasonFields(body)

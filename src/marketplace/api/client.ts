@@ -42,12 +42,12 @@ export interface ServedArtifact {
   repo: string | undefined
 }
 
-/** The answer of the detail route. The hub may refuse with a 4xx, as it does for a private plugin. */
+/** The answer of the detail route: the version, or the status of a 4xx, for example for a private plugin. */
 export type ListedVersion = { readonly version: string } | { readonly status: number }
 
 export interface MarketplaceClient {
   /**
-   * Reads the version that the hub lists as its latest from the public detail route, without a key (contract 4.3, rule
+   * Asks the public detail route, without a key, for the version that the hub lists as its latest (contract 4.3, rule
    * 1).
    */
   readListedVersion(): Promise<ListedVersion>
@@ -58,9 +58,10 @@ export interface MarketplaceClient {
 }
 
 /**
- * The client side of the marketplace contract for one plugin or service. Throws AuthenticationError
- * `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404, `no_published_version`,
- * `artifact_unavailable` for other refusals, and whatever the wire throws.
+ * The client side of the marketplace contract for one plugin or service. All calls throw what the wire throws. The
+ * detail route also throws ArtifactError `no_published_version`, `bad_response` or `artifact_unavailable`. Fetching
+ * also throws AuthenticationError `authentication_failed` for 401 and 403, ArtifactError `not_found` for 404 and
+ * `artifact_unavailable` for other refusals.
  */
 export function createMarketplaceClient(wire: Wire, subject: MarketplaceAccess): MarketplaceClient {
   const { bases, kind, slug, apiKey, inputs = OWN_INPUTS } = subject
@@ -127,7 +128,7 @@ function parseLatestVersion(
   if (!parsed.success) {
     throw new ArtifactError(
       'bad_response',
-      `The hub's record of ${kind} ${slug} at ${shownBase(base)} is not a JSON object with latest_version: check ${base.input}.`,
+      `The hub's record of ${kind} ${slug} at ${shownBase(base)} is not a JSON object, or its latest_version is not text: check ${base.input}.`,
     )
   }
   const latest = parsed.data.latest_version?.trim()

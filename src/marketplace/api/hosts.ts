@@ -16,9 +16,9 @@ export interface HostsAccess extends MarketplaceSubject {
 }
 
 /**
- * Reads the newest report of each host that belongs to the owner of the key (docs/contracts.md, "Hosts answer"). Throws
- * AuthenticationError `authentication_failed`, ArtifactError `not_found`, `artifact_unavailable` or `bad_response`, and
- * whatever the wire throws.
+ * Reads the newest report of each host that belongs to the owner of the credentials
+ * (docs/contracts.md, "Hosts answer"). Throws AuthenticationError `authentication_failed`, ArtifactError `not_found`,
+ * `artifact_unavailable` or `bad_response`, and whatever the wire throws.
  */
 export async function readHosts(wire: Wire, access: HostsAccess, reading: Reading): Promise<HostReports> {
   const { bases, kind, slug, apiKey, accessToken } = access

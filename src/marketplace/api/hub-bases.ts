@@ -7,13 +7,13 @@ export interface HubBases {
   deployments: string
 }
 
-/** A base URL, and the input that sets it, worded as the end of a list of inputs. */
+/** A base URL, and its input as the end of a sentence: `hub-url`, or `hub-url, or set services-url`. */
 export interface NamedBase {
   readonly url: string
   readonly input: string
 }
 
-/** The base of a group of routes. A group without its own input uses the hub's. */
+/** Returns the base URL of a group of routes. A group whose input is not set uses the hub's base URL. */
 export function namedBase<Group extends keyof HubBases>(
   bases: Pick<HubBases, Group | 'hub'>,
   group: Group,

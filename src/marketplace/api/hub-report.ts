@@ -46,7 +46,7 @@ export function buildReportBody(report: LocalReport, { kind, slug }: Marketplace
 function remedyFor(status: number, { bases, inputs = OWN_INPUTS }: Omit<MarketplaceAccess, 'apiKey'>): string {
   if (status !== 404) return ''
   const base = namedBase(bases, 'deployments', inputs)
-  return ` It was sent to ${shownBase(base)}: check ${base.input}.`
+  return ` The report was sent to ${shownBase(base)}: check ${base.input}.`
 }
 
 function reportAddress({ bases, kind, slug }: Omit<MarketplaceAccess, 'apiKey'>): string {

@@ -39,7 +39,7 @@ export interface GateArtifact
   readonly source: HubSource | LocalSource
 }
 
-/** The operator's files to check, and the subject that they are for. */
+/** The operator's files to check, and the plugin or service that they are for. */
 export interface GateFiles {
   readonly kind: Kind
   /** Always set if there is a plan. */
@@ -69,8 +69,9 @@ export interface GateFacts {
   size?: number
   /** From a header of the hub, which is not signed. */
   repo?: string | undefined
-  /** The counts for the extracted artifact. */
+  /** The number of extracted files. */
   files?: number
+  /** The total size of the extracted files. */
   bytes?: number
   /** The number of steps in the plan. */
   steps?: number
@@ -78,15 +79,16 @@ export interface GateFacts {
 
 export interface GateResult {
   readonly facts: Readonly<GateFacts>
-  /** Undefined if everything that was asked for passes. */
+  /** Undefined if every requested check passes. */
   readonly error: DeployError | undefined
 }
 
 /**
- * Checks a release as a deployment would, with its code and its error codes, as far as no host is needed: plan and host
- * config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan takes from the artifact.
- * Extracts the artifact into a private folder below the runner's temporary folder, because only its data shows whether
- * it can be extracted, and removes the folder at the end. Never throws for a failed check: the result contains it.
+ * Checks a release as a deployment would, with the same code and the same error codes, as far as that is possible
+ * without a host: plan and host config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan
+ * takes from the artifact. Extracts the artifact into a private folder below the runner's temporary folder, because
+ * only the extraction shows whether it can be extracted, and removes the folder at the end. Never throws for a failed
+ * check: the result contains the error.
  */
 export async function checkRelease(request: GateRequest, tools: GateTools): Promise<GateResult> {
   const facts: GateFacts = {}
@@ -103,7 +105,7 @@ export async function checkRelease(request: GateRequest, tools: GateTools): Prom
   }
 }
 
-/** One gate with an artifact. */
+/** A gate that checks an artifact. */
 interface Gate {
   readonly request: GateArtifact
   readonly files: GateFiles
@@ -170,20 +172,20 @@ async function checkContent(gate: Gate, found: VerifiedVersion, folder: string):
 }
 
 /**
- * Without a claim there is nothing to check: a file of a service, or one whose `plugin.yaml` names no version, does not
- * say which version it is.
+ * Checks and notes the version of the artifact. Does nothing for a local file if neither the request nor the artifact's
+ * `plugin.yaml` names a version.
  */
 function checkVersion({ request, tools, facts }: Gate, found: ServedVersion, pluginYaml: PluginYaml | undefined): void {
   if ('path' in request.source && found.asked === undefined && pluginYaml?.version === undefined) return
   const decided = decideVersion(found, pluginYaml)
-  // Deployments name the version that the gate outputs, and a hub may know it only with its leading v.
+  // Deployments name the version that the gate outputs, and a hub may know that version only with a leading v.
   const known = claimedVersion(found) ?? found.listed
   const isKnown = known !== undefined && isSameVersion(known, decided.version)
   note(facts, isKnown ? { ...decided, version: known } : decided)
   noticeOtherVersion(tools.log, found, decided)
 }
 
-/** Checks that a host could sign the plugin: it refuses one whose entry point is outside. */
+/** Checks that a host could sign the plugin: a host refuses an entry point outside the plugin. */
 async function checkSignable({ staged, pluginYaml }: UnpackedArtifact): Promise<void> {
   if (pluginYaml !== undefined && needsPluginSig(pluginYaml)) await signedFiles(staged, pluginYaml)
 }
@@ -193,7 +195,10 @@ function note(facts: GateFacts, { version, source }: DeployedVersion): void {
   facts.versionSource = source
 }
 
-/** Logs the name of a deployment's state. Throws the signal's reason, after a pause for signals that have arrived. */
+/**
+ * Lets signals that have arrived take effect. Throws the abort reason if one of them cancels the run; otherwise logs
+ * the name of a deployment's state.
+ */
 async function enter({ log, signal }: GateTools, state: string): Promise<void> {
   await hearSignals()
   signal.throwIfAborted()

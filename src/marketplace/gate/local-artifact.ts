@@ -31,11 +31,11 @@ export interface LocalReading {
 }
 
 /**
- * Copies a file of the workspace into one that no other process can reach, so that the bytes that are verified are the
- * bytes that are used, even if the file changes meanwhile. Throws SignatureError `invalid_signature_format`,
- * ConfigError `invalid_input` (anything but a regular file in the workspace, or one that changes meanwhile),
- * ArchiveError `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once it
- * is aborted.
+ * Copies a file of the workspace into a file that no other process can reach, so that the bytes that are verified are
+ * the bytes that are used, even if the original changes afterwards. Throws SignatureError `invalid_signature_format`,
+ * ConfigError `invalid_input` (anything but a regular file in the workspace, or a file that changes while it is read),
+ * ArchiveError `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once
+ * the signal is aborted.
  */
 export async function readLocalArtifact(reading: LocalReading): Promise<ServedArtifact> {
   const { source } = reading
@@ -89,8 +89,8 @@ async function copy(
 }
 
 /**
- * Reads at most one byte more than the file had at first: an extra byte means that it has grown. Each piece is valid
- * until the next one is read.
+ * Reads at most one byte more than the file had at first: an extra byte means that the file has grown. Each piece is
+ * valid until the next one is read.
  */
 async function* piecesOf(file: number, total: number, signal: AbortSignal): AsyncGenerator<Buffer> {
   const buffer = Buffer.allocUnsafeSlow(READ_BYTES)

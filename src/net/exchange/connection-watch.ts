@@ -29,7 +29,9 @@ export class ConnectionWatch {
     this.#stopTimer = settings.startTimer(settings.timeouts.connectMs, expire)
   }
 
-  /** Starts to wait for the server once the request has a connection that is ready, and with TLS verified. */
+  /**
+   * Starts to wait for the server once the request's connection is ready; with TLS, once the certificate is verified.
+   */
   follow(request: ClientRequest): void {
     request.once('socket', socket => whenReady(socket, () => this.#ready()))
   }

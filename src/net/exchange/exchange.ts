@@ -13,7 +13,7 @@ export interface HttpRequest {
   url: URL
   headers: Headers
   body: string | undefined
-  /** The URL that the operator gave. The address of any other URL is judged. */
+  /** The URL that the operator gave. If `url` is any other URL, its address is judged. */
   hub: URL
 }
 
@@ -37,7 +37,7 @@ export interface Exchange {
  * Sends one request on a separate connection and waits for the head of the answer; a redirect is an answer too. Throws
  * ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`,
  * ArtifactError `network` for a refused certificate and `bad_response` for an answer that is not HTTP or is HTTP 101,
- * and the reason of the settings' signal once that is aborted.
+ * and the reason of the settings' signal once that signal is aborted.
  */
 export async function openExchange(request: HttpRequest, settings: WireSettings): Promise<Exchange> {
   const watch = new ConnectionWatch(request.url.origin, settings)

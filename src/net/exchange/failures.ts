@@ -8,7 +8,7 @@ export interface ConnectionState {
   sent: boolean
 }
 
-/** A failure of the connection that another attempt may avoid. */
+/** A failure that another attempt may avoid: of the connection, or an answer that may differ later. */
 export class TransientError extends ArtifactError {
   /** False when no byte of the request can have reached the server. */
   readonly sent: boolean
@@ -40,7 +40,7 @@ export function explainFailure(error: unknown, { origin, sent }: ConnectionState
     return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' })
   }
   if (!sent && NO_TLS_CODE.test(code)) {
-    const message = `${origin} does not speak TLS on this port, or no version that is accepted (${code}): check the URL and its port, or should it be http instead of https?`
+    const message = `${origin} speaks no TLS on this port, or no TLS version that this action accepts (${code}): check the URL and its port, or should the URL be http instead of https?`
     return new TransientError('network', message, { sent, cause: error })
   }
   const failure = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`
@@ -50,7 +50,7 @@ export function explainFailure(error: unknown, { origin, sent }: ConnectionState
   })
 }
 
-/** Advice for a hub that cannot be reached. */
+/** Advice for a server that cannot be reached. */
 export const CONNECTION_ADVICE = 'check the URL, the network and any proxy.'
 
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/
@@ -58,10 +58,10 @@ const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVAL
 /** The certificate errors that another authority in ca-file could fix. */
 const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/
 
-const ISSUER_ADVICE = 'If a private authority issued it, add that authority to ca-file.'
+const ISSUER_ADVICE = 'If a private authority issued the certificate, add that authority to ca-file.'
 const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates."
 
-/** Node's advice for people who start it themselves, which an operator of this action does not. */
+/** Advice in Node's message for people who start Node themselves; an operator of this action does not. */
 const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/
 
 function reasonOf(error: unknown): string {

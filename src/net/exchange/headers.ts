@@ -20,7 +20,7 @@ function checkedName(name: string, value: string): string {
   } catch {
     throw new ConfigError(
       'invalid_input',
-      `The value for the header "${cleanForeignText(name, 60)}" contains a character that a header cannot carry: look for a line break or another stray character in that input.`,
+      `The value for the header "${cleanForeignText(name, 60)}" contains a character that a header cannot carry: look for a line break or another stray character in the input that has this value.`,
     )
   }
 }

@@ -1,7 +1,7 @@
 import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net'
 import { ConfigError } from '../../core/errors.ts'
 
-/** The resolution of names, and the addresses of this host. */
+/** The function that resolves names, and the addresses of this host. */
 export interface AddressSources {
   resolve: LookupFunction
   ownAddresses: () => readonly string[]
@@ -9,12 +9,13 @@ export interface AddressSources {
 
 /**
  * Judges the addresses to which a hub sends a request, by a redirect or a `download_url`. Refuses the addresses of this
- * host and all loopback and link-local addresses, unless the operator's own URL resolves to the same address. Judges
- * the addresses that the connection then uses, so that no name can change its meaning in between.
+ * host and all loopback, unspecified and link-local addresses, unless the operator's own URL resolves to the same
+ * address. Judges the very addresses that the connection then uses, so that a name cannot resolve to another address in
+ * between.
  */
 export class AddressPolicy {
   readonly #sources: AddressSources
-  /** The addresses of each host that an operator's URL names, from its latest lookup. */
+  /** The addresses of each host that an operator's URL names, from the latest lookup of that host. */
   readonly #granted = new Map<string, readonly string[]>()
 
   constructor(sources: AddressSources) {
@@ -47,8 +48,8 @@ export class AddressPolicy {
   }
 
   /**
-   * Refuses a URL whose host is itself an address that must not be reached, because no lookup sees it. Throws
-   * ConfigError `insecure_url`.
+   * Refuses a URL whose host is given as an address, if that address must not be reached: no lookup sees such a host.
+   * Throws ConfigError `insecure_url`.
    */
   async verifyLiteral(url: URL, hub: URL): Promise<void> {
     const address = bare(url.hostname)
@@ -58,8 +59,8 @@ export class AddressPolicy {
   }
 
   /**
-   * Judges a URL whose name a proxy resolves. Here, only an address or a local name can be judged. Throws as
-   * `verifyLiteral`.
+   * Judges a URL whose host name a proxy resolves. This host can judge only an address or a local name. Throws as
+   * `verifyLiteral` does.
    */
   async verifyProxied(url: URL, hub: URL): Promise<void> {
     await this.verifyLiteral(url, hub)
@@ -128,6 +129,6 @@ function answer(addresses: readonly string[], error: Error | null, { options, ca
 function reachesThisHost(url: URL): ConfigError {
   return new ConfigError(
     'insecure_url',
-    `The hub names ${url.origin}, which is an address of this host itself or of its link: nothing was requested there. Report it to the hub.`,
+    `${url.origin} leads to a loopback or link-local address, or to one of this host's own addresses: nothing was requested there. Report this to the hub's operator or, for a git repository, to the publisher.`,
   )
 }

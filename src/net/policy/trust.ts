@@ -23,7 +23,7 @@ export function readTrust(ca: string | undefined): Trust {
   } catch (cause) {
     throw new ConfigError(
       'invalid_input',
-      'ca-file contains no certificate in PEM form (-----BEGIN CERTIFICATE-----): check the file.',
+      'ca-file contains no valid certificate in PEM form (-----BEGIN CERTIFICATE-----): check the file.',
       { cause },
     )
   }

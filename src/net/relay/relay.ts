@@ -15,9 +15,10 @@ export interface RelayTarget {
 }
 
 /**
- * The only connection to a server for a program that speaks HTTPS itself: a proxy of this process on loopback. It
- * connects only to the addresses that were judged, counts the bytes that arrive, and breaks every connection above
- * `maxBytes`. It sees no plaintext. Its connections end with this process, however that ends.
+ * The only connection to a server for a program that speaks HTTPS itself: a proxy in this process, on loopback. It
+ * connects only to the judged addresses or through the environment's proxy, counts the bytes that arrive, and breaks
+ * every connection once they exceed `maxBytes`. It sees no plaintext. Its connections end with this process, however
+ * this process ends.
  */
 export class Relay {
   readonly #target: RelayTarget
@@ -33,7 +34,7 @@ export class Relay {
     this.#server.on('connect', (request, client, head) => void this.#relay(request, client, head))
   }
 
-  /** Opens the proxy. Returns its URL, with a password that keeps out the host's other accounts. */
+  /** Opens the proxy. Returns its URL, whose password keeps out the host's other accounts. */
   async open(): Promise<string> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     this.#server.once('error', reject).listen(0, '127.0.0.1', resolve)
@@ -50,7 +51,7 @@ export class Relay {
     return this.#received > this.#target.maxBytes
   }
 
-  /** True if a connection could not be made. */
+  /** True if a connection to the server could not be made. */
   get isUnreached(): boolean {
     return this.#isUnreached
   }
@@ -68,7 +69,7 @@ export class Relay {
       client.write('HTTP/1.1 200 Connection established\r\n\r\n')
       await Promise.all([pipeline(client, server), pipeline(server, pieces => this.#count(pieces), client)])
     } catch {
-      // The program sees a broken connection, and this object says which limit broke it.
+      // The program sees only a broken connection; `isOverflowing` and `isUnreached` give the reason.
       client.destroy()
     }
   }
@@ -112,7 +113,7 @@ function withoutBrackets(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '')
 }
 
-/** Asks no name server, because the name could mean another address by now. */
+/** Asks no name server, because the name could resolve to another address by now. */
 async function connectTo({ hostname, port }: URL, addresses: readonly string[]): Promise<Duplex> {
   const found = addresses.map(address => ({ address, family: net.isIP(address) }))
   const socket = net.connect({

@@ -4,21 +4,21 @@ import { ArtifactError } from '../../core/errors.ts'
 import { explainFailure } from '../exchange/failures.ts'
 import type { WireSettings } from '../settings.ts'
 
-/** The connection that a program which speaks HTTP itself must use, so that the address rules hold for it too. */
+/** The route that a program which speaks HTTP itself must use, so that the address rules apply to that program too. */
 export type ChildRoute =
   | {
       /** The URL of the proxy that the environment names; it may contain a password. */
       readonly proxy: string
     }
   | {
-      /** The addresses that were judged; it may connect to no others, and must not resolve the name again. */
+      /** The judged addresses. The program may connect to no others, and must not resolve the name again. */
       readonly addresses: readonly string[]
     }
 
 /**
- * Judges the address of a URL that a hub or publisher chose, as for a redirect, and fixes it. Throws ConfigError
- * `insecure_url` for an address that must not be reached, ArtifactError `network` or `timeout` if the name cannot be
- * resolved.
+ * Judges the address of a URL that a hub or publisher chose, as for a redirect, and returns the only route to use.
+ * Throws ConfigError `insecure_url` for an address that must not be reached, and ArtifactError `network` or `timeout`
+ * if the name cannot be resolved.
  */
 export async function routeForChild(
   url: URL,
@@ -49,12 +49,12 @@ async function resolveName(url: URL, lookup: () => Promise<{ address: string }[]
   }
 }
 
-/** Limits the time for a lookup: a name server that does not answer must not outlast a cancel. */
+/** Limits the time for a lookup: a name server that does not answer must not delay a cancel. */
 async function within<T>(found: Promise<T>, limit: { url: URL; signal: AbortSignal; ms: number }): Promise<T> {
   const { url, signal, ms } = limit
   signal.throwIfAborted()
   const late = Promise.withResolvers<never>()
-  const message = `The name of ${url.origin} was not resolved within ${ms / 1000} s: check the URL and the network.`
+  const message = `The host name of ${url.origin} was not resolved within ${ms / 1000} s: check the URL and the network.`
   const timer = setTimeout(() => late.reject(new ArtifactError('timeout', message)), ms)
   const cancel = (): void => late.reject(signal.reason)
   signal.addEventListener('abort', cancel, { once: true })

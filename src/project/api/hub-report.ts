@@ -6,7 +6,9 @@ import type { ReportBody } from './bodies.ts'
 import type { ProjectClient } from './client.ts'
 import type { ProjectAccess } from './session.ts'
 
-/** Reports deployments of one project to the hub (contract 4.2). A sender without a token gets one itself. */
+/**
+ * Reports deployments of one project to the hub (contract 4.2). If there is no access token yet, the sender gets one.
+ */
 export function createReportSender(
   client: Pick<ProjectClient, 'sendReport'>,
   { hubUrl, projectId }: Pick<ProjectAccess, 'hubUrl' | 'projectId'>,
@@ -30,8 +32,8 @@ export function createReportSender(
 }
 
 /**
- * Builds the body of a report with the fields of contract 2.2. `version` is the one that the run deployed or tried to
- * deploy.
+ * Builds the body of a report with the fields of contract 2.2. `version` is the version that the run deployed or tried
+ * to deploy.
  */
 export function buildReportBody(report: LocalReport, projectId: string): ReportBody {
   return {

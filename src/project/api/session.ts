@@ -7,17 +7,17 @@ import { parseAnswer } from './answers.ts'
 import { authAnswerSchema } from './bodies.ts'
 
 export interface ProjectAccess {
-  /** May contain a path, below which all routes are. */
+  /** May contain a path; all routes are below it. */
   hubUrl: string
   projectId: string
   devkey: string
-  /** Masks each access token and key as soon as it is known. */
+  /** Masks an access token or a key; called as soon as the secret is known. */
   hide: (secret: string) => void
 }
 
-/** The limit for each call, including its login. Downloads and reports have their own. */
+/** The limit for each call, including its login. Downloads and reports have their own limits. */
 export const CALL_TIMEOUT_MS = 60_000
-/** The time for which a new token counts as fresh, unless its hub names a shorter one. */
+/** The time for which a new token counts as fresh, unless the hub gives the token a shorter life. */
 const FRESH_MS = 30_000
 
 type Request = Omit<JsonRequest, 'url' | 'credentials'> & BodyCredential
@@ -61,7 +61,9 @@ export class HubSession {
     return new HubSession(this.#access, wire, this.#token)
   }
 
-  /** Exchanges the devkey for an access token (contract 5.2, rule 1). Does not repeat the request once it was sent. */
+  /**
+   * Exchanges the devkey for an access token (contract 5.2, rule 1). Does not repeat the request once it has been sent.
+   */
   async authenticate(limits: CallLimits): Promise<string> {
     const { devkey, hide } = this.#access
     const body = { xdevkey: devkey, project_id: this.projectId }
@@ -86,10 +88,10 @@ export class HubSession {
   }
 
   /**
-   * Sends a request with the token as a header if the URL has the hub's own origin, and without it to any other
-   * (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub refuses a token of an
-   * earlier call with 401, it may have expired during a download or a wait: gets another one and sends once more. If
-   * the 401 may be about another credential instead, does that only for a token that is old enough to have expired.
+   * Sends a request with the token as a header if the URL has the hub's own origin, and without the token to any other
+   * origin (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub answers 401 to a
+   * token from before this call, the token may have expired: gets a new token and sends the request once more. With
+   * `hasCredential`, does so only for a token that no longer counts as fresh.
    */
   async withToken<Answer extends CountedAnswer>(
     url: URL,
@@ -98,7 +100,7 @@ export class HubSession {
   ): Promise<Answer> {
     const endsAt = monotonicMs() + timeoutMs
     const remaining = (): CallLimits => ({ signal, timeoutMs: Math.max(1, endsAt - monotonicMs()) })
-    // A login gets only its own time limit, even if that of a download is longer.
+    // A login gets at most its own time limit, even if the call that needs it has a longer one.
     const forLogin = (): CallLimits => ({ signal, timeoutMs: Math.min(remaining().timeoutMs, CALL_TIMEOUT_MS) })
     if (url.origin !== this.hub.origin) return await send({ credentials: {}, ...remaining() })
     const sendOnce = async (): Promise<Answer> => {
@@ -115,7 +117,7 @@ export class HubSession {
     return { ...second, attempts: first.attempts + second.attempts }
   }
 
-  /** True if the hub still accepts the devkey. */
+  /** Gets a new token. Returns false if the hub no longer accepts the devkey; throws any other error. */
   async #renew(limits: CallLimits): Promise<boolean> {
     try {
       await this.authenticate(limits)
@@ -133,16 +135,17 @@ export class HubSession {
 
 function parseHubUrl(text: string): URL {
   if (URL.canParse(text)) return new URL(text)
-  throw new ConfigError('invalid_input', 'hub-url must be an absolute https URL: correct it.')
+  throw new ConfigError('invalid_input', 'hub-url must be an absolute https URL: correct hub-url.')
 }
 
 /**
- * Refuses "." and "..": a URL's path drops them, however they are encoded, and the next part would become the project.
+ * Also refuses "." and "..": a URL drops these parts of its path, however they are encoded, and the part that follows
+ * would take the place of the project id.
  */
 function verifyProjectId(projectId: string): string {
   if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId)) return projectId
   throw new ConfigError(
     'invalid_input',
-    `project-id must be 1 to 128 of A-Z, a-z, 0-9, "_", "." and "-", and neither "." nor "..", found "${cleanForeignText(projectId, 60)}".`,
+    `project-id must be 1 to 128 characters (A-Z, a-z, 0-9, "_", "." and "-"), and neither "." nor "..", found "${cleanForeignText(projectId, 60)}".`,
   )
 }

@@ -16,22 +16,23 @@ import { readManifest } from '../read-manifest.ts'
 
 const SHELVES = ['plugins', 'extensions'] as const
 
-/** The parts of a project on this host, of any version, according to our own record. */
+/** Returns the installed parts of a project, of any version, according to this action's record. */
 export function readInstalledParts({ layout }: Pick<Deployment, 'layout'>, projectId: string): InstalledPart[] {
   const rows = readInstalled(layout).filter(row => row.contract === 'project' && row.slug === projectId)
   return rows.map(installed => ({ ...placeOf(installed), installed }))
 }
 
-/** Records which version of the project this host has according to our own record: that of the part installed last. */
+/** Notes the project's version on this host: that of the part installed last, according to this action's record. */
 export async function noteInstalledVersion(deployment: ProjectDeployment): Promise<void> {
   const rows = readInstalledParts(deployment, deployment.request.projectId).map(({ installed }) => installed)
   await deployment.record.update({ previous_version: newestProjectVersion(rows) })
 }
 
 /**
- * Checks what can be checked of the host before the artifact's content is known: the extensions' directory, and the
- * directories of the installed parts, or the usual one for plugins. The directory that the host's own file names does
- * not concern a project. Throws DeploymentError `host_not_writable`, `unsafe_host` or `disk_full`.
+ * Checks the host as far as possible before the artifact's content is known: the extensions' directory, the directories
+ * of the installed parts and, if none of them is a plugin, the usual plugins directory. Ignores the plugins directory
+ * that the host framework's own file names, because a project does not use it. Throws DeploymentError
+ * `host_not_writable`, `unsafe_host` or `disk_full`.
  */
 export function checkInstalledParts(deployment: ProjectDeployment): void {
   const { layout, request } = deployment
@@ -60,8 +61,8 @@ export async function findInstalledParts(
 }
 
 /**
- * True if these are all parts that the plan in this folder installs, each in the directory that its manifest names, and
- * no part has a source that may have changed. False if the plan or the manifest cannot be read.
+ * True if `installed` contains every part that the plan in this folder installs, each in the directory that the
+ * manifest names, and no part has a source that may have changed. False if the plan or the manifest cannot be read.
  */
 export function isAllInstalled(content: string, installed: ReadonlyMap<string, IntactTree>): boolean {
   try {

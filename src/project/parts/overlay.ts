@@ -12,7 +12,7 @@ export interface PlacedTree {
   readonly tree: NamedTree
 }
 
-/** The only files of a stub in its top directory. It may also have templates in any directory. */
+/** The files that a stub may have in its top directory. It may also have templates, in any directory. */
 const STUB_FILES: ReadonlySet<string> = new Set(['plugin.yaml', 'service.yaml', 'extension.yaml'])
 
 /**
@@ -23,9 +23,10 @@ export function isStubFile({ path }: { readonly path: string }): boolean {
 }
 
 /**
- * Lays a fetched tree over the part's stub from the archive: moves each file of the stub into the fetched tree's folder
- * if nothing is in its way. If both have a name, the fetched file wins, plugin.yaml included; two names are equal if
- * they may be one name to this platform. Leaves out symlinks of a stub, because they could now lead elsewhere.
+ * Lays a fetched tree over the part's stub from the archive: moves each stub file (`isStubFile`) into the fetched
+ * tree's folder if nothing is in its way. If both trees have a file of the same name, the fetched file wins, even
+ * plugin.yaml; two names are the same if this platform may not tell them apart. Leaves out symlinks of a stub, because
+ * they could now lead elsewhere.
  */
 export async function layOverStub(fetched: PlacedTree, stub: PlacedTree, slice: TimeSlice): Promise<PlacedTree> {
   const { symlinks } = fetched.tree
@@ -44,13 +45,16 @@ export async function layOverStub(fetched: PlacedTree, stub: PlacedTree, slice: 
     }
     renameSync(join(stub.staged, path), join(fetched.staged, path))
   })
-  // A rename changes a file's times, so its stamp is no longer true.
+  // A rename changes a file's times, so the file's stamp is no longer valid.
   const moved = files.map(({ stamp: _, ...file }) => file)
   const tree = { files: inTreeOrder([...fetched.tree.files, ...moved]), symlinks, directories: [...folders.values()] }
   return { staged: fetched.staged, tree }
 }
 
-/** A file may go into an existing directory of exactly this name, but not of another name with the same key. */
+/**
+ * A stub's directory may exist in the fetched tree under exactly the same name, but not under a different one with the
+ * same key.
+ */
 function isFreeFor(folders: ReadonlyMap<string, string>, folder: string): boolean {
   return (folders.get(keyOf(folder)) ?? folder) === folder
 }

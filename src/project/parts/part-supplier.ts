@@ -2,50 +2,53 @@ import type { SourcedPart } from '../../core/content/manifest.ts'
 import type { NamedTree } from '../../install/files/trees/tree-below.ts'
 import type { SourceRecord } from '../../install/host/installed/rows.ts'
 
-/** A part to fetch. */
+/** A part to fetch, with the folder for it and the history of its place. */
 export interface WantedPart {
   readonly part: SourcedPart
-  /** Private and empty at first. Contains the tree in the end. */
+  /** A private folder, empty at first. The supplier puts the part's tree into it. */
   readonly folder: string
   readonly past: PartPast
 }
 
 /** The history of a part's place on this host. */
 export interface PartPast {
-  /** The version in it now; undefined if this project has not installed it from a source. */
+  /** The version that is installed there now; undefined unless this project installed it from a source. */
   readonly installed: SuppliedVersion | undefined
-  /** The versions that this project has had there from any source, if they are still installed or retained. */
+  /** The versions from any source that this project has installed there, as far as they are still there or retained. */
   readonly history: readonly SuppliedVersion[]
   /**
-   * True if this host has had exactly this content for this project and replaced it, according to its records and audit
-   * log.
+   * True if this project has installed exactly this content on this host and it was replaced since, according to the
+   * host's records and audit log.
    */
   wasReplaced(source: SourceRecord): boolean
 }
 
-/** A version that a source once supplied. */
+/** A version of a part that was fetched from a source. */
 export interface SuppliedVersion {
   readonly version: string | null
   readonly source: SourceRecord
 }
 
-/** A part's tree as its source supplied it, verified by that source's own rules. */
+/** A part's tree as it was fetched, verified by the rules of its source. */
 export interface FetchedPart {
-  /** The folder that contains it. */
+  /** The folder that contains the tree. */
   readonly staged: string
   readonly tree: NamedTree
-  /** The version that the source gives; undefined if only its plugin.yaml or the manifest may know it. */
+  /** The version that the source gives; undefined if only the part's plugin.yaml or the manifest may give one. */
   readonly version: string | undefined
   /** The source, for the host's record. */
   readonly source: SourceRecord
 }
 
 /**
- * Supplies the parts that a project names but does not contain. The project contract knows no other contract, so its
- * caller passes in the code that fetches from a marketplace or from git.
+ * Supplies the parts that a project names but does not contain. This folder imports no other contract's code, so the
+ * action passes in the code that fetches from a marketplace or from git.
  */
 export interface PartSupplier {
-  /** Throws ConfigError `missing_input` with every input that these parts need and the operator left out. */
+  /**
+   * Throws ConfigError `missing_input` if the operator left out inputs that these parts need; the error lists all of
+   * them.
+   */
   requireInputs(parts: readonly SourcedPart[]): void
   /** Fetches and verifies one part. Changes nothing but its folder. */
   fetch(wanted: WantedPart): Promise<FetchedPart>

@@ -21,13 +21,13 @@ import { findUnchanged, type SuppliedPart } from './fetch-parts.ts'
 /** The trees from which a project's parts are installed. */
 export interface PartSource extends VerifiedProject {
   readonly artifactSha256: string
-  /** The parts that come from elsewhere, by name, without those that are installed and stay. */
+  /** The fetched parts, by name; without those that are installed and stay. */
   readonly supplied: ReadonlyMap<string, SuppliedPart>
 }
 
 /**
- * Stages one plugin or extension of a project: signed for this host, or in its place already. Throws as
- * `orderInstallation` does.
+ * Returns one plugin or extension of a project: staged (and, if it has a plugin.yaml, signed as `signForHost` does), or
+ * in its place already and intact. Throws as `orderInstallation` does.
  */
 export async function stagePart(deployment: ProjectDeployment, source: PartSource, part: ManifestPart): Promise<Part> {
   const { layout, request } = deployment
@@ -46,7 +46,7 @@ export async function stagePart(deployment: ProjectDeployment, source: PartSourc
   return await keepIfIntact(deployment, newPart, origin)
 }
 
-/** A source names the version that it supplied. A part that stays keeps its version. */
+/** A fetched part has its actual version, a part that stays keeps its version, and any other has the manifest's. */
 function versionOf(
   source: PartSource,
   part: ManifestPart,

@@ -24,7 +24,7 @@ export async function findPartTarget(rollback: RunningRollback, place: Place, ro
   }
 }
 
-/** The installed version of a place. */
+/** The installed version in a place. */
 interface Installed {
   readonly place: Place
   readonly origin: Origin
@@ -41,9 +41,11 @@ async function choosePart(rollback: RunningRollback, { place, origin, row }: Ins
 }
 
 /**
- * Chooses the newest unmodified snapshot of the requested version, or a modified one if the version was named. Without
- * a name, only a version that was installed before the present one qualifies: one that an earlier rollback replaced is
- * later.
+ * Chooses the newest unmodified snapshot of the requested version or, if all of them are modified, the newest one. If
+ * no version was requested, only an unmodified snapshot of a version that was installed before the present one
+ * qualifies. A version that an earlier rollback replaced does not, because it was installed later. Ignores snapshots
+ * without a record of their files. Throws DeploymentError `no_snapshot`, or `snapshot_modified` if the requested
+ * version has only snapshots without a record.
  */
 function chooseSnapshot({ layout, request }: RunningRollback, place: Place, row: InstalledRow): SnapshotRow {
   const { toVersion } = request
@@ -70,7 +72,7 @@ function versionIn(row: InstalledRow): ReturningVersion {
   return installed
 }
 
-/** Compares when each was first installed, which a rollback does not change. */
+/** Compares the times of the first installations, which a rollback does not change. */
 function isEarlier(snapshot: SnapshotRow, row: InstalledRow): boolean {
   return (snapshot.installed_at ?? '') < (row.installed_at ?? '')
 }

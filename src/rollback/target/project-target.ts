@@ -53,8 +53,8 @@ interface WholeVersion {
 
 /**
  * Chooses the requested version, or else the newest complete one before the present one. A version that an earlier
- * rollback replaced is later and does not count. Each part may have changed within one version, if its source supplied
- * another tree.
+ * rollback replaced does not count, because it was installed later. One version may have had several states, because
+ * the source of a part may have had another tree.
  */
 async function chooseVersion(rollback: RunningRollback, slug: string): Promise<WholeVersion> {
   const { toVersion } = rollback.request
@@ -70,8 +70,8 @@ async function chooseVersion(rollback: RunningRollback, slug: string): Promise<W
 }
 
 /**
- * The candidates, newest first. The name of the present version stands for its earlier state under that name; only if
- * there is none, for the present state.
+ * Returns the candidates, newest first. A `toVersion` that is the present version means the earlier states of that
+ * version or, if there are none, its present state.
  */
 function candidatesOf(known: readonly ProjectVersion[], toVersion: string | undefined): readonly ProjectVersion[] {
   const present = known.at(-1)
@@ -89,7 +89,7 @@ function describe({ version, parts }: ProjectVersion): string {
   return `${version} with ${listNames(sourced.map(part => `${placeName(placeOf(part))} ${part.version}`))}`
 }
 
-/** Compares when the newest part of each version was first installed, which a rollback does not change. */
+/** Compares the times at which the newest part of each version was first installed. A rollback does not change them. */
 function isBefore(present: ProjectVersion | undefined): (version: ProjectVersion) => boolean {
   const timeOf = (version: ProjectVersion | undefined): string =>
     (version?.parts ?? []).reduce((latest, { installed_at: at }) => ((at ?? '') > latest ? (at ?? '') : latest), '')

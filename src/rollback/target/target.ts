@@ -67,7 +67,7 @@ async function choose(rollback: RunningRollback): Promise<Target> {
     : await findPartTarget(rollback, placeOf(row), row)
 }
 
-/** Checks both directories if a part moves: a version of a project may have used another one. */
+/** Checks both directories if a part moves: an earlier version of a project may have used another plugins directory. */
 async function checkDestination(rollback: RunningRollback, target: TargetPart, origin: Origin): Promise<void> {
   const { host, layout, request, tools } = rollback
   const { previous } = target

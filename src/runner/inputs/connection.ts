@@ -5,7 +5,7 @@ import type { InputReader } from './input-reader.ts'
 import { booleanSchema } from './input-schemas.ts'
 
 const MAX_CA_BYTES = 1024 * 1024
-/** The name that this action gives itself in requests to a hub. */
+/** The name by which this action identifies itself in requests to a hub. */
 const USER_AGENT = 'hub-deploy'
 
 /** The settings of a connection to the hub, apart from the request itself. */
@@ -42,7 +42,7 @@ function readAuthorities(read: InputReader): string | undefined {
     readTrust(file.text)
     return file.text
   } catch {
-    read.refuse('ca-file', `names ${file.path}, which contains no certificate in PEM form`)
+    read.refuse('ca-file', `names ${file.path}, which contains no valid certificate in PEM form`)
     return undefined
   }
 }

@@ -4,10 +4,10 @@ import { errnoOf } from '../../core/errors.ts'
 import { NotReadable, openBelowSync } from '../../install/files/open-below.ts'
 
 /**
- * Reads the start of one of the operator's files as text: at most `maxBytes` and one more, so that the parser notices a
- * file that is too large. Invalid UTF-8 becomes U+FFFD, which the parser reports at its place. Never waits for the
- * other end of a pipe. Throws an Error for anything but a readable regular file; its message is a reason that completes
- * a sentence.
+ * Reads the start of one of the operator's files as text: at most one byte more than `maxBytes`, so that the parser
+ * notices a file that is too large. Invalid UTF-8 becomes U+FFFD, which the parser reports. Never waits for the other
+ * end of a pipe. Throws an Error for anything but a readable regular file; the error's message is a reason that
+ * completes a sentence.
  */
 export function readStart(path: string, maxBytes: number): string {
   try {
@@ -18,9 +18,9 @@ export function readStart(path: string, maxBytes: number): string {
 }
 
 /**
- * Does the same in a workspace whose content may come from somebody else, such as the author of a pull request. A path
- * into the workspace must not lead through a symlink, which could point to any file of this machine. A path outside it
- * is the operator's own.
+ * Like `readStart`, for a workspace whose content may come from somebody else, such as the author of a pull request. A
+ * path into the workspace must not lead through a symlink, which could point to any file of this machine. A path
+ * outside the workspace is the operator's own.
  */
 export function readStartInside(workspace: string, path: string, maxBytes: number): string {
   const resolved = resolve(workspace, path)

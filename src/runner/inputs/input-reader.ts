@@ -9,11 +9,11 @@ import { parseSettings, type Settings } from '../../core/plan/settings.ts'
 import { SHORTEST_REDACTED } from '../../core/secrets.ts'
 import { readStart, readStartInside } from './file-input.ts'
 
-/** The secrets and problems that reading the inputs found, next to the request. */
+/** The secrets and problems that were found while the inputs of a request were read. */
 export interface GivenInputs {
-  /** Every secret that was read, malformed ones too. All are redacted everywhere. */
+  /** Every secret that was read, including malformed ones. All of them are redacted everywhere. */
   readonly secrets: readonly string[]
-  /** Values that are masked too but may be ordinary words: redacted except inside a fact that the run itself knows. */
+  /** Values that are masked too, but may be ordinary words: redacted except inside a fact that the run itself knows. */
   readonly settingValues: readonly string[]
   readonly problems: readonly InputProblem[]
 }
@@ -32,7 +32,7 @@ const EMPTY_SECRET = 'is empty (is the secret defined in this repository or envi
 
 /**
  * Reads inputs one by one and collects their problems, so that one run reports them all. An empty input counts as left
- * out. An input that is missing or malformed is undefined, and a problem.
+ * out. An input that is missing or malformed causes a problem, and its value is undefined.
  */
 export class InputReader implements GivenInputs {
   readonly problems: InputProblem[] = []
@@ -53,7 +53,7 @@ export class InputReader implements GivenInputs {
     return core.getInput(name) !== ''
   }
 
-  /** True if an input that was not read yet differs from its default in action.yml. */
+  /** True if an input that was not read yet is set, but not to `fallback`, its default in action.yml. */
   isChosen(name: string, fallback: string): boolean {
     return this.isGiven(name) && core.getInput(name).toLowerCase() !== fallback
   }
@@ -66,7 +66,7 @@ export class InputReader implements GivenInputs {
     return this.#parse(take(name), schema)
   }
 
-  /** Returns undefined for a malformed input: nobody asked for the default. */
+  /** Returns `fallback` if the input was left out, but not if it is malformed: nobody asked for the default then. */
   withDefault<T>(name: string, schema: TextSchema<T>, fallback: T): T | undefined {
     const input = take(name)
     return input.text === undefined ? fallback : this.#parse(input, schema)
@@ -80,12 +80,15 @@ export class InputReader implements GivenInputs {
     return this.#wellFormed(this.#present(this.#takeSecret(name), EMPTY_SECRET), schema)
   }
 
-  /** Does the same for a secret that may be left out. */
+  /** Like `requiredSecret`, for a secret that may be left out. */
   optionalSecret(name: string, schema?: TextSchema<string>): string | undefined {
     return this.#wellFormed(this.#takeSecret(name), schema)
   }
 
-  /** Reads lines `NAME=value`, as `parseSettings` does. Masks each value on its own and quotes none. */
+  /**
+   * Reads lines `NAME=value`, as `parseSettings` does. Masks each value on its own, except for short values and truth
+   * values, and quotes none.
+   */
   settings(name: string): Settings {
     const { settings, problems } = parseSettings(takeRaw(name))
     for (const value of new Set(settings.values())) this.#maskSetting(value)
@@ -103,17 +106,17 @@ export class InputReader implements GivenInputs {
     return tokens
   }
 
-  /** Reads the file that an input names, as `readStart` does. */
+  /** Reads the file that an input names, as `readStart` does; in a foreign workspace, as `readStartInside` does. */
   requiredFile(name: string, maxBytes: number): SourceFile | undefined {
     return this.#read(this.#present(take(name)), maxBytes)
   }
 
-  /** Does the same for an input that may be left out. */
+  /** Like `requiredFile`, for an input that may be left out. */
   file(name: string, maxBytes: number): SourceFile | undefined {
     return this.#read(take(name), maxBytes)
   }
 
-  /** True if an input that was read has a problem. */
+  /** True if the input was read and has a problem. */
   isRefused(name: string): boolean {
     return this.problems.some(({ input }) => input === name)
   }
@@ -124,7 +127,7 @@ export class InputReader implements GivenInputs {
     return { secrets, settingValues, problems }
   }
 
-  /** Adds a problem about missing inputs, in a separate sentence. */
+  /** Adds a problem about missing inputs, with a message of its own. */
   require(message: string): void {
     this.problems.push({ kind: 'missing', input: null, message })
   }
@@ -162,7 +165,7 @@ export class InputReader implements GivenInputs {
   #present(input: TakenInput, found = 'was not given'): TakenInput {
     const { name, text } = input
     if (text === undefined)
-      this.problems.push({ kind: 'missing', input: name, message: `${name} is required and ${found}` })
+      this.problems.push({ kind: 'missing', input: name, message: `${name} is required, but ${found}` })
     return input
   }
 

@@ -3,7 +3,7 @@ import { z } from 'zod/mini'
 import { hostIdSchema, idSchema, versionSchema } from '../../core/identifiers.ts'
 import { MAX_PROJECT_ROOT_BYTES } from '../../core/limits.ts'
 
-/** The host records the hub that supplied a part, with that part's name, in a line of 2,000 characters. */
+/** Leaves room in a line of 2,000 characters, in which the host records a part's name and the hub that supplied it. */
 const MAX_BASE_URL_CHARS = 1800
 
 const isBaseUrl = (text: string): boolean => {
@@ -23,7 +23,7 @@ export const baseUrlSchema = z.pipe(
   z
     .string()
     .check(
-      z.refine(isBaseUrl, { error: 'must be an https URL without user, query or fragment' }),
+      z.refine(isBaseUrl, { error: 'must be an https URL without a user, password, query or fragment' }),
       z.maxLength(MAX_BASE_URL_CHARS, { error: `must be at most ${MAX_BASE_URL_CHARS} characters` }),
     ),
   z.transform(text => text.replace(/\/+$/, '')),
@@ -32,7 +32,7 @@ export const baseUrlSchema = z.pipe(
 /** A key that an HTTP header carries unchanged. */
 export const apiKeySchema = z
   .string()
-  .check(z.regex(/^\S+$/, { error: 'must be one word without white space or line breaks: look at how it was stored' }))
+  .check(z.regex(/^\S+$/, { error: 'must be one word without white space or line breaks: check how it was stored' }))
 
 export const booleanSchema = z.pipe(
   z.string().check(z.regex(/^(true|false)$/i, { error: 'must be true or false' })),
@@ -46,12 +46,12 @@ export function integerSchema(least: number, most: number) {
     .check(z.refine(value => value >= least && value <= most, error))
 }
 
-/** A version that a host can run. */
+/** A named version: `latest` is not one. */
 export const exactVersionSchema = versionSchema.check(
   z.refine(version => version !== 'latest', { error: 'must be a version other than latest' }),
 )
 
-/** In milliseconds. */
+/** A number of hours, which need not be whole. */
 export const hoursSchema = z
   .pipe(z.string(), z.transform(Number))
   .check(z.refine(hours => hours > 0 && hours <= 87_600, { error: 'must be a number of hours above 0, at most 87600' }))
@@ -79,11 +79,14 @@ export const projectRootSchema = z
     }),
   )
 
-/** Items, one per line or separated by commas. Refuses a JSON list, whose brackets and quotes would become names. */
+/**
+ * Items, one per line or separated by commas. Refuses a JSON list, whose brackets and quotes would become parts of
+ * names.
+ */
 const itemsSchema = z.pipe(
   z.string().check(
     z.regex(/^(?!\s*\[\s*["'])/, {
-      error: 'must list items one per line or separated by commas, without brackets and quotes around them',
+      error: 'must list items one per line or separated by commas, without brackets or quotes around them',
     }),
   ),
   z.transform(text =>
@@ -94,7 +97,7 @@ const itemsSchema = z.pipe(
   ),
 )
 
-/** A list of ids. */
+/** A list of at least one id. */
 export const idsSchema = z.pipe(
   itemsSchema,
   z
@@ -102,7 +105,7 @@ export const idsSchema = z.pipe(
     .check(z.minLength(1, { error: 'must list ids of plugins and extensions, one per line or separated by commas' })),
 )
 
-/** A list of hosts without duplicates. */
+/** A list of at least one host, without duplicates. */
 export const hostIdsSchema = z.pipe(
   z.pipe(
     itemsSchema,
@@ -111,7 +114,7 @@ export const hostIdsSchema = z.pipe(
   z.array(hostIdSchema).check(z.minLength(1, { error: 'must list hosts, one per line or separated by commas' })),
 )
 
-/** A list of keep-paths. */
+/** A list of paths inside an installed directory, without final slashes. */
 export const keepPathsSchema = z
   .pipe(
     itemsSchema,
@@ -120,7 +123,7 @@ export const keepPathsSchema = z
   .check(
     z.refine(paths => paths.every(isKeepPath), {
       error:
-        'must be relative paths inside the installed directory, one per line or separated by commas, without ".", ".." or backslashes',
+        'must be relative paths inside the installed directory, one per line or separated by commas, without ".", "..", empty parts, backslashes or control characters',
     }),
   )
 

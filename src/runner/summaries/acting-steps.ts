@@ -15,7 +15,7 @@ export function hasMovedParts({ steps }: Pick<LocalReport, 'steps'>): boolean {
 }
 
 /**
- * True if a run was killed while its plan ran, so no entry names the step that was running. A plan that failed has an
+ * True if a run was killed while its plan ran: then no entry names the step that was running. A plan that failed has an
  * entry for each of its steps.
  */
 export function mayHaveRunUnlisted({ outcome, error, states, steps }: LocalReport): boolean {

@@ -24,7 +24,7 @@ export function nameOf({ slug, id }: LocalReport): string {
   return slug ?? id ?? 'This deployment'
 }
 
-/** True if a run was refused because the state of the host is uncertain. Its error says what has made it so. */
+/** True if a run was refused because the state of the host is uncertain. The run's error gives the reason. */
 export function isRefusedHost({ outcome, error, rollback }: LocalReport): boolean {
   return outcome === 'inconsistent' && error?.code === 'inconsistent' && rollback === null
 }

@@ -7,7 +7,10 @@ const MAX_LISTED_PROBLEMS = 30
 const MAX_FILE_CHARS = 200
 const MAX_MESSAGE_CHARS = 500
 
-/** Lists every problem of a plan or host config as one block, because the failure's sentence names only the first. */
+/**
+ * Lists the problems of a plan or host config, at most 30 of them, as one block, because the failure's sentence names
+ * only the first.
+ */
 export function listProblems(error: Error | undefined): string[] {
   if (!(error instanceof SourceError) || error.problems.length < 2) return []
   const lines = error.problems

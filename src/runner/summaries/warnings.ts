@@ -18,7 +18,7 @@ export function warningBlocks(report: LocalReport, notes: readonly Note[]): stri
   return [...block('WARNING', warnings), ...block('NOTE', linesOf(others, 'notice'))]
 }
 
-/** Does the same for a run that has no report. */
+/** Like `warningBlocks`, for a run that has no report. */
 export function noteBlocks(notes: readonly Note[]): string[] {
   return [...block('WARNING', linesOf(notes, 'warning')), ...block('NOTE', linesOf(notes, 'notice'))]
 }
@@ -42,8 +42,8 @@ function withoutDrift({ drift: entries = [] }: LocalReport, notes: readonly Note
 }
 
 /**
- * Sentences about the drift before the deployment: the edits that it replaced, those that it kept, and the parts that
- * could not be compared.
+ * Sentences about the drift before the deployment: the edits that the deployment replaced, the edits that it did not
+ * replace, and the parts that could not be compared.
  */
 function drift(report: LocalReport): string[] {
   const { drift: entries = [] } = report
@@ -73,7 +73,7 @@ function edited(entries: readonly DriftEntry[], fate: string): string[] {
 /** Describes the fate of edited files that have no snapshot, as far as the report knows. */
 function fateWithoutSnapshot({ outcome, state, rollback }: LocalReport): string {
   if (outcome === 'success')
-    return state === 'resolving_sequence' ? ' A real run keeps the files that it replaces in a snapshot.' : ''
+    return state === 'resolving_sequence' ? ' A real run would keep, in a snapshot, the files that it replaces.' : ''
   if (outcome !== 'failed' && outcome !== 'rolled_back') return ''
   const isAsBefore = rollback === null ? outcome === 'failed' : rollback.restored && rollback.verified !== false
   return isAsBefore ? ' They are as they were before this run.' : ''

@@ -11,7 +11,7 @@ import type { Relay } from '../../net/relay/relay.ts'
 import { boundedUrl, type GitSetting } from './git-settings.ts'
 import type { HostGit } from './host-git.ts'
 
-/** The only ref of our repository, whatever name it has on the server. */
+/** The only ref of our repository, whatever the name of the fetched ref is on the server. */
 const FETCHED = 'refs/hub-deploy/fetched'
 
 /** A server and the connection to it. */
@@ -34,9 +34,9 @@ export interface CommitFetch {
 
 /**
  * Fetches one commit without its history into an empty repository, and returns its id. One connection both resolves and
- * fetches the ref, so it cannot move in between; git itself checks that objects match their ids. Throws ArtifactError
- * `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError `authentication_failed`,
- * ArchiveError `archive_too_large`, and whatever `HostGit` throws.
+ * fetches the ref, so the ref cannot move in between; git itself checks that objects match their ids. Throws
+ * ArtifactError `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError
+ * `authentication_failed`, ArchiveError `archive_too_large`, and whatever `HostGit` throws.
  */
 export async function fetchCommit(fetch: CommitFetch, { ref }: GitSource): Promise<string> {
   const { git } = fetch
@@ -64,7 +64,7 @@ export async function fetchCommit(fetch: CommitFetch, { ref }: GitSource): Promi
   return commit
 }
 
-/** Settings that only git's environment contains: no argument and no file has a token or a password. */
+/** Settings for git's environment only, so that no argument and no file contains a token or a password. */
 async function connectionSettings({ server, folder }: CommitFetch): Promise<GitSetting[]> {
   const { url, relay, tokens, ca } = server
   const token = tokens.get(url.host)
@@ -77,7 +77,7 @@ function headerOf(token: string): string {
   return `Authorization: Basic ${basicCredentials(token)}`
 }
 
-/** Writes the built-in authorities next to the operator's, because git uses only those in the file. */
+/** Writes the built-in authorities next to the operator's, because git uses only the authorities in this file. */
 function writeAuthorities(folder: string, ca: string): string {
   const path = join(folder, 'authorities.pem')
   writeFileSync(path, [...getCACertificates('default'), ca].join('\n'), { flag: 'wx', mode: 0o600 })
@@ -89,15 +89,15 @@ function isDone(end: ChildEnd): boolean {
 }
 
 /**
- * Lines of git or curl about a limit that was reached. They count only in git's own lines: the server must not be able
- * to fake them (see `ownLines`).
+ * Matches lines of git or curl about a limit that was reached. The server must not be able to fake such a line, so
+ * match only the lines that `ownLines` returns.
  */
 const LIMIT =
   /^(?:error: \S+ died of signal 25|fatal: .*(?:File too large|Out of memory)|fatal: Out of memory.*|error: .*out of memory.*|fatal: mmap failed.*)$/i
 
 /**
- * Sentences of git at the beginning of a line, which it does not translate in `LC_ALL=C`, and their errors. The server
- * decides them in any case, by its status or its data, so it gains nothing by faking them.
+ * The beginnings of git's error lines, which git does not translate with `LC_ALL=C`, and the error for each. The server
+ * causes each of these errors by its status or its data, so it gains nothing by faking a line.
  */
 const REASONS: readonly (readonly [RegExp, (server: GitServer) => DeployError])[] = [
   [
@@ -110,7 +110,7 @@ const REASONS: readonly (readonly [RegExp, (server: GitServer) => DeployError])[
   ],
   [
     /^fatal: unable to (?:access .*returned error: 30\d$|update url base from redirection)/i,
-    server => unusable(server, 'it redirects, which is never followed'),
+    server => unusable(server, 'it redirects, and redirects are never followed'),
   ],
   [
     /^(?:error|fatal): .*(?:fsck error|bad object|invalid index-pack|index-pack failed|pack has|corrupt)/i,
@@ -122,7 +122,9 @@ const REASONS: readonly (readonly [RegExp, (server: GitServer) => DeployError])[
   ],
 ]
 
-/** The server's own words go only to the log, because the hub reads the message. */
+/**
+ * Builds the error for a failed fetch. The server's own words go only to the log, because the message goes to the hub.
+ */
 function explainRefusal({ git, server, log }: CommitFetch, end: ChildEnd): DeployError {
   const said = end.kind === 'not_started' ? end.error.message : end.output
   log.info(`git: ${cleanForeignText(said)}`)
@@ -134,7 +136,7 @@ function explainRefusal({ git, server, log }: CommitFetch, end: ChildEnd): Deplo
   return explain?.(server) ?? unserved(server)
 }
 
-/** The lines before the first one that may quote the server, whose words can contain line breaks. */
+/** Returns the lines before the first one that may quote the server: what the server says can contain line breaks. */
 function ownLines(said: string): string[] {
   const lines = said.split('\n')
   const quoted = lines.findIndex(line => /^remote:|remote error|got '|unexpected|invalid server response/i.test(line))
@@ -155,7 +157,7 @@ function pathOf({ url }: GitServer): string {
 function tooLarge(server: GitServer): ArchiveError {
   return new ArchiveError(
     'archive_too_large',
-    `The repository ${server.url.origin}${pathOf(server)} sends more than max-artifact-bytes allows, or needs more memory than that to unpack: nothing was installed. Raise max-artifact-bytes if it is meant to be that large.`,
+    `The repository ${server.url.origin}${pathOf(server)} is too large: it sends more bytes than max-artifact-bytes allows, or git needs more memory for it than this action allows. Nothing was installed. Raise max-artifact-bytes, or have the publisher put the part into the project.`,
   )
 }
 
@@ -170,7 +172,7 @@ function denied(server: GitServer): AuthenticationError {
 function missing(server: GitServer): ArtifactError {
   return new ArtifactError(
     'not_found',
-    `${server.url.origin} has no repository ${pathOf(server)} with the commit that the manifest names, or hides it from this host: nothing was installed. Check sources-git-tokens, or ask the publisher.`,
+    `${server.url.origin} has no repository ${pathOf(server)} with the ref that the manifest names, or hides the repository from this host: nothing was installed. Check sources-git-tokens, or ask the publisher.`,
   )
 }
 

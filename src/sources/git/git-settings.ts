@@ -6,19 +6,19 @@ export type GitSetting = readonly [key: string, value: string]
 
 const HELPER = 'bounded'
 /**
- * The memory of the process that talks to the server, which holds the whole list of refs, however small it was on the
- * wire. Real lists have a few MiB.
+ * The memory limit for the process that talks to the server. That process holds the whole list of refs, which can be
+ * much larger in memory than on the wire. Real lists have a few MiB.
  */
 const HELPER_MEMORY_KIB = 192 * 1024
 
-/** The URL that makes git fetch in little memory. */
+/** Returns the URL that makes git fetch with this memory limit. */
 export function boundedUrl({ href }: URL): string {
   return `${HELPER}::${href}`
 }
 
 /**
- * Git's behavior, whatever a repository or its server asks for: https only, no redirects, no program but its own.
- * Nothing of a repository runs here, and git checks everything that arrives as it unpacks it.
+ * Git's behavior, whatever a repository or its server asks for: https only, no redirects, no programs but git's own.
+ * Nothing from a repository runs here, and git checks all received objects while it unpacks them.
  */
 const SETTINGS: readonly GitSetting[] = [
   ['core.hooksPath', '/dev/null'],
@@ -53,7 +53,7 @@ const SETTINGS: readonly GitSetting[] = [
   ['http.lowSpeedTime', '60'],
 ]
 
-/** Builds an environment with everything git needs, so that no argument and no file has to contain it. */
+/** Builds an environment with all of git's settings, so that no argument and no file has to contain a setting. */
 export function gitEnvironment(
   { home, repository }: { readonly home: string; readonly repository: string },
   settings: readonly GitSetting[] = [],

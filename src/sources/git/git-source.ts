@@ -13,7 +13,7 @@ import { fetchCommit } from './fetch-commit.ts'
 import { HostGit } from './host-git.ts'
 import { readTree } from './read-tree.ts'
 
-/** A fetched tree and its location. */
+/** A fetched tree, its folder, and the commit that it comes from. */
 export interface GitTree {
   readonly staged: string
   readonly tree: ExtractedTree
@@ -22,13 +22,14 @@ export interface GitTree {
   readonly received: number
 }
 
-/** The space for git's own files, and for everything else on this file system. */
+/** The space to leave for git's own files, and for everything else on this file system. */
 const SPARE_BYTES = 64 * 1024 * 1024
 
 /**
- * Fetches the tree of a commit, or a directory of it, below `folder`, which is private and empty, with the host's git.
- * Nothing in the repository is run or interpreted. Throws what `fetchCommit`, `readTree` and the address rules throw,
- * and ArtifactError `invalid_manifest` for a subdirectory that the tree does not have.
+ * Uses the host's git to fetch the tree of a commit, or a directory of that tree, below `folder`, which is private and
+ * empty. Nothing in the repository is run or interpreted. Throws what `fetchCommit`, `readTree`, `HostGit` and the
+ * address rules throw, ArtifactError `invalid_manifest` for a subdirectory that the tree does not have and
+ * `unpinned_source` for a tree that its digest does not cover, and DeploymentError `disk_full`.
  */
 export async function fetchGitTree(
   { request, tools }: { request: SourceRequest; tools: SourceTools },
@@ -60,7 +61,10 @@ export async function fetchGitTree(
   return { staged, tree: found, commit, received: relay.received }
 }
 
-/** The bytes that may arrive in the folder: git does not announce the size. Throws DeploymentError `disk_full`. */
+/**
+ * Returns the number of bytes that may arrive in the folder, because git does not announce a size. Throws
+ * DeploymentError `disk_full` if there is too little space for git's own files.
+ */
 function roomIn(folder: string): number {
   requireSpace(folder, { sizes: [SPARE_BYTES], inodes: OWN_INODES })
   const { bavail, bsize } = statfsSync(folder)
@@ -75,21 +79,26 @@ function noRoom({ url }: GitSource, folder: string): DeploymentError {
 }
 
 /**
- * Without a commit id, only the digest identifies the tree, and it covers neither modes nor symlinks without a file
- * behind them. Throws ArtifactError `unpinned_source`.
+ * Without a commit id, only the digest identifies the tree, and it covers neither the modes of files nor symlinks that
+ * lead to no file. Throws ArtifactError `unpinned_source` for an executable file and for such a symlink.
  */
 function verifyCovered({ url, ref }: GitSource, commit: string, { files, symlinks }: ExtractedTree): void {
   const link = symlinks.find(({ file }) => file === null)
   const program = files.find(({ mode }) => mode !== 0o644)
-  const found = link ? `the symlink ${link.path}, which leads to no file` : program && `the executable ${program.path}`
+  const found = link
+    ? `the symlink ${link.path}, which leads to no file`
+    : program && `that ${program.path} is executable`
   if (found === undefined) return
   throw new ArtifactError(
     'unpinned_source',
-    `The project's manifest.json names ${url} at ${ref} with a sha256, which does not cover ${cleanForeignText(found, 200)}: nothing was installed. The publisher must name the commit id, now ${commit}, as the source's ref and seal the project again.`,
+    `The project's manifest.json names ${url} at ${ref} with a sha256. This digest does not cover ${cleanForeignText(found, 200)}: nothing was installed. The publisher must name the commit id, now ${commit}, as the source's ref and seal the project again.`,
   )
 }
 
-/** Finds the tree to read. The path follows a colon, so it is never an option, and it leads through no symlink. */
+/**
+ * Finds the tree to read. The subdirectory comes after a colon, so git never takes it for an option. Git follows no
+ * symlink on the way to the subdirectory.
+ */
 async function findTree(git: HostGit, commit: string, source: GitSource): Promise<string> {
   const { subdirectory } = source
   const object = subdirectory === undefined ? commit : await resolve(git, `${commit}:${subdirectory}`)
@@ -105,6 +114,6 @@ async function resolve(git: HostGit, revision: string): Promise<string | undefin
 function noDirectory({ url, ref, subdirectory = '' }: GitSource): ArtifactError {
   return new ArtifactError(
     'invalid_manifest',
-    `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${url} at ${ref}, which contains no such directory: nothing was installed. The publisher must correct its source and seal the project again.`,
+    `The project's manifest.json names the directory ${cleanForeignText(subdirectory, 200)} of ${url} at ${ref}, which contains no such directory: nothing was installed. The publisher must correct the source of the part and seal the project again.`,
   )
 }

@@ -7,21 +7,22 @@ import { pathExistsSync } from '../../install/files/trees/tree-walk.ts'
 import { type GitSetting, gitEnvironment } from './git-settings.ts'
 
 /**
- * The memory of each process, enough for an unpacked pack. The one that talks to the server has less (git-settings.ts).
+ * The memory limit of each process, enough for an unpacked pack. The process that talks to the server has a lower limit
+ * (git-settings.ts).
  */
 const MEMORY_KIB = 512 * 1024
 /** The unit of `ulimit -f` in every POSIX shell. */
 const BLOCK_BYTES = 512
-/** The first version with `http.curloptResolve` and `GIT_CONFIG_COUNT`; an older git would silently ignore them. */
+/** The first version with `http.curloptResolve` and `GIT_CONFIG_COUNT`; an older git silently ignores one or both. */
 const LEAST_VERSION = [2, 37] as const
 
-/** The exit code of the shell if this host does not know a limit or does not let us set one. */
+/** The exit code of the shell if this host does not know a limit or does not let this process set it. */
 const NO_LIMITS = 121
 
 /**
- * Limits that git itself does not have. A lower limit of the host is fine. The text that the shell runs is constant,
- * and `"$@"` passes the arguments as they are. Descriptor 3 closes when this process ends, in whatever way, and git's
- * process group ends with it.
+ * Sets limits that git itself does not have. A lower limit of the host is accepted. The text that the shell runs is
+ * constant, and `"$@"` passes the arguments as they are. Descriptor 3 closes when this process ends, in whatever way,
+ * and then the shell's process group, with git in it, is killed.
  */
 const LIMITED = `
 limit() { ulimit "$1" "$2" 2>/dev/null || { own=$(ulimit "$1") && [ "$own" -le "$2" ]; } 2>/dev/null || exit ${NO_LIMITS}; }
@@ -35,7 +36,7 @@ export interface GitLimits {
   readonly folder: string
   /** The limit for the received bytes, and so for any file that git writes. */
   readonly maxBytes: number
-  /** The limit for all commands together. */
+  /** The end of the time for all commands together, in milliseconds of the monotonic clock. */
   readonly endsAt: number
   readonly signal: AbortSignal
 }
@@ -57,7 +58,10 @@ export class HostGit {
     this.#limits = limits
   }
 
-  /** Throws DeploymentError `source_not_supported` if this host has no git, or one that does not know these limits. */
+  /**
+   * Throws DeploymentError `source_not_supported` if this host has no git or one older than `LEAST_VERSION`, or cannot
+   * set the limits.
+   */
   async verifyVersion(): Promise<void> {
     const end = await this.run({ args: ['version'] })
     if (end.kind === 'exited' && end.code === NO_LIMITS) throw noLimits()
@@ -72,8 +76,8 @@ export class HostGit {
   }
 
   /**
-   * Runs a command and returns its end, with at most 2 KiB of output. Throws ArtifactError `timeout`, and the signal's
-   * reason.
+   * Runs a command and returns its end, with at most 2 KiB of output. Throws ArtifactError `timeout` once the time is
+   * up, and the signal's reason once the signal is aborted.
    */
   async run(call: GitCall): Promise<ChildEnd> {
     const end = await runChild(this.#request(call))
@@ -102,7 +106,9 @@ export class HostGit {
     )
   }
 
-  /** True if a file has reached its limit: the system then killed the process that wrote it without a message. */
+  /**
+   * True if a file has reached its limit: the system then killed, without a message, the process that wrote the file.
+   */
   hasReachedLimit(): boolean {
     const packs = join(this.repository, 'objects', 'pack')
     const names = pathExistsSync(packs) ? readdirSync(packs) : []
@@ -127,7 +133,7 @@ export class HostGit {
   #late(): ArtifactError {
     return new ArtifactError(
       'timeout',
-      'Fetching a git repository took longer than timeout-minutes allows: nothing was installed. Raise it if the repository is meant to be that large, or ask the publisher.',
+      'Fetching a git repository took longer than timeout-minutes allows: nothing was installed. Raise timeout-minutes if the repository is meant to be that large, or ask the publisher.',
     )
   }
 }
@@ -135,6 +141,6 @@ export class HostGit {
 function noLimits(): DeploymentError {
   return new DeploymentError(
     'source_not_supported',
-    'A part of the project comes from a git repository, but this host cannot limit the memory, files and time that git uses (the shell\'s "ulimit" failed): nothing was installed. Deploy it on Linux, or have the publisher put the part into the project.',
+    'A part of the project comes from a git repository, but this host cannot limit the memory, files and time that git uses (the shell\'s "ulimit" failed): nothing was installed. Deploy the project on Linux, or have the publisher put the part into the project.',
   )
 }

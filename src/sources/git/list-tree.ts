@@ -13,19 +13,19 @@ export interface GitEntry extends ArchiveEntry {
 }
 
 export interface GitListing {
-  /** The targets of its symlinks are still to be read. */
+  /** Without the targets of symlinks, which are still to be read. */
   readonly listing: ArchiveListing
   /** By the listing's numbers. */
   readonly entries: readonly GitEntry[]
 }
 
-/** The size of a record: the mode, type, id and size before the path take less than 256 bytes. */
+/** The maximum size of a record: the mode, type, id and size before the path take less than 256 bytes. */
 const MAX_RECORD_BYTES = MAX_PATH_BYTES + 256
 const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/
 
 /**
- * Lists a tree by an archive's rules, entry by entry as git prints it. Nothing is checked out, so the repository's
- * attributes have no effect. Throws ArchiveError `unsafe_archive`, for a submodule too, and `archive_too_large`.
+ * Lists a tree by an archive's rules, entry by entry as git prints them. Nothing is checked out, so the repository's
+ * attributes have no effect. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`.
  */
 export async function listTree(git: HostGit, tree: string, { rules, slice }: Listed): Promise<GitListing> {
   const listing = new ArchiveListing(rules)
@@ -34,7 +34,7 @@ export async function listTree(git: HostGit, tree: string, { rules, slice }: Lis
   await git.read({ args }, async stdout => {
     let records = 0
     for await (const record of recordsOf(stdout)) {
-      // Trees count too: git lists each of them, even an empty one, and a hostile repository could keep it busy for
+      // Trees count too: git lists each of them, even an empty one, and a hostile repository could keep git busy for
       // years.
       verifyEntryCount(++records, rules)
       const entry = parseRecord(record)

@@ -17,7 +17,7 @@ const SMALL_FILE_BYTES = 1024 * 1024
 
 export interface TreeReading {
   readonly git: HostGit
-  /** A private folder for unnamed files with the ids that git is to print. */
+  /** A private folder for unnamed files with the ids of the blobs that git is to print. */
   readonly folder: string
   /** The directory to create for the tree. */
   readonly target: string
@@ -80,7 +80,7 @@ async function readBlobs<Entry extends Pick<GitEntry, 'name' | 'oid' | 'size'>>(
   if (entries.length === 0) return
   const list = openPrivateFileSync(folder)
   try {
-    // At its position: the child reads the same open file, from the beginning.
+    // A write at a position does not move the file's offset, so the child reads the same open file from the start.
     writeSync(list.fd, entries.map(({ oid }) => `${oid}\n`).join(''), 0)
     await git.read({ args: ['cat-file', '--batch', '--buffer'], input: list.fd }, async stdout => {
       const reader = new PieceReader(stdout)

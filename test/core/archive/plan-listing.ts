@@ -31,7 +31,7 @@ export function listedSymlink(name: string, target: string): ArchiveEntry {
   return listedEntry(name, { type: 'symlink', size: target.length, packedSize: target.length, target })
 }
 
-/** The symlinks of a tree of these files, planned as those of an archive. */
+/** Plans the symlinks of a tree with these files, as for an archive. */
 export function plannedSymlinks(
   files: readonly string[],
   links: Readonly<Record<string, string>>,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { halfSipHash } from '../../../src/core/columns/half-sip-hash.ts'
 
-/** From the tests of Linux (lib/tests/siphash_kunit.c): the hashes of the bytes 0, 1, 2 and so on, by their number. */
+/** From the tests of Linux (lib/tests/siphash_kunit.c): hashes of the first bytes of the sequence 0, 1, 2 and so on. */
 const VECTORS: readonly [bytes: number, hash: number][] = [
   [4, 0x7e059ea6],
   [6, 0xa0080b65],

@@ -4,7 +4,7 @@ import { HashIndex } from '../../../src/core/columns/hash-index.ts'
 
 const MANY = 10_000
 
-/** Whether each number is found under its hash, and nothing that was not added. */
+/** Asserts that a number is not found under its hash before it is added, and is found afterwards. */
 function assertFindsAll(hashOf: (number: number) => number): void {
   const index = new HashIndex()
   for (let number = 0; number < MANY; number++) {

@@ -19,7 +19,7 @@ function refusalOf(act: () => unknown): DeployError {
     assert.ok(error instanceof ArtifactError)
     return error
   }
-  return assert.fail('was not refused')
+  return assert.fail('the manifest was accepted')
 }
 
 describe('parseManifest', () => {

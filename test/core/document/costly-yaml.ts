@@ -1,6 +1,6 @@
 const nested = (open: string, inside: string, close: string): string => open.repeat(29) + inside + close.repeat(29)
 
-/** Texts that made a YAML parser slow, large or deep, each of about `bytes` bytes. */
+/** Texts of about `bytes` bytes that cost a YAML parser much time, memory or stack. */
 export const COSTLY_SHAPES: Readonly<Record<string, (bytes: number) => string>> = {
   'double quotes': bytes => '"'.repeat(bytes),
   'single quotes': bytes => "'x'".repeat(bytes / 3),

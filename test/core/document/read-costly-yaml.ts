@@ -9,8 +9,8 @@ import { parsePlan } from '../../../src/core/plan/plan.ts'
 import { sampled } from '../../extent.ts'
 import { COSTLY_SHAPES } from './costly-yaml.ts'
 
-// Reads every costly text with the reader that the first argument names. Prints the most memory that one of them took,
-// in megabytes, and the longest message.
+// Reads every costly text with the reader that the first argument names. Prints the most memory that one text took, in
+// megabytes, and the length of the longest message.
 
 const READERS: Readonly<Record<string, { limits: YamlLimits; read: (text: string) => unknown }>> = {
   'plugin.yaml': { limits: PLUGIN_YAML_LIMITS, read: parsePluginYaml },
@@ -35,7 +35,7 @@ console.log(
 )
 
 function messageLength(read: (text: string) => unknown, text: string): number {
-  // Frees the memory of the texts before this one.
+  // Frees the memory of the earlier texts.
   globalThis.gc?.()
   try {
     read(text)

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { whyLeftToCi } from '../../extent.ts'
 
-/** Seconds of processor time, which a busy machine does not lengthen. The 200 or so texts take about 10. */
+/** Seconds of processor time, which a busy machine does not lengthen. The 200 or so texts take about 10 s. */
 const MAX_CPU_SECONDS = 120
 const MAX_MEGABYTES = 100
 

@@ -10,7 +10,7 @@ import {
 import { parseSignerKeys, type SignerKey } from '../../../src/core/trust/signer-keys.ts'
 import { ED25519_VECTORS } from './ed25519-vectors.ts'
 
-/** The order of the group that the second halves of signatures belong to. */
+/** The order of the group. The second half of a valid signature is a number below this order. */
 const GROUP_ORDER = 2n ** 252n + 27742317777372353535851937790883648493n
 
 function sealed(bytes: Buffer, signature: Buffer) {

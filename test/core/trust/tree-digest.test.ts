@@ -5,7 +5,7 @@ import fc from 'fast-check'
 import { comparePaths, inTreeOrder, orderedTreeDigest, treeDigest } from '../../../src/core/trust/tree-digest.ts'
 
 /**
- * Computed apart from this repository's code, by hand:
+ * Computed without this repository's code, in Python:
  *   def h(b): return hashlib.sha256(b).hexdigest()
  *   h('\n'.join(f'{p}:{h(b)}' for p, b in sorted(files.items(), key=lambda kv: kv[0].split('/'))).encode())
  * Python compares strings by code points.

@@ -48,7 +48,7 @@ describe('replacedBytes', () => {
     assert.equal(code, 'downgrade_refused')
     assert.equal(
       message,
-      `This host has already replaced the hub's latest version, 1.4.0 (sha256 ${THESE}), and now runs 1.3.0 (installed on 2026-11-20). latest does not restore a replaced version: nothing was installed. To install it anyway, name the version or set allow-downgrade: true.`,
+      `This host has already replaced the hub's latest version, 1.4.0 (sha256 ${THESE}), and now runs 1.3.0 (installed on 2026-11-20). A run with version: latest does not restore a replaced version: nothing was installed. To install it anyway, name the version or set allow-downgrade: true.`,
     )
   })
 
@@ -56,7 +56,7 @@ describe('replacedBytes', () => {
     const { message } = replacedBytes({ version: null, sha256: THESE }, { version: null })
     assert.match(
       message,
-      /replaced the hub's latest version \(sha256 a+\)\. latest does not restore a replaced version/,
+      /replaced the hub's latest version \(sha256 a+\)\. A run with version: latest does not restore a replaced version/,
     )
   })
 })

@@ -1,5 +1,5 @@
-// Preloaded into a rollback: runs the shell text in BEFORE_RESTORE right before a snapshot is moved to the staging
-// folder.
+// Preloaded into a rollback: runs the shell text in BEFORE_RESTORE once, right before the snapshot of greeter is moved
+// to the staging folder.
 import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
@@ -7,7 +7,7 @@ import { syncBuiltinESMExports } from 'node:module'
 const rename = fs.renameSync
 let isDone = false
 fs.renameSync = (from, to) => {
-  // A path deep in the staging folder is reached through its open folder.
+  // The target may be named through its open folder (/proc/self/fd), so only its last component is compared.
   if (!isDone && String(from).includes('/snapshots/') && /\/greeter$/.test(String(to))) {
     isDone = true
     execFileSync('/bin/sh', ['-ec', process.env.BEFORE_RESTORE])

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
 import { waitUntil } from '../../install/wait-until.ts'
 
 const REPOSITORY = resolve(import.meta.dirname, '../../..')
-/** A container that ends with this process. */
+/** The arguments of setpriv that start a container, which ends with this process. */
 const CONTAINER = [
   '--pdeathsig',
   'KILL',
@@ -20,7 +20,7 @@ const CONTAINER = [
 ]
 const IMPOSSIBLE = 77
 
-/** The targets of systemd that a unit needs. */
+/** The systemd targets that the boot and the units need. */
 const TARGETS = {
   'multi-user.target': '[Unit]\nAllowIsolate=yes\n',
   'basic.target': '[Unit]\nDefaultDependencies=no\nRequires=sysinit.target\nAfter=sysinit.target\n',
@@ -37,7 +37,10 @@ export interface Machine {
 }
 
 export interface Booted {
-  /** Waits until a file below the folder has some text, and returns that. Throws `NoBoot` if it can never appear. */
+  /**
+   * Waits until the text of a file in `folder` ends with a line break, and returns the text. Throws if the machine ends
+   * first: `NoBoot` if this computer cannot run such a machine.
+   */
   read(name: string): Promise<string>
   /** Ends every process of the machine at once, as a power cut does. */
   cutPower(): Promise<void>
@@ -63,7 +66,9 @@ export function boot({ folder, units, enable }: Machine): Booted {
   })
   machine.once('exit', code => {
     const isImpossible = code === IMPOSSIBLE || /^(?:unshare|setpriv):/.test(output())
-    failure ??= isImpossible ? new NoBoot(output()) : new Error(`The machine ended (${code}). ${output()}`)
+    failure ??= isImpossible
+      ? new NoBoot(output())
+      : new Error(`The booted machine ended with exit code ${code}. Its output: ${output()}`)
   })
   return {
     async read(name) {

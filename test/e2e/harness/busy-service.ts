@@ -4,34 +4,35 @@ import { createInterface } from 'node:readline'
 import type { TestContext } from 'node:test'
 
 /**
- * Perl, because every Debian has it. Each loops as fast as it can and never ends by itself. `$ARGV[0]` is the place.
+ * Services in Perl, because every Debian has Perl. Each loops as fast as it can and never ends by itself. `$place` is
+ * the installed directory.
  */
 const SERVICES = {
-  /** Finds its place by name, and creates it and its data if they are missing. */
+  /** Reaches the installed directory by its path, and creates the directory and its `data` if they are missing. */
   'that makes its place and data anew whenever they are missing': `
     for (;;) { mkdir $place; mkdir "$place/data"; if (open my $log, ">>", "$place/data/log") { print $log "x"; } }`,
-  /** Works in the tree in which it was started, wherever that is moved. */
+  /** Works in the tree in which it was started, wherever that tree is moved. */
   'that makes data anew in its working folder': `
     chdir $place; for (;;) { mkdir "data"; if (open my $log, ">>", "data/log") { print $log "x"; } }`,
-  /** Repeatedly replaces its kept folder with another one. */
+  /** Repeatedly replaces the kept folder with a new folder. */
   'that replaces data as a whole again and again': `
     chdir $place;
     for (my $n = 0;; $n++) {
       mkdir "next"; if (open my $log, ">", "next/log") { print $log $n; }
       rename "data", "last"; rename "next", "data"; unlink "last/log"; rmdir "last";
     }`,
-  /** Files of the version are missing half of the time. */
+  /** Files of the installed version are missing half of the time. */
   'that renames its installed files back and forth': `
     chdir $place; for (;;) { rename "src", "last"; rename "last", "src"; }`,
 }
 export const BUSY_SERVICES = Object.keys(SERVICES) as (keyof typeof SERVICES)[]
 
-/** The reason why no such service can run here, for a test's `skip`; false if it can. */
+/** The reason why these services cannot run here, for a test's `skip`; false if they can. */
 export function whyNoPerl(): string | false {
   return spawnSync('perl', ['-e', '1']).status === 0 ? false : 'needs perl'
 }
 
-/** Runs a service in the place for as long as `act` takes. */
+/** Runs a service in the installed directory `place` for as long as `act` takes. */
 export async function whileBusy<T>(
   t: TestContext,
   { service, place }: { service: keyof typeof SERVICES; place: string },

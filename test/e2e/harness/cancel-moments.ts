@@ -9,31 +9,31 @@ import { type Asked, type CancelScene, type Contract, HANG, HANG_ON, isHanging }
 /** Shell: the first restart after the cancelled step hangs and ignores SIGTERM. */
 const HANG_ONCE = `if [ -e here ] && [ ! -e again ]; then touch again; trap '' TERM; while :; do sleep 1; done; fi`
 
-/** True if the run has come to the moment of its cancel, given its log so far. */
+/** True if the run, whose log so far is given, has reached the moment at which the test cancels it. */
 export type IsThere = (log: string) => boolean
 
 /** The moment at which a run is cancelled, and the required result. */
 export interface Moment {
   readonly name: string
-  /** Default: both. */
+  /** The contracts of which this moment is a part; default both. */
   readonly contracts?: readonly Contract[]
   arrange(scene: CancelScene, t: TestContext): Promise<IsThere>
   readonly outcome: Outcome
-  /** Default: `cancelled`; empty for none. */
+  /** The error code: default `cancelled`; empty for none. */
   readonly error?: string
-  /** Set if the hub does not answer the report, which the post step or a later run then sends. */
+  /** Set if the report does not reach the hub during the run. The post step or a later run then sends the report. */
   readonly isUnreported?: true
   /** Set if the services are left to the post step. */
   readonly isUnfinished?: true
-  /** The old version's health in the end; default null. */
+  /** The old version's health in the local report, once the post step has completed that report; default null. */
   readonly healthy?: boolean
-  /** The hub's report on an earlier run that is recovered. */
+  /** The version and status in the report that the hub gets on an earlier run, which this run recovers. */
   readonly recovered?: string
 }
 
 type Arrange = (scene: CancelScene, script: string) => Promise<void>
 
-/** A run that waits for the hub's answer, which never comes. */
+/** A run that waits for the answer to a request that the hub never answers. */
 function asks(asked: Asked, ...contracts: Contract[]): Moment {
   return {
     name: `waits for the hub (${asked})`,
@@ -47,7 +47,7 @@ function asks(asked: Asked, ...contracts: Contract[]): Moment {
   }
 }
 
-/** A run whose child hangs, and one whose child also ignores SIGTERM. */
+/** Two moments: a run whose child hangs, and a run whose child also ignores SIGTERM. */
 function inChild(name: string, arrange: Arrange, more: Partial<Moment> = {}): Moment[] {
   return [
     { name, ...stopped(arrange, HANG), ...more },
@@ -88,7 +88,7 @@ const restart = ({ id }: CancelScene): string => `action: restart, plugin: ${id}
 const provision = ({ id }: CancelScene): string => `action: provision, plugin: ${id}`
 const healthcheck = ({ id }: CancelScene, timeout = 60): string =>
   `action: healthcheck, plugin: ${id}, timeout: ${timeout}`
-/** Shell: the first call hangs, and the rollback's own call does not. */
+/** Shell: runs the script, which hangs, in the first call only, and so not in the rollback's own call. */
 const once = (script: string): string => `if [ ! -e here ]; then ${script}; fi`
 /** Shell: true if the new version was started last. */
 const IS_NEW = 'grep -q 2.0.0 running 2> /dev/null'
@@ -101,10 +101,7 @@ function supervise(action: 'start' | 'stop' | 'restart' | 'is-active'): Moment[]
   })
 }
 
-/**
- * Leaves a first run that was killed in its health check, so that the second one recovers it and is cancelled
- * meanwhile.
- */
+/** Leaves a run that was killed in its health check. The next run is cancelled while it recovers the dead run. */
 async function leaveDeadRun(scene: CancelScene): Promise<void> {
   await publish(scene, restart(scene), healthcheck(scene))
   scene.standIns.add('check', `if ${IS_NEW}; then kill -9 $PPID; fi; echo fine`)

@@ -16,48 +16,57 @@ export type Contract = 'marketplace' | 'project'
 /** A request of a run to its hub. */
 export type Asked = 'auth' | 'latest' | 'artifact' | 'download' | 'authorize' | 'report'
 
-/** A host on which 1.0.0 is installed and runs under a supervisor's stand-in, and a hub with 2.0.0 that may hang. */
+/**
+ * A host on which 1.0.0 is installed and runs under a supervisor's stand-in, and a hub that may leave requests
+ * unanswered.
+ */
 export interface CancelScene {
   readonly contract: Contract
   /** The id of the one part that has a service. */
   readonly id: string
   readonly root: string
   readonly standIns: StandIns
-  /** The requests that the hub leaves unanswered from now on; `download` sends half of the bytes. */
+  /** The requests that the hub leaves unanswered from now on; for `download`, it sends half of the bytes. */
   readonly unanswered: Set<Asked>
   /** The requests that were left unanswered so far. */
   readonly left: Asked[]
-  /** The messages of failed deployments that the hub has accepted. A project's report has none. */
+  /**
+   * The error message of each report that the hub has accepted, empty after a success. A project's reports have no
+   * messages, so the list is empty.
+   */
   errorMessages(): string[]
   /** The version and the status of each report that the hub has accepted. */
   reported(): string[]
-  /** The address of its reports; see `ReportSender`. */
+  /** The address to which the runs report; see `ReportSender`. */
   readonly address: string
-  /** Publishes 2.0.0 with these steps after the installation. */
+  /** Publishes 2.0.0, and has its plan run these steps after the installation. */
   publish(...steps: string[]): Promise<void>
   /** Publishes 2.1.0 with this many additional small files. */
   publishLarge(files: number): Promise<void>
-  /** Writes the host config: the keys under `plugins: {<id>: ...}` except for the unit, and more top-level lines. */
+  /**
+   * Writes the host config. `plugin` has the keys of `plugins: {<id>: ...}` except for `unit`, and `more` has further
+   * top-level lines.
+   */
   configure(plugin: string, more?: string): void
   run(run?: Partial<ActionRun>, inputs?: Record<string, string>): Promise<ActionResult>
   post(state: Record<string, string>): Promise<ActionResult>
   /** The outputs that the newest run has set so far, as text. */
   outputsSoFar(): string
-  /** The time of the last write for the runner or to the local report, in epoch milliseconds. */
+  /** The time of the last write to the newest run's command files or to a local report, in epoch milliseconds. */
   lastWrite(): number
   close(): Promise<void>
 }
 
-/** Shell: notes that the run has arrived here, and hangs. */
+/** Shell: writes its process id to the file `here`, and hangs. */
 export const HANG = 'echo $$ > here; exec sleep 3600'
-/** Does the same, but only SIGKILL ends it. */
+/** Shell: does the same as `HANG`, but only SIGKILL ends the script. */
 export const HANG_ON = "trap '' TERM; echo $$ > here; while :; do sleep 1; done"
 
 export async function openCancelScene(t: TestContext, contract: Contract): Promise<CancelScene> {
   return contract === 'marketplace' ? await openArtifactScene(t) : await openProjectScene(t)
 }
 
-/** The file in which a stand-in's script notes its process before it hangs. */
+/** The file to which a stand-in's script writes its process id before it hangs. */
 export function hangingFile({ standIns }: CancelScene): string {
   return join(standIns.bin, '../here')
 }
@@ -73,7 +82,7 @@ export async function cancelledOnce(scene: CancelScene): Promise<ActionResult> {
   return await signalledOnce(scene, 'SIGINT', () => isHanging(scene))
 }
 
-/** Starts a run that gets SIGKILL as soon as it hangs there. */
+/** Starts a run that gets SIGKILL as soon as `isThere` returns true. */
 export async function killedOnce(scene: CancelScene, isThere: () => boolean): Promise<ActionResult> {
   return await signalledOnce(scene, 'SIGKILL', isThere)
 }
@@ -184,7 +193,10 @@ function sceneOf(contract: Contract, id: string, { root, workspace }: Place) {
   }
 }
 
-/** A gate to the hub that leaves some requests unanswered, and passes on downloads too. */
+/**
+ * A gate to the hub that leaves the requests in `unanswered` without an answer. In JSON, the gate replaces the hub's
+ * URL with its own URL, so that downloads pass through the gate, too.
+ */
 async function openGate(t: TestContext, hubUrl: string) {
   const unanswered = new Set<Asked>()
   const left: Asked[] = []

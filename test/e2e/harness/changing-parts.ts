@@ -9,14 +9,14 @@ const INSTALLING: Readonly<Record<string, string>> = {
 export interface Parts {
   /** The parts among `cart`, `till` and `mailer`; default all. */
   included?: readonly string[]
-  /** True to retain replaced and removed versions. */
+  /** True to retain replaced and removed versions; default true. */
   snapshot?: boolean
   /** Further steps of the plan: s1, s2, ..., each after the previous one. */
   steps?: readonly string[]
   more?: Record<string, string>
 }
 
-/** The files of the small project in a version with some of its three parts. */
+/** The files of one version of the small project, with all or some of its three parts. */
 export function filesWith(version: string, parts: Parts = {}): Record<string, string> {
   const { included = Object.keys(INSTALLING), more = {} } = parts
   const isIncluded = ([path]: [string, string]): boolean => included.includes(path.split('/')[1] ?? '')

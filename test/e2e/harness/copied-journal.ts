@@ -4,8 +4,8 @@ import type { JournalRecord } from '../../../src/install/transaction/journal/jou
 import { journalText } from '../../install/transaction/journal/journal-text.ts'
 
 /**
- * Rewrites the journal of a copied host: names the inodes and times of the copies, and a host id if one is given. The
- * copy of the file or folder with an inode is at the path that `copyOf` returns.
+ * Rewrites the journal of a copied host, so that it contains the inodes and times of the copies, and `hostId` if that
+ * is given. `copyOf` takes an inode from the journal, and returns the path of the copy of that file or folder.
  */
 export function rewriteCopiedJournal(journal: string, copyOf: (ino: string) => string, hostId?: string): void {
   const { records } = parseJournalText(readFileSync(journal))
@@ -18,7 +18,7 @@ export function rewriteCopiedJournal(journal: string, copyOf: (ino: string) => s
   writeFileSync(journal, journalText(rewritten))
 }
 
-/** The identity that a journal gives to an object that is moved. */
+/** The identity that a journal records of a file or folder that is moved. */
 function identityOf(path: string): { ino: string; times: string } {
   const stat = lstatSync(path, { bigint: true, throwIfNoEntry: false })
   return stat === undefined

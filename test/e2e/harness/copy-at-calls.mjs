@@ -1,6 +1,6 @@
 // Preloaded into an action: copies the project root ROOT to a numbered folder in IMAGES before each call that changes
-// names, so that each copy is the host that a kill at that call would leave. `<number>.json` next to it has the call
-// and the inodes.
+// names, so that each copy is the host that a kill at that call would leave. `<number>.json` next to a copy contains
+// the call, and the path of each inode.
 import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
@@ -21,7 +21,7 @@ for (const name of ['renameSync', 'linkSync', 'unlinkSync', 'rmdirSync', 'mkdirS
 syncBuiltinESMExports()
 
 function takeImage(name, paths) {
-  // Before the first lock, the host is as the run found it.
+  // A run that does not have the lock changes nothing that is installed.
   if (!existsSync(join(ROOT, '.hub-deploy/lock'))) return
   const image = join(IMAGES, String(count++).padStart(4, '0'))
   execFileSync('cp', ['-a', ROOT, image])

@@ -7,7 +7,7 @@ import { openProjectStage, PROJECT_ID, type ProjectStage, projectFiles } from '.
 import { openRefusingHub } from './refusing-hub.ts'
 import { openStage, type Stage, writeFiles } from './stage.ts'
 
-/** The results of the runs of one ending. The last run is the one to show. */
+/** One way in which a run can end, and the result of a run that ended in this way. */
 export interface PlayedEnding {
   readonly name: string
   readonly result: ActionResult
@@ -17,17 +17,17 @@ export interface PlayedEnding {
 
 export const HOST = { 'host-id': 'app-1' }
 
-/** Each scene runs some of the endings. */
+/** Each of these functions plays some of the endings. */
 export const SCENES = [playUpdates, playRefusals, playFailures, playReading, playProject] as const
 
 /**
- * Runs every ending of every action, or of these scenes, with the real hub, the real `dist/` and stand-ins for systemd.
+ * Plays the endings of these scenes, by default of all, with the real hub, the real `dist/` and stand-ins for systemd.
  */
 export async function playEndings(scenes: readonly (typeof SCENES)[number][] = SCENES): Promise<PlayedEnding[]> {
   return (await Promise.all(scenes.map(play => play()))).flat()
 }
 
-/** The plugin's files. Some belong to every version, and some change with each. */
+/** The plugin's files. Most are the same in every version, and a few change with each version. */
 function releaseFiles(version: string, more: Record<string, string> = {}): Record<string, string> {
   const modules = Array.from({ length: 56 }, (_, index) => [
     `src/greeter/part_${String(index + 1).padStart(2, '0')}.py`,
@@ -35,7 +35,7 @@ function releaseFiles(version: string, more: Record<string, string> = {}): Recor
   ])
   return {
     'plugin.yaml': `name: greeter\nversion: "${version}"\nentry_point: src/main.py\n`,
-    // The stand-in for systemd takes this text for the running version.
+    // The stand-in for systemd treats this text as the running version.
     'src/main.py': version,
     'templates/mail.html': '<p>Hello</p>\n',
     ...Object.fromEntries(modules),
@@ -65,8 +65,8 @@ interface GreeterHost {
 }
 
 /**
- * Opens a host with a supervisor and a check. The versions 2.x answer that they are broken, and so do 1.x after
- * `break`.
+ * Opens a host with a supervisor and a health check, which passes for the versions for which `isHealthy` returns true;
+ * by default, all but 2.x.
  */
 async function openGreeterHost(
   isHealthy: (version: string) => boolean = version => !version.startsWith('2'),
@@ -114,7 +114,7 @@ function placesOf(stage: Stage | ProjectStage): Record<string, string> {
   }
 }
 
-/** A hub that is not on loopback speaks https. */
+/** Hubs that are not on loopback use https, so the example's hub does, too. */
 function hubPlaces(url: string): Record<string, string> {
   return { [url]: 'https://hub.example.com', [new URL(url).host]: 'hub.example.com' }
 }

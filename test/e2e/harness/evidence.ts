@@ -5,7 +5,7 @@ import type { LocalReport } from '../../../src/install/reports/local-report.ts'
 import { listTree } from '../../install/archive/directory-listing.ts'
 import type { Stage } from './stage.ts'
 
-/** A row of the hub's journal of reports. */
+/** A row of the hub's table of reports. */
 export interface ReportRow {
   kind: string
   slug: string
@@ -29,7 +29,10 @@ export function readLocalReport(result: ActionResult): LocalReport {
   return JSON.parse(readFileSync(result.outputs['report-path'] ?? '', 'utf8'))
 }
 
-/** The files that a run without changes must not touch: all but the action's own empty folders and its reports. */
+/**
+ * The paths that a run without changes must not touch. Left out are the entries of the action's own folders themselves,
+ * the reports, the audit log, tree records, and the action's auxiliary files.
+ */
 export function listHost(root: string): Record<string, string> {
   const own =
     /^\.hub-deploy($|\/(staging|snapshots(\/(plugins|extensions)(\/[^/]+)?)?)$|\/(reports|outbox|trees|audit\.jsonl|reserve|kernel-lock|rename-probe)(\/|$))/

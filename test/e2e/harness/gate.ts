@@ -18,7 +18,7 @@ export const NO_HUB = { 'hub-url': '', 'api-key': '' }
 /** Inputs without an artifact. */
 export const NO_ARTIFACT = { ...NO_HUB, 'signing-secret': '' }
 
-/** Writes a file of the workspace, and returns the inputs that check it. */
+/** Writes a file to the workspace, and returns the inputs with which the gate checks that file. */
 export function fileInputs(stage: Stage, bytes: Buffer, path = 'greeter.zip'): Record<string, string> {
   const place = join(stage.workspace.path, path)
   mkdirSync(dirname(place), { recursive: true })
@@ -26,7 +26,7 @@ export function fileInputs(stage: Stage, bytes: Buffer, path = 'greeter.zip'): R
   return { ...NO_HUB, 'artifact-path': path, signature: signatureOf(bytes) }
 }
 
-/** Runs a gate that must pass and leave nothing on the machine. */
+/** Runs a gate that must pass, change nothing on the host, and leave no file in the runner's temporary folder. */
 export async function assertVerifies(
   stage: Stage,
   inputs: Record<string, string> = {},
@@ -47,13 +47,16 @@ export async function assertVerifies(
 /** The expected result of a gate that fails. */
 export interface GateRefusal {
   readonly code: ErrorCode
-  /** Default: `false`. */
+  /** The output `verified`; default `false`. */
   readonly verified?: string
-  /** Default: 1. A plan has one annotation for each problem. */
+  /** The number of error annotations; default 1. A refused plan has one for each problem. */
   readonly annotations?: number
 }
 
-/** Runs a gate that must fail, report this in all places, and leave nothing on the machine. */
+/**
+ * Runs a gate that must fail, report the failure in its outputs, annotations and summary, change nothing on the host,
+ * and leave no file in the runner's temporary folder.
+ */
 export async function assertFails(
   stage: Stage,
   { code, verified = 'false', annotations = 1 }: GateRefusal,

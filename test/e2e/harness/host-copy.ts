@@ -5,11 +5,11 @@ import type { Stage } from './stage.ts'
 
 /** A separate host that starts as a copy of a prepared one. */
 export interface HostCopy {
-  /** Its host id. */
+  /** The host's id. */
   readonly name: string
   readonly root: string
   readonly workspace: Workspace
-  /** Deploys with the inputs of its origin, and with these. */
+  /** Deploys with the inputs of the host's origin, and with these. */
   deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
   /** Runs the post step of a main step that was killed while it had the lock. */
   post(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
@@ -17,11 +17,11 @@ export interface HostCopy {
 
 export interface HostOrigin {
   stage: Pick<Stage, 'folder' | 'deploy'>
-  /** The built actions; see `copyBuild`. */
+  /** The folder of the built actions; see `copyBuild`. */
   repository: string
   /** The project root to copy. */
   root: string
-  /** The plan of its copies' deployments. A project contains its own. */
+  /** The plan for the copies' deployments. A project contains its own plan. */
   plan?: string
   inputs: Readonly<Record<string, string>>
 }
@@ -31,7 +31,7 @@ export function copyHost(origin: HostOrigin, name: string, root = hostFolder(ori
   const workspace = makeWorkspace(stage.folder)
   mkdirSync(dirname(root), { recursive: true })
   cpSync(origin.root, root, { recursive: true, preserveTimestamps: true, verbatimSymlinks: true })
-  // cpSync copies the modes of files only.
+  // cpSync keeps the modes of files, but not those of folders.
   chmodSync(join(root, '.hub-deploy'), 0o700)
   if (origin.plan !== undefined) writeFileSync(join(workspace.path, 'install.yaml'), origin.plan)
   const own = { ...origin.inputs, 'project-root': root, 'host-id': name }
@@ -42,7 +42,7 @@ export function copyHost(origin: HostOrigin, name: string, root = hostFolder(ori
   return { name, root, workspace, deploy, post }
 }
 
-/** The folder of a stage's host. */
+/** The default project root of a copied host. */
 export function hostFolder({ folder }: Pick<Stage, 'folder'>, name: string): string {
   return join(folder, 'hosts', name)
 }

@@ -6,7 +6,7 @@ import { makeStandIns, type StandIns } from '../../install/services/stand-ins.ts
 import { preparedOnce } from './prepared-once.ts'
 import { openStage, PLUGIN_PLAN, pluginFiles, type Stage } from './stage.ts'
 
-/** A stage whose host has supervisors (stand-ins) and a host config. */
+/** A stage whose host has stand-ins for the supervisors, and a host config. */
 export interface HostStage extends Stage {
   readonly standIns: StandIns
   writeHostConfig(text: string): void
@@ -52,7 +52,7 @@ export function planWith(...steps: string[]): string {
   return `${PLUGIN_PLAN}${lines.join('')}`
 }
 
-/** The stand-ins take the text of src/main.py, which is the version, for the running version. */
+/** The files of a version for the stand-ins: they treat the text of src/main.py as the running version. */
 export function versionFiles(version: string): Record<string, string> {
   return pluginFiles(version, { 'src/main.py': version, '.env.template': 'A=1\n' })
 }

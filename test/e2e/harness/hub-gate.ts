@@ -7,8 +7,9 @@ import { type LoopbackServer, serve } from '../../net/loopback-server.ts'
 export type Route = 'detail' | 'artifact' | 'report'
 
 /**
- * Opens a gate to a real hub. A request passes once `onRequest` has let it: if that never resolves, the hub hangs, and
- * `fail` sends a 500. The gate ends with the test, even if requests still wait in it.
+ * Opens a gate to a real hub. The gate waits for the result of `onRequest` before it passes a request on. If the result
+ * is `fail`, the gate answers 500. As long as there is no result, the request gets no answer. The gate ends with the
+ * test, even if requests still wait.
  */
 export function openGate(
   t: TestContext,

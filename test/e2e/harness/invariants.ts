@@ -8,15 +8,15 @@ import type { ActionResult } from '../../../local/runner.ts'
 import { type LocalReport, localReportSchema } from '../../../src/install/reports/local-report.ts'
 import { listTree } from '../../install/archive/directory-listing.ts'
 
-/** The content of each path below the listed directory: mode, bytes, symlink target. */
+/** The mode and content of each path below the listed directory; for a symlink, its target. */
 export type Listing = Readonly<Record<string, string>>
 
-/** Lists the directories that the host runs: everything below `plugins/`, `addons/` and `extensions/`. */
+/** Lists the live trees of a host: `plugins/`, `addons/` and `extensions/`, with everything below them. */
 export function listLive(root: string): Listing {
   return listSome(root, path => /^(plugins|addons|extensions)(\/|$)/.test(path))
 }
 
-/** Lists everything below the project root that does not depend on the time and the number of deployments. */
+/** Lists everything below the project root that does not depend on the time or on the number of deployments. */
 export function listLasting(root: string): Listing {
   const listing: Record<string, string> = listSome(
     root,
@@ -38,19 +38,24 @@ function isTreeRecord(path: string): boolean {
   return path.startsWith('.hub-deploy/trees/')
 }
 
-/** I1: asserts that the host runs exactly one of these, by bytes, modes and symlinks. Returns its name. */
+/**
+ * Asserts that the host's live trees equal one of these listings in bytes, modes and symlinks. Returns that listing's
+ * name.
+ */
 export function assertExactly(root: string, allowed: Readonly<Record<string, Listing>>): string {
   const live = listLive(root)
   const names = Object.keys(allowed)
   const name = names.find(candidate => isSame(live, allowed[candidate] as Listing))
-  if (name === undefined) assert.deepEqual(live, allowed[names[0] as string], `neither of ${names.join(', ')}`)
+  if (name === undefined)
+    assert.deepEqual(
+      live,
+      allowed[names[0] as string],
+      `the live trees of the host must be exactly: ${names.join(' or ')}`,
+    )
   return name as string
 }
 
-/**
- * I3, I4 and I8: asserts that no journal, lock, mark, staged tree, temporary file, waiting or second report is left
- * over.
- */
+/** Asserts that no journal, lock, mark, staged tree, temporary file, waiting or second report is left over. */
 export function assertNothingStrays(root: string): void {
   const own = join(root, '.hub-deploy')
   const lasting = [
@@ -78,7 +83,7 @@ export function assertNothingStrays(root: string): void {
   readReports(root)
 }
 
-/** Reads the final local reports by deployment id, oldest first. I8: no deployment has more than one. */
+/** Reads the final local reports by deployment id, oldest first. Asserts that no deployment has more than one. */
 export function readReports(root: string): Map<string, LocalReport> {
   const folder = join(root, '.hub-deploy', 'reports')
   const names = existsSync(folder) ? readdirSync(folder).filter(name => name.endsWith('.json')) : []
@@ -90,7 +95,7 @@ export function readReports(root: string): Map<string, LocalReport> {
   return byId
 }
 
-/** I2: asserts that local reports, audit lines, the hub's reports and the record of installed parts agree. */
+/** Asserts that local reports, audit lines, the hub's reports and the record of installed parts agree. */
 export function assertOneStory(root: string, hub: Store): void {
   const reports = readReports(root)
   for (const report of reports.values()) assertHubHeard(hub, report)
@@ -99,13 +104,10 @@ export function assertOneStory(root: string, hub: Store): void {
   if (last !== undefined) assertInstalled(root, last)
 }
 
-/**
- * I2, for a run that ended by itself: asserts that its exit code and outputs match its local report, which this
- * returns.
- */
+/** Asserts that the exit code and outputs of a run that ended by itself match its local report. Returns that report. */
 export function assertReported(root: string, { exitCode, outputs }: ActionResult): LocalReport {
   const report = readReports(root).get(outputs['deployment-id'] ?? '')
-  assert.ok(report, 'a run that ended has a local report')
+  assert.ok(report, 'a run that ended must have a local report')
   assert.equal(exitCode, report.outcome === 'success' ? 0 : 1)
   assert.deepEqual(
     [outputs['outcome'], outputs['changed'], outputs['state'], outputs['version'], outputs['error-code']],
@@ -115,9 +117,7 @@ export function assertReported(root: string, { exitCode, outputs }: ActionResult
   return report
 }
 
-/**
- * I6: asserts that no secret is in a file below these folders, or in these logs outside the commands that mask it.
- */
+/** Asserts that no secret is in a file below these folders, or in these logs outside the commands that mask it. */
 export function assertNoSecret(
   secrets: readonly string[],
   folders: readonly string[],
@@ -126,14 +126,14 @@ export function assertNoSecret(
   const contents = folders.flatMap(folder => Object.entries(listTree(folder)))
   const shown = logs.map(log => log.replaceAll(/^::add-mask::.*$/gm, ''))
   for (const secret of secrets) {
-    for (const [path, content] of contents) assert.ok(!content.includes(secret), `${path} holds a secret`)
-    for (const log of shown) assert.ok(!log.includes(secret), `a log holds a secret:\n${log}`)
+    for (const [path, content] of contents) assert.ok(!content.includes(secret), `${path} contains a secret`)
+    for (const log of shown) assert.ok(!log.includes(secret), `a log contains a secret:\n${log}`)
   }
 }
 
 /**
- * I3: asserts that a clean run with nothing to change leaves the host as it was, except for its own report and audit
- * line.
+ * Asserts that a run that has nothing to change and nothing to recover leaves the host as it was, except for the run's
+ * own report and audit line.
  */
 export async function assertSettled(root: string, runAgain: () => Promise<ActionResult>): Promise<void> {
   const before = listSome(root, isNoRecord)
@@ -164,7 +164,10 @@ function timelessInstalled(root: string, treeRecords: ReadonlyMap<string, string
   return inspect(parsed, { depth: null, sorted: true })
 }
 
-/** The hub may get the report of a run that died while reporting twice, but never two different ones. */
+/**
+ * Asserts that the hub has a report if and only if the local report says that the hub accepted it. If a run died while
+ * it sent its report, the hub may get that report twice, but never two different reports.
+ */
 function assertHubHeard(hub: Store, report: LocalReport): void {
   const heard = hub.db
     .prepare('SELECT status, version FROM reports WHERE host_id = ? AND started_at = ?')
@@ -172,7 +175,7 @@ function assertHubHeard(hub: Store, report: LocalReport): void {
   assert.equal(
     heard.length > 0,
     report.reported.accepted,
-    'what is noted as reported reached the hub, and nothing else',
+    'the hub must have this report if and only if the local report says that the hub accepted it',
   )
   for (const { status, version } of heard) {
     assert.deepEqual([status, version], [report.status, report.version ?? report.requested_version ?? 'unknown'])
@@ -185,7 +188,11 @@ function assertAudited(root: string, reports: ReadonlyMap<string, LocalReport>):
     .slice(0, -1)
   const audited = lines.map(line => JSON.parse(line)).map(line => [line.deployment_id, line.outcome])
   const reported = [...reports.values()].map(report => [report.deployment_id, report.outcome])
-  assert.deepEqual(audited.toSorted(), reported.toSorted(), 'one audit line for each report')
+  assert.deepEqual(
+    audited.toSorted(),
+    reported.toSorted(),
+    'each local report must have one audit line, with the same outcome',
+  )
 }
 
 function assertInstalled(root: string, report: LocalReport): void {

@@ -1,4 +1,4 @@
-// Loaded before an action: whenever a program asks for the date, somebody has just moved the clock by JUMP_MS.
+// Preloaded into an action: each time that the action asks for the time, the clock has moved by another JUMP_MS.
 const Real = Date
 const jumpMs = Number(process.env.JUMP_MS)
 let offset = 0

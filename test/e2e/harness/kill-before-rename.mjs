@@ -1,4 +1,4 @@
-// Preloaded into an action: kills it right before it renames a file to the path KILL_BEFORE.
+// Preloaded into an action: kills the action right before the action renames a file to the path KILL_BEFORE.
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 

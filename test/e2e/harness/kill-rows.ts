@@ -32,10 +32,10 @@ export interface ErrorRow extends Ending {
 export interface KilledRow extends Ending {
   name: `killed_in_${string}`
   version?: string
-  /** The first stop kills the run; each further one kills a post step that recovers it. */
+  /** The first stop kills the run; each further stop kills a post step that recovers the run. */
   stops: [Stop, ...Stop[]]
   recoveredBy: 'post' | 'next run'
-  /** Set if the first kill came after the run had ended, as its outputs then say. */
+  /** Set if the run that is killed has already set its final outputs. */
   hasEnded?: true
 }
 
@@ -52,7 +52,7 @@ const SUCCEEDED = {
 } as const
 const PLACE_TAKEN = 'change plugins/greeter'
 const NEEDY = { version: FAILING_VERSION }
-/** A run that is about to remove its journal has reported everything, and the next one does not send it again. */
+/** A run that is about to remove its journal has sent its report, and the next run does not send that report again. */
 const SETTLING = killAtCall('journal.jsonl', 'unlink')
 
 export const ERRORS: readonly ErrorRow[] = [

@@ -3,19 +3,22 @@ import { DiskLogWriter } from './disk-log.ts'
 
 /**
  * Serves one file, the disk, to the kernel by the FUSE protocol on descriptor 3, which is an open /dev/fuse that has
- * been mounted over a file. Logs each write and each flush in the order in which it answers them. It answers one
- * request after the other, so a flush covers exactly the requests that it answered before.
+ * been mounted over a file. This program answers one request after the other, and logs writes and flushes in the order
+ * of the answers, so each flush covers exactly the writes before it in the log.
  *
  * usage: node logged-disk-server.ts IMAGE LOG
  */
 
 const FUSE = 3
-/** The most bytes that the kernel may write at once, and the request around them. */
+/** The most bytes that the kernel may write in one request. The buffer also has room for the request's headers. */
 const MAX_WRITE = 128 * 1024
 const BUFFER_BYTES = MAX_WRITE + 4096
 const REQUEST_HEADER_BYTES = 40
 const WRITE_HEADER_BYTES = 40
-/** The end of the file for the kernel. Reads beyond the image are marks, one for each page. */
+/**
+ * The size of the file as the kernel sees it. A read in the second half of the file is a mark; each page of that half
+ * has its own number.
+ */
 const SIZE = 1024 ** 4
 export const MARK_BYTES = 4096
 export const FIRST_MARK = SIZE / 2
@@ -43,7 +46,7 @@ interface Disk {
   readonly log: DiskLogWriter
 }
 
-/** The body of the answer; undefined if the request gets none, and null if it is not supported. */
+/** The body of the answer; undefined if the request gets no answer, and null if the request is not supported. */
 function answer(disk: Disk, request: number, body: Buffer): Buffer | undefined | null {
   switch (REQUESTS[request as keyof typeof REQUESTS]) {
     case 'init':
@@ -123,7 +126,7 @@ function reply(unique: bigint, body: Buffer | null): void {
   writeSync(FUSE, Buffer.concat([header, body ?? EMPTY]))
 }
 
-/** Serves until the file is unmounted, which ends the read with ENODEV. */
+/** Serves until the file is unmounted: the read then fails with ENODEV. */
 function serve(disk: Disk): void {
   const buffer = Buffer.alloc(BUFFER_BYTES)
   for (let length = readRequest(buffer); length !== undefined; length = readRequest(buffer)) {
@@ -138,7 +141,7 @@ function readRequest(buffer: Buffer): number | undefined {
     return readSync(FUSE, buffer, 0, buffer.length, null)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    // A request that was interrupted before it was read.
+    // A request was interrupted before it was read.
     if (code === 'ENOENT' || code === 'EINTR' || code === 'EAGAIN') return readRequest(buffer)
     if (code === 'ENODEV') return undefined
     throw error

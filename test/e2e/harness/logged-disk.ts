@@ -33,11 +33,12 @@ export function whyNoLoggedDisk(): string | false {
   return whyNoExt4()
 }
 
-/** Creates an empty ext4 with its journal, in a new file. */
+/** Creates an empty ext4 file system with a journal, in a new file. */
 export function makeDisk(path: string, blockBytes: 1024 | 4096): void {
   writeFileSync(path, '')
   run('truncate', '-s', String(DISK_BYTES), path)
-  // Writes all of it now, because the kernel's later initialization would be in the log.
+  // Initializes all inode tables and the journal now, because the kernel would otherwise do so later, and the log would
+  // contain those writes.
   run(
     'mkfs.ext4',
     '-q',
@@ -53,8 +54,8 @@ export function makeDisk(path: string, blockBytes: 1024 | 4096): void {
 }
 
 /**
- * Mounts the ext4 in a file on a new folder for the duration of `work`, after a replay of its journal. Writes there
- * need not be durable.
+ * Mounts the ext4 in a file on a new folder for the duration of `work`. The mount replays the ext4's journal. The
+ * writes of `work` need not be durable, so there are no barriers.
  */
 export async function withMounted<T>(image: string, work: (mounted: string) => T | Promise<T>): Promise<T> {
   const mounted = mkdtempSync(join(tmpdir(), 'disk-'))
@@ -67,7 +68,7 @@ export async function withMounted<T>(image: string, work: (mounted: string) => T
   }
 }
 
-/** Unmounts the disk. Throws if a program still works there. */
+/** Unmounts the disk. If that fails because a program still uses the disk, detaches the disk and throws. */
 function unmount(path: string): void {
   try {
     run('umount', path)
@@ -79,16 +80,16 @@ function unmount(path: string): void {
 
 /** A mounted disk whose writes and flushes are logged. */
 export interface LoggedDisk {
-  /** The folder on which its ext4 is mounted. */
+  /** The folder on which the disk's ext4 is mounted. */
   readonly mounted: string
   /** Adds a mark to the log at this moment. */
   mark(number: number): void
 }
 
 /**
- * Mounts a copy of the disk `base.img` in the folder for the duration of `work`, and logs the writes to that copy in
- * `disk.log`. The log is complete when this returns, except for the writes of the unmounting, which come after the last
- * mark.
+ * Mounts a copy of the disk `base.img` in the folder for the duration of `work`, and logs the writes and flushes of
+ * that copy in `disk.log`. The log is complete when the promise resolves. The writes of the unmounting come after the
+ * last mark.
  */
 export async function withLoggedDisk<T>(folder: string, work: (disk: LoggedDisk) => Promise<T>): Promise<T> {
   const [image, file, mounted] = [join(folder, 'served.img'), join(folder, 'served'), join(folder, 'mounted')]
@@ -132,12 +133,12 @@ function serve(folder: string, { image, file }: { image: string; file: string })
 }
 
 async function unmountServed(server: ChildProcess, file: string): Promise<void> {
-  // The loop device may take a moment to release it.
+  // The loop device may take a moment to release the file.
   run('umount', '-l', file)
   if (server.exitCode === null) await once(server, 'exit')
 }
 
-/** Bypasses the cache, so that each read reaches the server. */
+/** Adds a mark by a read that bypasses the cache, so that the read reaches the server. */
 function markOn(file: string, number: number): void {
   const fd = openSync(file, constants.O_RDONLY | constants.O_DIRECT)
   try {

@@ -18,7 +18,7 @@ export function whyNoMounting(type: 'tmpfs' | 'overlay' = 'tmpfs'): string | fal
     if (type === 'overlay') tryOverlay(folder)
     return false
   } catch (error) {
-    return `needs root, and leave to mount ${type} (${error instanceof Error ? error.message.trim() : error})`
+    return `needs root and the permission to mount ${type} (${error instanceof Error ? error.message.trim() : error})`
   } finally {
     spawnSync('umount', ['-l', folder])
     rmSync(folder, { recursive: true })
@@ -42,7 +42,7 @@ export function whyNoImmutables(): string | false {
   const made = spawnSync('chattr', ['+i', path]).status === 0
   if (made) spawnSync('chattr', ['-i', path])
   rmSync(folder, { recursive: true })
-  return made ? false : 'needs root, chattr and a file system that has immutable files'
+  return made ? false : 'needs root, chattr and a file system that supports immutable files'
 }
 
 /** Mounts a file system in memory, which is gone when the test ends. */
@@ -56,7 +56,7 @@ export function mountMemory(t: TestContext, options: string, type: 'tmpfs' | 'ra
   return folder
 }
 
-/** Does the same at a place in a host, over its content. */
+/** Mounts a tmpfs over a path in a host until the test ends. The content of the path is hidden meanwhile. */
 export function mountOver(t: TestContext, path: string, options: string): void {
   mkdirSync(path, { recursive: true })
   run('mount', '-t', 'tmpfs', '-o', `mode=755,${options}`, 'tmpfs', path)
@@ -68,14 +68,17 @@ export function run(program: string, ...args: string[]): void {
   if (status !== 0) throw new Error(`${program} ${args.join(' ')}: ${error?.message ?? stderr}`)
 }
 
-/** Mounts a directory a second time, at another place of the same file system. It may be gone with an outer mount. */
+/**
+ * Mounts a directory a second time, at another path, until the test ends. The second mount may end earlier, with a
+ * mount that contains it.
+ */
 export function bindMount(t: TestContext, source: string, path: string): void {
   for (const folder of [source, path]) mkdirSync(folder, { recursive: true })
   run('mount', '--bind', source, path)
   t.after(() => spawnSync('umount', ['-l', path]))
 }
 
-/** Mounts an ext4 file system in a file, at a place in a host. */
+/** Mounts an ext4 file system, whose image is a file, at a path in a host. */
 export function mountLoop(t: TestContext, path: string): void {
   const folder = mkdtempSync(join(tmpdir(), 'loop-'))
   const image = join(folder, 'image')
@@ -109,7 +112,7 @@ export function whyNoExt4(): string | false {
     run('umount', join(folder, 'mounted'))
     return false
   } catch (error) {
-    return `needs root, and leave to mount a loop device (${error instanceof Error ? error.message : error})`
+    return `needs root and the permission to mount a loop device (${error instanceof Error ? error.message : error})`
   } finally {
     rmSync(folder, { recursive: true })
   }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { listHost } from './evidence.ts'
 
-/** Asserts that a run leaves every installed version, and every record of it, as it was. */
+/** Asserts that a run leaves all installed and retained versions, the settings and `installed.json` as they were. */
 export async function assertTouchesNoVersion(root: string, run: () => Promise<void>): Promise<void> {
   const before = listHost(root)
   await run()

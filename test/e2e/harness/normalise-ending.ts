@@ -10,20 +10,24 @@ export function placed(text: string, places: Places): string {
     .replaceAll(hostname(), 'this-host')
 }
 
-/** Replaces everything in a summary that differs from run to run: paths, addresses, ids, digests, times. */
+/**
+ * Replaces everything in a summary that differs from run to run: paths, addresses, ids, digests, times, sizes in bytes,
+ * and numbers of attempts.
+ */
 export function normaliseSummary(markdown: string, places: Places): string {
   return normalise(placed(markdown, places))
 }
 
 /**
- * Does the same for a log. A busy machine decides whether a group is written as one that ended soon, so this writes
- * every group as its title and its lines.
+ * Replaces the same texts in a log. A group that ends soon has its full title; a slow group has a bare title, and its
+ * full title in a line after the group. Because the form depends on the machine's speed, this function writes each
+ * group as its full title and its lines.
  */
 export function normaliseLog(log: string, places: Places): string {
   return normalise(placed(withTitles(log), places))
 }
 
-/** The lines of a log that a reader sees before opening a group. Lines of groups begin with a triangle. */
+/** The lines of a log that a reader sees before opening a group. The titles of groups begin with a triangle. */
 export function foldLog(log: string): string[] {
   return withTitles(log)
     .split('\n')
@@ -36,7 +40,7 @@ function withTitles(log: string): string {
     /^::group::(.*)\n([\s\S]*?)^::endgroup::\n/gm,
     (_, title, lines) => `▸ ${title}\n${indent(lines)}`,
   )
-  // After a group that took longer, a line repeats its title and adds its work.
+  // After a slow group, a line repeats the group's title and adds the group's work.
   return soon.replace(/^▸ ([^:\n]+)\n((?: {4}.*\n)*)(\1(?:: .*)? \([\d.]+ .*\))\n/gm, '▸ $3\n$2')
 }
 
@@ -56,7 +60,7 @@ function normalise(text: string): string {
     .replace(/\(attempts?: \d+\)/g, '(attempts: N)')
 }
 
-/** An address in the form that a summary gives it. */
+/** A text as a summary escapes it. */
 function encoded(text: string): string {
   return text.replaceAll('_', '&#95;').replaceAll('://', '&#58;//')
 }

@@ -12,20 +12,24 @@ import { openStage, PLUGIN_PLAN, pluginFiles, type Stage, writeFiles } from './s
 /** Hosts on which the power fails during one kind of deployment. */
 export interface PowerCutHosts {
   readonly stage: Pick<Stage, 'hub'>
-  /** The trees that the host runs before and after the deployment: everything below plugins/ and extensions/. */
+  /** The live trees of the host before and after the deployment. */
   readonly allowed: { readonly old: Listing; readonly new: Listing }
-  /** The lasting files of a host once the next deployment has succeeded undisturbed. */
+  /** The lasting files of a host after an undisturbed deployment of the new version. */
   readonly reference: Listing
   /** The inputs of the deployment during which the power fails, and its outcome without a power cut. */
   readonly inputs: Readonly<Record<string, string>>
   readonly outcome: 'success' | 'rolled_back'
-  /** Kills a deployment whose recovery the power cut then hits. Undefined if the power fails during a deployment. */
+  /**
+   * Kills a deployment, during whose recovery the power then fails. Undefined if the power fails during the deployment
+   * itself.
+   */
   readonly interrupt?: (host: HostCopy, inputs: Readonly<Record<string, string>>) => Promise<void>
   /**
-   * True if its requests can go through a gate. A project's hub names its own address in its answers, so they cannot.
+   * True if the requests of the deployment can go through a gate. Those of a project cannot, because a project's hub
+   * puts its own address into its answers.
    */
   readonly isMarketplace: boolean
-  /** A copy of the host before the deployment. Without `inputs`, it deploys the new version. */
+  /** A copy of the host before the deployment. The copy's `deploy` runs the deployment, or the operator's rollback. */
   copy(name: string, root?: string): HostCopy
   close(): Promise<void>
 }
@@ -39,7 +43,7 @@ export type Deployment =
   | 'removal'
   | 'recovery'
 
-/** A plugin's plan that also creates its settings. */
+/** A plugin's plan that also creates the plugin's settings file. */
 const PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/.env.template, depends_on: [files]}
 `
 const KILLED_PLAN = `${PLAN}  - {id: kill, action: provision, plugin: greeter, depends_on: [env]}
@@ -78,7 +82,7 @@ export async function openPowerCutHosts(deployment: Deployment): Promise<PowerCu
   }
 }
 
-/** A host that an operator rolls back by name, so that the next rollback is the same. */
+/** A host that an operator rolls back to a named version, so that a repeated rollback has the same target. */
 async function openRestoringHosts(): Promise<PowerCutHosts> {
   const hosts = await openRollbackHosts('a plugin with kept paths')
   const copy: PowerCutHosts['copy'] = (name, root) => {
@@ -117,7 +121,10 @@ async function openInterruptedHosts(): Promise<PowerCutHosts> {
   }
 }
 
-/** A host with these versions of a plugin, the last one with its own files. The update prunes a snapshot. */
+/**
+ * A host on which these versions of a plugin were deployed one after the other. If there are versions, the host then
+ * created its own files, and the update prunes a snapshot.
+ */
 async function openPluginHosts(versions: readonly string[]): Promise<PowerCutHosts> {
   const stage = await openStage()
   const repository = copyBuild(stage)
@@ -130,7 +137,7 @@ async function openPluginHosts(versions: readonly string[]): Promise<PowerCutHos
   return await openHosts({ stage, repository, root: stage.root, plan: PLAN, inputs }, () => stage.close())
 }
 
-/** A host with a project of three parts. The new version has only these. */
+/** A host with a project of three parts. The new version has only the parts `left`. */
 async function openProjectHosts(left: readonly string[]): Promise<PowerCutHosts> {
   const stage = await openProjectStage()
   const repository = copyBuild(stage)
@@ -150,7 +157,7 @@ async function openHosts(
 ): Promise<PowerCutHosts> {
   const copy = (name: string, root?: string) =>
     root === undefined ? copyHost(origin, name) : copyHost(origin, name, root)
-  // The very first deployment creates the files that every root has, so there is no host to copy.
+  // A host without any deployment has no .hub-deploy yet, but only a host that has one can be copied.
   mkdirSync(join(origin.root, '.hub-deploy'), { recursive: true, mode: 0o700 })
   const undisturbed = copy('undisturbed')
   await succeed(undisturbed.deploy())

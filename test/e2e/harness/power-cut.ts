@@ -4,14 +4,14 @@ import { createRandom } from '../../../bench/random.ts'
 import { type DiskEvent, readDiskLog } from './disk-log.ts'
 
 const SECTOR_BYTES = 512
-/** The superblock is in the first block. An ext4 does not survive half of one, whatever runs on it. */
+/** The superblock is in these first bytes. An ext4 does not survive a torn superblock, whatever runs on the disk. */
 const SUPERBLOCK_ENDS = 4096
 
-/** Set by the recorder: between these two marks, the power may fail. */
+/** Marks that the recorder sets: the power may fail between these two. */
 export const BEGINNING = 1
 export const END = 2
 
-/** The writes of a disk, from which a disk after a power cut can be rebuilt. */
+/** A disk and all later writes to it, from which the disk after a power cut can be rebuilt. */
 export interface Recording {
   /** The folder of `base.img` and `disk.log`. */
   readonly folder: string
@@ -42,7 +42,7 @@ export function markIn(events: readonly DiskEvent[], number: number): number {
 /**
  * Rebuilds the disk after a power cut before the event `at`: everything before the last flush and, by seed, a random
  * part of the later writes in random order. Each of these writes is complete, missing, or present in some of its
- * sectors. With every fourth seed, no unflushed write is there.
+ * sectors. With every fourth seed, all unflushed writes are missing.
  */
 export function rebuildDisk({ base, events }: Recording, at: number, seed: number): Buffer {
   const disk = Buffer.from(base)

@@ -9,7 +9,10 @@ import { acceptedReports } from './evidence.ts'
 import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from './host-copy.ts'
 import { openStage, pluginFiles, type Stage } from './stage.ts'
 
-/** A host that has greeter 1.0.0 with its own data, and 0.9.0 as its only snapshot; it deploys 2.0.0. */
+/**
+ * A host that has greeter 1.0.0 with its own data, and 0.9.0 as its only snapshot. By default, its deployments install
+ * 2.0.0.
+ */
 export interface PreparedHost extends HostCopy {
   /** The tree that the host runs: everything below plugins/. */
   tree(): Record<string, string>
@@ -20,7 +23,7 @@ export interface PreparedHost extends HostCopy {
   journal(): JournalRecord[]
 }
 
-/** A hub with greeter 0.9.0, 1.0.0 and 2.0.0, and as many equal hosts as a test needs. */
+/** A hub with greeter 0.9.0, 1.0.0 and 2.0.0, and as many identical hosts as a test needs. */
 export interface Fleet {
   readonly stage: Stage
   /** The content of plugins/ before and after the update. */

@@ -9,8 +9,8 @@ process.once('exit', () => {
 })
 
 /**
- * A closed stage that all tests of a file with this name begin with, each on a copy. The first one prepares it. It is
- * removed when the process ends.
+ * A closed stage of this name, from which each test of a file can open its own copy. The first test prepares the stage,
+ * which is removed when the process ends.
  */
 export function preparedOnce<Opened extends LocalStage>(name: string, prepare: () => Promise<Opened>): Promise<Opened> {
   const known = prepared.get(name) as Promise<Opened> | undefined

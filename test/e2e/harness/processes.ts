@@ -4,7 +4,9 @@ import { setTimeout } from 'node:timers/promises'
 import type { ActionRun } from '../../../local/runner.ts'
 import { waitUntil } from '../../install/wait-until.ts'
 
-/** The times after which the runner sends SIGTERM to a step that it has cancelled with SIGINT, and then kills it. */
+/**
+ * The time between the SIGINT and the SIGTERM with which the runner cancels a step, and the time from there to SIGKILL.
+ */
 const SIGTERM_AFTER_MS = 7_500
 const SIGKILL_AFTER_MS = 2_500
 
@@ -16,11 +18,11 @@ export async function killAsTheRunnerDoes(pid: number): Promise<void> {
   await setTimeout(SIGKILL_AFTER_MS)
   const tracer = readTracer(pid)
   signal(pid, 'SIGKILL')
-  // The tracer may hold the process in a system call; it can then die only once the tracer has ended.
+  // The tracer may hold the process in a system call; the process can then die only once the tracer has ended.
   if (tracer > 0) signal(tracer, 'SIGKILL')
 }
 
-/** The process that traces another one; 0 if there is none. */
+/** The id of the process that traces this process; 0 if no process does. */
 function readTracer(pid: number): number {
   try {
     return Number(/^TracerPid:\s*(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1])
@@ -29,7 +31,7 @@ function readTracer(pid: number): number {
   }
 }
 
-/** Returns false if the process has ended already. */
+/** Sends a signal. Returns false if the process has already ended. */
 export function signal(pid: number, name: NodeJS.Signals): boolean {
   try {
     return process.kill(pid, name)
@@ -38,7 +40,7 @@ export function signal(pid: number, name: NodeJS.Signals): boolean {
   }
 }
 
-/** Acts once on the process of a run, as soon as its log contains the text. */
+/** Settings with which a run calls `act` once, with its process id, as soon as its log contains the text. */
 export function onceInLog(text: string, act: (pid: number) => unknown): Partial<ActionRun> {
   let pid: number | undefined
   let log = ''
@@ -55,42 +57,42 @@ export function onceInLog(text: string, act: (pid: number) => unknown): Partial<
   }
 }
 
-/** The process that has the lock of a host. */
+/** The id of the process that has the lock of a host. */
 export function readHolder(root: string): number {
   return JSON.parse(readFileSync(join(root, '.hub-deploy/lock'), 'utf8')).pid
 }
 
-/** The process of the one deployment that has begun but does not have the host yet. */
+/** The id of the process of the only deployment that has begun but does not have the lock of the host yet. */
 export function readBegun(root: string): number {
   const own = join(root, '.hub-deploy')
   const [name = ''] = readdirSync(own).filter(name => name.startsWith('begun-'))
   return JSON.parse(readFileSync(join(own, name), 'utf8').split('\n', 1)[0] ?? '').process.pid
 }
 
-/** In a stand-in's script: notes the shell's own process next to the script. */
+/** In a stand-in's script: writes the shell's own process id to a file next to the script. */
 export const NOTE_PID = 'sh -c \'echo $PPID\' > "$(dirname "$0")/pid"'
-/** In another process of the same script: waits for that note. */
+/** In another process of the same script: waits for that file. */
 export const AWAIT_PID = 'until [ -s "$(dirname "$0")/pid" ]; do sleep 0.02; done'
 
-/** True if a stand-in on this PATH has noted its process. */
+/** True if a stand-in on this PATH has written its process id. */
 export function isNoted(path: string): boolean {
   const file = join(path.split(delimiter)[0] as string, 'pid')
   return existsSync(file) && readFileSync(file, 'utf8').endsWith('\n')
 }
 
-/** The process that a stand-in on this PATH has noted. */
+/** The process id that a stand-in on this PATH has written. */
 export function readNotedPid(path: string): number {
   return readPid(join(path.split(delimiter)[0] as string, 'pid'))
 }
 
-/** Throws if the file contains no process id. */
+/** Reads a process id from a file. Throws if the file contains none. */
 export function readPid(path: string): number {
   const pid = Number(readFileSync(path, 'utf8'))
   if (pid > 0) return pid
-  throw new Error(`${path} holds no process id.`)
+  throw new Error(`${path} contains no process id.`)
 }
 
-/** Resolves when the process has ended, which on a busy machine is later than the signal that ends it. */
+/** Resolves when the process has ended. On a busy machine, a process ends some time after the fatal signal. */
 export async function waitForEnd(pid: number): Promise<void> {
   await waitUntil(`process ${pid} has ended`, () => !isRunning(pid))
 }

@@ -11,28 +11,30 @@ export function acceptedProjectReports({ store }: Pick<ProjectStage, 'store'>): 
   return listDeployments(store, 100).reverse()
 }
 
-/** The rows of `installed.json` by place, in the order of the file. */
+/** The rows of `installed.json` by kind and id, such as `plugin cart`, in the order of the file. */
 export function installedRows({ root }: { readonly root: string }): Record<string, InstalledRow> {
   const { installed } = JSON.parse(readFileSync(join(root, '.hub-deploy/installed.json'), 'utf8'))
   return Object.fromEntries((installed as InstalledRow[]).map(row => [`${row.kind} ${row.id}`, row]))
 }
 
-/** The version that each part of the project names, in the order cart, till, mailer. */
+/** The version that a file of each part names, in the order cart, till, mailer. */
 export function runningParts({ root }: { readonly root: string }): string[] {
   return ['plugins/cart/src/main.py', 'plugins/till/src/main.py', 'extensions/mailer/run.sh'].map(
     path => /\d+\.\d+\.\d+/.exec(readFileSync(join(root, path), 'utf8'))?.[0] ?? '',
   )
 }
 
-/** A key in every form in which it could leak: base64 with and without its padding, hex, and the bytes themselves. */
+/**
+ * A key in the forms in which it could leak: base64 with and without padding, base64url, hex, and the bytes themselves.
+ */
 export function formsOf(key: Buffer): string[] {
   const base64 = key.toString('base64')
   return [base64, base64.replace(/=+$/, ''), key.toString('base64url'), key.toString('hex'), key.toString('latin1')]
 }
 
 /**
- * Asserts that no file of the host or the runner, and no unmasked line of these logs, has these texts, or a key in any
- * form.
+ * Asserts that no file of the host or of the runner's temporary folder, and no line of these logs except for the
+ * commands that mask secrets, contains a secret of the stage, one of the texts in `more`, or a key in any of its forms.
  */
 export function assertKeptSecret(
   stage: ProjectStage,
@@ -44,7 +46,7 @@ export function assertKeptSecret(
   assertNoSecret(secrets, [stage.root, stage.workspace.temp], logs)
 }
 
-/** Asserts that the runner's folder contains nothing but the command files that it made for us. */
+/** Asserts that the runner's temporary folder contains nothing but the runner's own command files. */
 export function assertTemporariesGone({ workspace }: Pick<ProjectStage, 'workspace'>): void {
   const strays = readdirSync(workspace.temp).filter(name => !name.startsWith('commands-'))
   assert.deepEqual(strays, [])

@@ -12,17 +12,20 @@ import {
   serveUntrustedProjectHub,
 } from './untrusted-project-hub.ts'
 
-/** The requests before the artifact is downloaded, before its key is requested, and before it is opened. */
+/**
+ * The requests before the artifact is downloaded, before the artifact's key is requested, and before the artifact is
+ * opened.
+ */
 export const TO_ARTIFACT: readonly ProjectRoute[] = ['auth', 'artifact']
 export const TO_DOWNLOAD: readonly ProjectRoute[] = [...TO_ARTIFACT, 'download']
 export const TO_KEY: readonly ProjectRoute[] = [...TO_DOWNLOAD, 'authorize']
 
-/** A hub's offer or answers that must be refused, and the point of the refusal. */
+/** A hub's offer or answers that must be refused, and the state and requests at which the run refuses them. */
 export interface Lie extends Omit<ProjectRefusal, 'dek'> {
   /** The offer in place of a good project. */
   offer?: (stage: ProjectStage) => SealedOffer
   answers?: (stage: ProjectStage, offer: SealedOffer) => Partial<ProjectAnswers>
-  /** The text of the annotation. */
+  /** A pattern that the error annotation must match; default any. */
   says?: RegExp
 }
 
@@ -35,7 +38,7 @@ export async function openDeployedStage(): Promise<ProjectStage> {
   return stage
 }
 
-/** Defines a test that the lie is refused at its place and changes nothing. */
+/** Defines a test: the run refuses the lie in the expected state, and changes nothing. */
 export function itRefuses(
   name: string,
   stageOf: () => ProjectStage,

@@ -10,9 +10,9 @@ import { type ProjectRoute, TOKEN, type UntrustedProjectHub } from './untrusted-
 
 export interface ProjectRefusal {
   code: ErrorCode
-  /** The state in which it was refused. */
+  /** The state in which the run refuses the hub. */
   during: ProjectState
-  /** The earlier requests to the hub, in their order. */
+  /** The requests to the hub before the report, in their order. */
   asked: readonly ProjectRoute[]
   inputs?: Record<string, string>
   /** The key that the hub releases, if the run gets that far. */
@@ -22,8 +22,9 @@ export interface ProjectRefusal {
 const STACK_LINE = /^\s+at .+(:\d+:\d+|\(native\)|<anonymous>)/m
 
 /**
- * Deploys from a hub that must be refused at that place. The hub must get no further request but one report of the
- * failure, and the host must be as it was: no file is left over, and no secret has leaked.
+ * Deploys from a hub that the run must refuse in the state `during`, after the requests `asked`. The hub must get no
+ * further request but one report of the failure. The host must be as it was, no temporary file may be left over, and no
+ * secret may have leaked.
  */
 export async function assertRefusesProject(
   stage: ProjectStage,

@@ -1,13 +1,13 @@
 import { hash } from 'node:crypto'
 
-/** A sequence that is the same for the same seed. */
+/** A sequence of random choices, which is the same for the same seed. */
 export interface Random {
-  /** A whole number from 0 to below the limit. */
+  /** A whole number from 0 to less than the limit. */
   below(limit: number): number
   pick<Item>(items: readonly [Item, ...Item[]] | readonly Item[]): Item
 }
 
-/** Mulberry32. */
+/** Returns a Mulberry32 generator. */
 export function randomFrom(seed: string): Random {
   let state = Number.parseInt(hash('sha256', seed).slice(0, 8), 16)
   const below = (limit: number): number => {
@@ -20,7 +20,7 @@ export function randomFrom(seed: string): Random {
     below,
     pick(items) {
       const item = items[below(items.length)]
-      if (item === undefined) throw new Error('nothing to pick from')
+      if (item === undefined) throw new Error('The list to pick an item from is empty.')
       return item
     },
   }

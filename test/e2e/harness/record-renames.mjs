@@ -1,4 +1,4 @@
-// Preloaded into an action: writes the stack of each rename into STACKS, one JSON line each.
+// Preloaded into an action: appends the target and the stack of each rename to the file STACKS, as one line of JSON.
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 

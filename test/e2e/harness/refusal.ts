@@ -10,11 +10,11 @@ import { SIGNING_SECRET, type Stage } from './stage.ts'
 
 export interface Refusal {
   code: ErrorCode
-  /** The state in which it failed. */
+  /** The state in which the run fails. */
   during: string
-  /** The plan's step that failed. */
+  /** The id of the plan's step that fails; default none. */
   step?: string
-  /** Default: 1. A plan has one annotation for each problem. */
+  /** The number of error annotations; default 1. A refused plan has one for each problem. */
   annotations?: number
   /** True if the hub accepts the report. Default: true. */
   reported?: boolean
@@ -55,7 +55,10 @@ function assertFailedOutputs(result: ActionResult, refusal: Refusal): void {
   assert.match(outputs['deployment-id'] ?? '', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
 }
 
-/** Asserts that the local report, the outputs and the hub's report agree. */
+/**
+ * Asserts that the local report describes the refusal and has the id of the outputs, and that the hub's report agrees
+ * with the local report.
+ */
 function assertFailedReport(stage: Stage, result: ActionResult, refusal: Refusal): void {
   const report = readLocalReport(result)
   const { error, states } = report
@@ -80,8 +83,9 @@ function assertOneCause({ log, summary }: ActionResult, refusal: Refusal): void 
 }
 
 /**
- * Asserts that no secret of the stage is in the log, outputs or summary, or in a file of the host or the runner's
- * folder.
+ * Asserts that no secret of the stage, and no text in `more` that begins with `secret `, is in the outputs, the
+ * summary, a report on the hub, a file of the host or of the runner's temporary folder, or in the log, except for the
+ * commands that mask secrets.
  */
 export function assertNoSecret(stage: Stage, result: ActionResult, more: readonly string[] = []): void {
   const secrets = [stage.apiKey, SIGNING_SECRET, ...more.filter(text => text.startsWith('secret '))]

@@ -6,7 +6,7 @@ const bytes = pluginZip()
 const flipped = Buffer.from(bytes).fill((bytes[40] ?? 0) ^ 1, 40, 41)
 const signature = signatureOf(bytes)
 
-/** Lies of a hub, the code of the refusal, and the state if it is not `fetching`. */
+/** Lies of a hub, each with the code of the refusal, and with its state if that is not `fetching`. */
 export const LIES: Record<string, [Partial<Answers>, ErrorCode, string?]> = {
   'promises more than it sends': [
     { artifact: response => response.writeHead(200, { 'content-length': bytes.length + 5 }).end(bytes) },
@@ -45,7 +45,7 @@ export const LIES: Record<string, [Partial<Answers>, ErrorCode, string?]> = {
   'has an error that is not text': [{ artifact: answerJson(410, { error: { deep: [1] } }) }, 'artifact_unavailable'],
 }
 
-/** Bytes, the header that comes with them, and the code of the refusal. */
+/** Artifacts, each with the signature header that the hub sends, and with the code of the refusal. */
 export const WRONGLY_SIGNED: Record<string, [Buffer, string | undefined, ErrorCode]> = {
   'without a signature': [bytes, undefined, 'missing_signature'],
   'with an empty signature': [bytes, '', 'missing_signature'],
@@ -57,7 +57,7 @@ export const WRONGLY_SIGNED: Record<string, [Buffer, string | undefined, ErrorCo
   'with a signature of another secret': [bytes, signatureOf(bytes, 'another secret'), 'signature_mismatch'],
 }
 
-/** Files that are no plugin of version 2.0.0, and the code of the refusal. */
+/** Files that are not a plugin of version 2.0.0, each with the code of the refusal. */
 export const WRONG_PLUGINS: Record<string, [Record<string, string>, ErrorCode]> = {
   'is not a plugin': [{ 'README.md': 'hello' }, 'not_a_plugin'],
   'has a plugin.yaml of more than 32 KiB': [
@@ -77,7 +77,7 @@ export const WRONG_PLUGINS: Record<string, [Record<string, string>, ErrorCode]> 
   'has a plugin.yaml that is a list': [{ 'plugin.yaml': '- 1\n' }, 'not_a_plugin'],
 }
 
-/** Plans for the plugin greeter that are refused, and the line and column of each problem. */
+/** Plans for the plugin greeter that are refused, each with the line and column of every problem. */
 export const REFUSED_PLANS: Record<string, { plan: string; at: [number, number][] }> = {
   'is for another project': { plan: PLUGIN_PLAN.replace('project_id: greeter', 'project_id: clock'), at: [[2, 13]] },
   'is not YAML': { plan: 'format_version: "1"\nsteps: [\n', at: [[3, 1]] },

@@ -27,8 +27,8 @@ export async function openRollbackHosts(subject: Subject): Promise<RollbackHosts
 }
 
 /**
- * A host whose rollback prunes 0.9.0 and carries the host's data over. A file in both versions was no kept path when
- * they were installed.
+ * A host whose rollback prunes 0.9.0 and carries the host's data over. The file etc/local.conf is in both versions, and
+ * is a kept path only for the rollback, not for the deployments.
  */
 async function openPluginHosts(): Promise<RollbackHosts> {
   const stage = await openStage()

@@ -6,7 +6,10 @@ import type { InstalledRow } from '../../../src/install/host/installed/rows.ts'
 import { preparedOnce } from './prepared-once.ts'
 import { openStage, pluginFiles, type Stage, writeFiles } from './stage.ts'
 
-/** A host with these versions of greeter, one after the other, each with the host's own files. */
+/**
+ * A host on which these versions of greeter were deployed one after the other. After each deployment, the host wrote
+ * its own files.
+ */
 export async function openRetainingHost(t: TestContext, versions = ['1.0.0', '2.0.0']): Promise<Stage> {
   const stage = await openStage(await preparedOnce(`a host with ${versions}`, () => deployAll(versions)))
   t.after(() => stage.close())

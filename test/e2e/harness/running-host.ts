@@ -6,17 +6,20 @@ export const PROVISION = 'action: provision, plugin: greeter'
 /** Shell: true if the new version was started last. */
 export const IS_NEW = 'grep -q 2.0.0 running 2> /dev/null'
 
-/** A step that gives up after these seconds. It takes all of them if the new version is broken. */
+/** A health check step with this time-out, in seconds. If the version is broken, the step takes all of that time. */
 export function healthcheck({ timeout, retries = 0 }: { timeout: number; retries?: number }): string {
   return `action: healthcheck, plugin: greeter, timeout: ${timeout}, retries: ${retries}`
 }
 
-/** Shell: prints a text and hangs. A check that exits is repeated, and a busy machine could cut the last one short. */
+/**
+ * Shell: prints a text and hangs. A check that exits is repeated, and a busy machine could cut the last repetition
+ * short.
+ */
 export const hangSaying = (text: string): string => `echo "${text}"; exec sleep 3600`
 
 /**
  * A host on which 1.0.0 is installed and runs, next to a project-wide unit, and a hub with 2.0.0. The health check
- * finds the new version broken and the old one fine, and the provision command fails.
+ * passes for the old version only: for the new one, it hangs. The provision command fails.
  */
 export async function openRunningHost(): Promise<HostStage> {
   const stage = await openOldHost()

@@ -32,9 +32,9 @@ export function signed(bytes: Buffer, signingKey: KeyObject): Pick<SealedOffer, 
 
 export interface ProjectChanges {
   files?: Record<string, string>
-  /** Fields of the manifest in place of the matching ones; undefined removes one. */
+  /** Fields that replace those of the manifest; undefined removes a field. */
   manifest?: Record<string, unknown>
-  /** Items after all others. */
+  /** Items of the tar after all others. */
   more?: TarItem[]
 }
 

@@ -1,4 +1,5 @@
-// Preloaded into an action: sends itself SIGNAL as soon as it has opened a file whose path ends with AT_FILE.
+// Preloaded into an action: sends SIGNAL to the action each time that it has opened a file whose path ends with
+// AT_FILE.
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 

@@ -16,7 +16,7 @@ export interface Stage extends LocalStage {
   writePlan(text: string): void
   /** Runs the deploy action with the inputs that every run here needs, and with these. */
   deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
-  /** Does the same with the verify action, without a plan. */
+  /** Runs the verify action with the hub inputs that every run here needs, and with these. */
   verify(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
 }
 

@@ -19,7 +19,7 @@ export interface Stop {
   prepare(t: TestContext, host: PreparedHost, fleet: Fleet): Stopped | Promise<Stopped>
 }
 
-/** Kills the run from outside while the hub lets it wait for the answer to a request. */
+/** Kills the run from outside while it waits for the hub's answer to a request. */
 export function killAtRequest(route: Route): Stop {
   return {
     needsTracing: false,
@@ -43,7 +43,10 @@ export function killAtRequest(route: Route): Stop {
   }
 }
 
-/** Kills the run, or disturbs it otherwise, by the child that makes the staged tree durable; `$2` is that tree. */
+/**
+ * Runs a script, which kills or disturbs the run, in place of the child that makes the staged tree durable; `$2` is
+ * that tree.
+ */
 export function inSync(script: string): Stop {
   return { needsTracing: false, prepare: t => ({ run: { env: { PATH: standIn(t, 'sync', script) } } }) }
 }
@@ -56,12 +59,12 @@ export function killBefore(record: RecordName, version?: string): Stop {
   return tamperBefore(record, 'signal=KILL', version)
 }
 
-/** Cancels the run as it writes that record. The run continues from there. */
+/** Sends SIGINT to the run as it writes its first journal record of that name. The write itself still succeeds. */
 export function cancelBefore(record: RecordName): Stop {
   return tamperBefore(record, 'signal=INT')
 }
 
-/** Does the same, and makes the rollback hang. */
+/** Sends SIGINT as `cancelBefore` does, and makes the rollback hang. */
 export function cancelBeforeAndBlockUndo(record: RecordName): Stop {
   return {
     needsTracing: true,
@@ -73,12 +76,12 @@ export function cancelBeforeAndBlockUndo(record: RecordName): Stop {
   }
 }
 
-/** Makes the write of that record fail. */
+/** Makes the write of the first journal record of that name fail. */
 export function failToWrite(record: RecordName): Stop {
   return tamperBefore(record, 'error=ENOSPC')
 }
 
-/** Kills the run right before it makes the nth call of that name on a path below `.hub-deploy/`. */
+/** Kills the run right before it makes the nth call of that name on this path, which is relative to `.hub-deploy/`. */
 export function killAtCall(path: string, call: string, nth = 1): Stop {
   return {
     needsTracing: true,
@@ -86,7 +89,7 @@ export function killAtCall(path: string, call: string, nth = 1): Stop {
   }
 }
 
-/** Kills the run right before it puts the new content of a file below `.hub-deploy/` in place of the old one. */
+/** Kills the run right before it puts the new content of a file below `.hub-deploy/` in place of the old content. */
 export function killBeforeReplacing(path: string): Stop {
   const preload = join(import.meta.dirname, 'kill-before-rename.mjs')
   return {
@@ -114,22 +117,22 @@ function tamperBefore(record: RecordName, how: string, version?: string): Stop {
   }
 }
 
-/** The number of that record in an undisturbed run's journal, counted from the one after its first. */
+/** The number of a record in the journal of an undisturbed run. The second record of the journal has the number 1. */
 async function findRecord(fleet: Fleet, record: RecordName, version?: string): Promise<number> {
   const nth = (await readRecordNames(fleet, version)).indexOf(record)
-  if (nth < 1) throw new Error(`no run writes a record "${record}"`)
+  if (nth < 1) throw new Error(`An undisturbed run writes no record "${record}" after its first record.`)
   return nth
 }
 
 let renames: Promise<number> | undefined
 
-/** The number of renames of the place, or into it, in an undisturbed run, probes included. */
+/** The number of renames of the installed directory to another path in an undisturbed run, including probes. */
 function countRenames(fleet: Fleet): Promise<number> {
   renames ??= traceUndisturbed(fleet, { paths: ['plugins/greeter'], calls: ['rename'] }).then(calls => calls.length)
   return renames
 }
 
-/** The calls of an undisturbed run that touch these paths below its root. */
+/** The calls of an undisturbed run that touch these paths, which are relative to the project root. */
 async function traceUndisturbed(
   fleet: Fleet,
   { paths, calls }: { paths: readonly string[]; calls: readonly string[] },
@@ -143,7 +146,10 @@ async function traceUndisturbed(
 
 const censuses = new Map<string, Promise<RecordName[]>>()
 
-/** All records of an undisturbed run of that version, from one that is killed right before it removes its journal. */
+/**
+ * The names of all journal records of an update to that version. They are read from the journal of a run that is killed
+ * right before it removes the journal.
+ */
 function readRecordNames(fleet: Fleet, version = '2.0.0'): Promise<RecordName[]> {
   const known = censuses.get(version)
   if (known !== undefined) return known

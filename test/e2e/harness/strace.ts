@@ -2,26 +2,29 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { whyRightsAreLeftToCi } from '../../extent.ts'
 
-/** The calls that decide which names and bytes survive, under their names on various machines. */
+/** The calls that decide which names and bytes survive, under their names on various architectures. */
 export const NAME_CALLS = [
   ...['rename', 'renameat', 'renameat2', 'link', 'linkat', 'unlink', 'unlinkat', 'rmdir', 'mkdir', 'mkdirat'],
   ...['truncate', 'ftruncate', 'fsync', 'fdatasync', 'syncfs'],
 ]
 
-/** One system call, as strace logged its beginning. */
+/** One system call from a log of strace. */
 export interface SystemCall {
   name: string
   /** The arguments as strace prints them, with the paths of file descriptors. */
   args: string
   /** `?` or `unfinished` if the process died before the call returned. */
   result: string
-  /** The action's main thread, the one thread that does its file work, or a child process of it. */
+  /**
+   * The thread that makes the call: the action's main thread, the one thread that does its asynchronous file work, or a
+   * child process of the action.
+   */
   role: 'main' | 'worker' | 'child'
   /** The number of the call among those of its name and role, counted from 1 like strace's `when`. */
   nth: number
 }
 
-/** The reason why nothing can be traced here, for a test's `skip`; false if it can. */
+/** The reason why strace cannot trace here, for a test's `skip`; false if strace can. */
 export function whyNoStrace(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
@@ -30,24 +33,29 @@ export function whyNoStrace(): string | false {
   return status === 0 ? false : `strace is not allowed to trace: ${stderr.trim()}`
 }
 
-/** An environment in which one thread does all file work of the action, so that calls can be counted. */
+/**
+ * An environment in which one thread does all asynchronous file work of the action, so that the calls of that thread
+ * can be counted.
+ */
 export const ONE_WORKER = { UV_THREADPOOL_SIZE: '1' }
 
 export interface Tracing {
   log: string
   /** The calls to trace; default NAME_CALLS. */
   calls?: readonly string[]
-  /** Faults and the calls that they hit, in strace's own words: `fsync:error=EIO:when=3`. */
+  /** Faults and the calls that they hit, in strace's own syntax, such as `fsync:error=EIO:when=3`. */
   inject?: readonly string[]
-  /** Only calls that touch one of these. */
+  /** The paths that a traced call must touch; default any. Of a rename, only the source counts. */
   paths?: readonly string[]
-  /** The length of each text in the trace. */
+  /** The most characters of a text in the trace; default 0. */
   textLimit?: number
   /** True to trace only the main thread, so that its calls are counted alone. */
   mainOnly?: boolean
 }
 
-/** The command that runs an action under strace. */
+/**
+ * The beginning of a command line that runs the action under strace. The action's own command line is to be appended.
+ */
 export function traceCommand(tracing: Tracing): string[] {
   const { log, calls = NAME_CALLS, inject = [], paths = [], textLimit = 0, mainOnly = false } = tracing
   const names = ['execve', ...calls].map(name => `?${name}`)
@@ -85,7 +93,7 @@ export function readTrace(log: string): SystemCall[] {
 }
 
 /**
- * A call without the texts that differ from run to run: ids, process numbers, times, lengths, random names, these
+ * A call without the texts that differ from run to run: ids, process numbers, times, lengths, random names, and these
  * folders.
  */
 export function describeCall({ role, name, args, nth }: SystemCall, folders: Readonly<Record<string, string>>): string {
@@ -112,7 +120,10 @@ interface TraceLine {
   result: string
 }
 
-/** If another thread's line cuts a call in two, it counts from its beginning, with its later result. */
+/**
+ * A call that is cut in two by another thread's line has the place of its beginning in the list, and the result from
+ * its end.
+ */
 function parseLines(text: string): TraceLine[] {
   const calls: TraceLine[] = []
   const unfinished = new Map<string, TraceLine>()

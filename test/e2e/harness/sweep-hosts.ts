@@ -14,8 +14,8 @@ const UPDATE_PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: gree
 `
 
 /**
- * A host that runs 1.0.0 with three snapshots and its own files. Its update to 2.0.0 removes the oldest snapshot,
- * carries the host's files over and creates a settings file.
+ * A host that runs 1.0.0 with three snapshots and its own files, and copies of that host. An update to 2.0.0 removes
+ * the oldest snapshot, carries the host's files over and creates a settings file.
  */
 export interface SweepHosts {
   readonly stage: Stage
@@ -23,7 +23,7 @@ export interface SweepHosts {
   readonly secrets: readonly string[]
   /** The live trees before the update. */
   readonly old: Listing
-  /** A copy of a host, by default of the prepared one. The name is also its host id. */
+  /** A copy of a host, by default of the prepared host. The name is also the copy's host id. */
   copy(name: string, from?: SweepHost): SweepHost
   close(): Promise<void>
 }
@@ -82,7 +82,10 @@ function copySweepHost(origin: HostOrigin, name: string, from: HostCopy | undefi
   }
 }
 
-/** Makes the copy of an interrupted host report under its own name, and its journal identify the copies. */
+/**
+ * Rewrites the journal in the copy of an interrupted host, so that it contains the copy's host id and the inodes of the
+ * copied files.
+ */
 function moveJournal(from: HostCopy, to: HostCopy): void {
   const journal = join(to.root, '.hub-deploy', 'journal.jsonl')
   if (!existsSync(journal)) return

@@ -8,8 +8,9 @@ import { openProjectStage, PROJECT_PLAN, projectFiles } from './project-stage.ts
 import { openStage, pluginFiles } from './stage.ts'
 
 /**
- * Runs next to a real user manager that knows app-greeter.service, app-cart.service and shop.service. Deploys the same
- * version every night under both contracts, and prints the effects on the services as one line of JSON.
+ * A program that runs next to a real user manager, which knows app-greeter.service, app-cart.service and shop.service.
+ * It deploys the same version five times under each contract, as a nightly job would, and prints the effects on the
+ * services as one line of JSON.
  */
 type Deploy = (inputs?: Record<string, string>) => Promise<ActionResult>
 
@@ -17,13 +18,13 @@ const ENV = Object.fromEntries(['XDG_RUNTIME_DIR', 'XDG_CONFIG_HOME'].map(name =
 const HOST_CONFIG =
   'version: 1\nsupervisor: systemd\nsystemd: {scope: user, unit: "app-{id}.service", project_unit: shop.service}\n'
 
-/** The present run of each unit, and its start. */
+/** The state of each unit, with the id and the start time of its current run. */
 function runsOf(units: readonly string[]): string {
   const show = ['--user', 'show', '--property=Id,ActiveState,InvocationID,ActiveEnterTimestampMonotonic']
   return execFileSync('systemctl', [...show, ...units], { encoding: 'utf8' })
 }
 
-/** The starts and stops that the units have noted. */
+/** The starts and stops that the units have recorded. */
 const eventsSoFar = (): string[] =>
   readFileSync(join(process.env['XDG_RUNTIME_DIR'] ?? '', 'events'), 'utf8')
     .trim()

@@ -16,16 +16,15 @@ export interface TakeOver {
   hub: Store
   /** The lasting files of a host that was updated undisturbed. */
   reference: Listing
-  /** The deployment that was cut off; undefined if it had not output its id. */
+  /** The id of the deployment that was cut off; undefined if the run had not yet set that output. */
   deploymentId: string | undefined
   /** True if the journal certainly contains that deployment's beginning. */
   hasBegun: boolean
 }
 
 /**
- * Asserts that the next normal update succeeds by itself and leaves the same files as an undisturbed one, including the
- * replaced version's snapshot (I1, I3), and that the deployment that was cut off is reported once, with its real
- * outcome (I2, I8).
+ * Asserts that the next normal update succeeds by itself and leaves the same files as an undisturbed update, including
+ * the replaced version's snapshot, and that the deployment that was cut off is reported once, with its real outcome.
  */
 export async function assertTakenOver({ host, hub, reference, deploymentId, hasBegun }: TakeOver): Promise<void> {
   const next = await host.update()
@@ -33,7 +32,7 @@ export async function assertTakenOver({ host, hub, reference, deploymentId, hasB
   assert.equal(outcome, 'success', next.log)
   assert.deepEqual(listLasting(host.root), reference)
   const reports = readReports(host.root)
-  assert.ok(!hasBegun || reports.has(deploymentId ?? ''), 'what has begun has its report')
+  assert.ok(!hasBegun || reports.has(deploymentId ?? ''), 'a deployment that has begun must have a local report')
   const earlier = [...reports.values()].filter(({ deployment_id }) => deployment_id !== next.outputs['deployment-id'])
   const wasNew = earlier.some(({ outcome, version }) => outcome === 'success' && version === '2.0.0')
   assert.deepEqual([changed, previous_version], wasNew ? [false, '2.0.0'] : [true, '1.0.0'])

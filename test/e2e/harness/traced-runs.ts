@@ -24,7 +24,7 @@ export interface Traces<Host extends HostCopy = SweepHost> {
   close(): void
 }
 
-/** Runs actions under strace, with all file work in one thread. `close` removes the trace logs. */
+/** Runs actions under strace, with all asynchronous file work in one thread. `close` removes the trace logs. */
 export function openTraces<Host extends HostCopy = SweepHost>(): Traces<Host> {
   const folder = mkdtempSync(join(tmpdir(), 'traces-'))
   return {

@@ -2,8 +2,8 @@ import { lstatSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 
 /**
- * The stamps of a path and everything below it, which any change would alter: inode, links, owner, mode, size and
- * times.
+ * The stamps of a path and of everything below it: inode, links, owner, mode, size and times. Any change alters at
+ * least one of these values.
  */
 export function stampsOf(root: string): Record<string, string> {
   const below = readdirSync(root, { recursive: true, encoding: 'utf8' })

@@ -11,7 +11,7 @@ import { assertSucceeds } from './prepared-host.ts'
 import { healthcheck } from './running-host.ts'
 import { openStage, pluginFiles, type Stage } from './stage.ts'
 
-/** Two users in one group. No machine has names for them. */
+/** The ids of two users and of their common group. They need no names on the machine. */
 const RUNNER = 54_001
 const INTRUDER = 54_002
 const GROUP = 54_000
@@ -28,13 +28,13 @@ export function whyNoTwoUsers(): string | false {
 }
 
 /**
- * A host that the runner's user deploys to and another user works on. An update was killed in its health check, and its
- * recovery would move files and repeat that check.
+ * A host to which the runner's user deploys, and on which another user works, too. An update was killed in its health
+ * check. Recovering that update would move files and repeat the check.
  */
 export interface TwoUsers extends Stage {
   /** The intruder's own folder. */
   readonly lair: string
-  /** True if the check has run since. */
+  /** True if the health check has run since the update was killed. */
   hasRun(): boolean
   /** Deploys as the runner's user. */
   deployAsRunner(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>

@@ -15,7 +15,7 @@ export interface Answers {
 }
 
 export interface UntrustedHub extends LoopbackServer {
-  /** The bodies of the reports that it received. */
+  /** The bodies of the reports that the hub has received. */
   reports: unknown[]
   /** The requests so far for this route. */
   requestsFor(route: keyof Answers): IncomingMessage[]
@@ -32,7 +32,7 @@ export function signatureOf(bytes: Uint8Array, secret: string = SIGNING_SECRET):
   return `hmac_sha256:${createHmac('sha256', secret).update(bytes).digest('hex')}`
 }
 
-/** An answer with the artifact, its signature and these headers; undefined removes one. */
+/** An answer with the artifact, its signature and these headers; undefined removes a header. */
 export function serveArtifact(bytes: Buffer, headers: Record<string, string | undefined> = {}): Answer {
   const all = { 'content-type': 'application/zip', 'x-signature': signatureOf(bytes), ...headers }
   const sent = Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined))
@@ -51,7 +51,7 @@ export function redirectTo(location: string, status = 302): Answer {
 export const switchProtocols: Answer = response =>
   response.socket?.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n')
 
-/** Serves a marketplace hub on loopback that gives these answers. It ends with the test. */
+/** Serves a marketplace hub on loopback with these answers. The hub ends with the test. */
 export async function serveUntrustedHub(t: TestContext, answers: Partial<Answers> = {}): Promise<UntrustedHub> {
   const all: Answers = {
     detail: answerJson(200, { latest_version: VERSION }),

@@ -25,7 +25,7 @@ export interface UntrustedProjectHub {
   callsTo(route: ProjectRoute): ProjectCall[]
 }
 
-/** The access token that every such hub gives out. */
+/** The access token that each of these hubs gives out. */
 export const TOKEN = 'token-of-the-untrusted-hub'
 const DOWNLOAD_PATH = '/download'
 
@@ -60,7 +60,7 @@ export function goodOffer({ signingKey }: ProjectStage): SealedOffer {
   return sealTar(projectTar(), signingKey)
 }
 
-/** Serves a hub on loopback with these answers. It ends with the test. */
+/** Serves a hub on loopback with these answers. The hub ends with the test. */
 export async function serveUntrustedProjectHub(
   t: TestContext,
   answers: ProjectAnswers,
@@ -85,7 +85,7 @@ export async function serveUntrustedProjectHub(
   }
 }
 
-/** Any other address is a download, because a hub chooses that address. */
+/** Any other path is a download, because the hub chooses the address of a download. */
 function routeOf({ url = '' }: IncomingMessage): ProjectRoute {
   if (url === '/v1/auth') return 'auth'
   if (url === '/v1/deployments/authorize') return 'authorize'

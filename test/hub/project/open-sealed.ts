@@ -8,12 +8,12 @@ import { newFolder } from '../running-hub.ts'
 
 type Sealed = Pick<SealedProject, 'bytes' | 'release'>
 
-/** Opens the tar in a sealed file as the format describes, without our own code: signature, tag, zstd. */
+/** Opens the tar in a sealed file as the format describes (signature, tag, zstd), without the hub's own code. */
 export function openSealed(sealed: Sealed): Buffer {
   return zstdDecompressSync(decryptSealed(sealed))
 }
 
-/** The zstd stream in a sealed file. */
+/** The zstd stream in a sealed file, whose signature and tag match. */
 export function decryptSealed({ bytes, release }: Sealed): Buffer {
   const raw = Buffer.from(release.signer_public_key, 'base64').toString('base64url')
   const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: raw }, format: 'jwk' })

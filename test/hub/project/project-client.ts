@@ -5,7 +5,7 @@ import type { HubOptions } from '../../../hub/server.ts'
 import { type HubUnderTest, runHub } from '../running-hub.ts'
 import { publishShop } from './project-source.ts'
 
-/** A running hub that serves version 1.0.0 of the project `shop`, with keys to it. */
+/** A running hub that serves version 1.0.0 of the project `shop`, with keys to the project. */
 export interface ShopHub {
   readonly hub: HubUnderTest
   readonly sealed: SealedProject

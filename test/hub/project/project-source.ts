@@ -21,7 +21,7 @@ steps:
 `,
 } as const
 
-/** Seals the project `shop`. `files` adds to its own, replaces them or, with undefined, removes them. */
+/** Seals the project `shop`. `files` adds files to it, replaces its files or, with undefined, removes them. */
 export async function sealShop(
   t: Ends,
   options: Partial<SealOptions> = {},

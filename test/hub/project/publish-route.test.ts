@@ -223,7 +223,7 @@ describe('an upload', () => {
     const hub = await runHub(t, { freeBytes: async () => (looks++ === 0 ? Number.MAX_SAFE_INTEGER : 0) })
     const headers = { ...ADMIN, 'Content-Type': 'application/octet-stream', 'Content-Length': '100000000' }
     const sent = request(hub.url + PUBLISH, { method: 'POST', headers, agent: false })
-    // The hub ends the connection while the rest is missing.
+    // The hub ends the connection while the rest of the body is missing.
     sent.on('error', () => {}).write(randomBytes(9 * 1024 * 1024))
     const [response] = await once(sent, 'response')
     assert.deepEqual([response.statusCode, looks], [507, 2])

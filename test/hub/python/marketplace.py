@@ -11,7 +11,7 @@ SEGMENTS = {"plugin": "plugins", "service": "services"}
 
 
 class Marketplace:
-    """`base` maps plugin and service to the base URL of their routes, and deployments to that of reports and hosts."""
+    """`base` has the base URLs of the routes of plugins, of services, and of deployments (reports and hosts)."""
 
     def __init__(self, base, api_key):
         self.base = base

@@ -37,7 +37,7 @@ class ProjectHub:
         return base64.b64decode(answer["dek"])
 
     def fetch(self, credential, version):
-        """Artifact, key, files, in the order of contract 5.2."""
+        """Gets the artifact, its key and its files, in the order of contract 5.2. Returns the manifest."""
         descriptor = self.descriptor(version)
         artifact = self.download(descriptor)
         signature, public_key = (base64.b64decode(descriptor[name]) for name in ("signature", "signer_public_key"))

@@ -12,7 +12,7 @@ TIMES = {"started_at": "2026-01-02T03:04:05+00:00", "completed_at": "2026-01-02T
 
 
 def deploy_listing(facts):
-    """Detail, artifact, reports and hosts of a plugin or service."""
+    """Uses the routes of a plugin or service: detail, artifact, reports and hosts."""
     kind, slug = facts["kind"], facts["slug"]
     hub = marketplace.Marketplace(facts["base"], facts["api_key"])
     latest = hub.latest(kind, slug)
@@ -52,7 +52,7 @@ def deploy_project(facts):
 
 
 def publish_project(facts):
-    """Seals a small project, publishes it, twice, and then other bytes under the same version."""
+    """Seals a small project, publishes it twice, and then publishes other bytes under the same version."""
     hub = ProjectHub(facts["base"], facts["project_id"])
     version = facts["version"]
     head = f'format_version: "1"\nproject_id: {facts["project_id"]}\nversion: {version}\n'

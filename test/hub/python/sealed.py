@@ -25,7 +25,7 @@ def open_sealed(sealed, signature, signer_public_key, dek):
 
 
 def verify(sealed, signature, signer_public_key):
-    """Raises InvalidSignature."""
+    """Raises InvalidSignature if the signature is wrong."""
     Ed25519PublicKey.from_public_bytes(signer_public_key).verify(signature, sealed)
 
 

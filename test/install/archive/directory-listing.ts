@@ -1,7 +1,7 @@
 import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Every path below a directory with its content: `644 <content>`, `755 directory` or `-> <target>`. */
+/** Maps each path below a directory to `<mode> <content>`, `<mode> directory`, `<mode> special` or `-> <target>`. */
 export function listTree(root: string, below = ''): Record<string, string> {
   const listing: Record<string, string> = {}
   for (const name of readdirSync(join(root, below))) {

@@ -50,6 +50,6 @@ describe('checkEd25519', () => {
     const timer = setInterval(() => ticks++, 5)
     await checkEd25519({ bytes, key: publicKey, signature: Buffer.alloc(64) })
     clearInterval(timer)
-    assert.ok(ticks > 5, `the loop turned ${ticks} times`)
+    assert.ok(ticks > 5, `the event loop turned only ${ticks} times`)
   })
 })

@@ -87,7 +87,7 @@ const accepted: { name: string; items: TarItem[]; listing: Record<string, string
   },
 ]
 
-/** Short enough for an archive, but too long below any folder. */
+/** A path that is short enough for an archive, but too long below any folder. */
 const LONGEST = 'd'.repeat(255).concat('/').repeat(16).slice(0, 4090)
 
 const REFUSED_BY_THE_HOST: { is: string; file: TarItem[] }[] = [

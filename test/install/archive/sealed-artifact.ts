@@ -10,23 +10,23 @@ const NONCE = Buffer.alloc(12, 9)
 
 const { privateKey, publicKey } = generateKeyPairSync('ed25519')
 
-/** The key that signs all of these artifacts. */
+/** The public key of the signer of all these artifacts. */
 export const SIGNER = parseSignerKeys(publicKey.export({ format: 'pem', type: 'spki' }).toString()).at(0) as SignerKey
 
-/** Nonce, ciphertext and tag. */
+/** Returns the nonce, the ciphertext and the tag, concatenated. */
 export function encrypt(plain: Buffer): Buffer {
   const cipher = createCipheriv('aes-256-gcm', DEK, NONCE, { authTagLength: 16 })
   return Buffer.concat([NONCE, cipher.update(plain), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Creates an artifact with a valid signature for any bytes. */
+/** Signs these bytes, and returns them as a verified artifact. */
 export function verifiedBytes(bytes: Buffer): Promise<VerifiedSealedArtifact> {
   const sha256 = createHash('sha256').update(bytes).digest('hex')
   const signature = sign(null, bytes, privateKey).toString('base64')
   return verifySealedSignature({ bytes, sha256, signature }, SIGNER, checkEd25519)
 }
 
-/** Creates an opened artifact of these bytes. */
+/** Encrypts and signs these bytes, and returns the opened artifact. */
 export async function openedZstd(zstd: Buffer): Promise<OpenedArtifact> {
   return unseal(await verifiedBytes(encrypt(zstd)), DEK)
 }

@@ -28,7 +28,10 @@ const LIMITS = { maxExtractedBytes: 10_000_000, maxEntries: 1000 }
 const MUTANTS = byExtent({ sample: 60, ci: 600 })
 const SEED = 20260101
 
-/** A ZIP with an example of every field of a header. It has two names at the top, so that nothing is flattened. */
+/**
+ * A ZIP with a data descriptor, a Unicode path, a zip64 record and a comment. The ZIP has several names at the top, so
+ * that nothing is flattened.
+ */
 const ZIP = buildZip(
   [
     file('a', 'first'),
@@ -51,24 +54,27 @@ const TAR = buildTar([
   tarSymlink('l', 'a'),
 ])
 
-/** Their data is a member to tools that take a directory for empty, whatever its header says. */
+/**
+ * Tars with a directory that has data. A tool that ignores the size in the header of a directory reads this data as
+ * another member.
+ */
 const DIRECTORIES_WITH_DATA = ['./', '.', 'd/'].flatMap(name => {
   const data = buildTar([tarFile('hidden', 'evil')], Buffer.alloc(0))
   const items = [directory(name, { data }), tarFile('a', 'first')]
   return [buildTar(items), buildTar([pax({ size: String(data.length) }), ...items])]
 })
 
-/** Features of a stream that bsdtar misreads: it takes the open sizes in front of an entry for its true ones. */
+/** ZIPs that bsdtar misreads, because of placeholder sizes in the local header or of a data descriptor of 64 bits. */
 const MISREAD_BY_BSDTAR = [
   'a data descriptor and saturated sizes',
   'a data descriptor and empty zip64 sizes',
   'a data descriptor of 64 bits',
 ]
-/** Python's zipfile does not know the field that vouches for the name. */
+/** ZIPs that Python's zipfile misreads, because it ignores the Unicode path. */
 const MISREAD_BY_PYTHON = ['a UTF-8 name without its flag that a Unicode path vouches for']
 const MISREAD: ReadonlySet<string> = new Set([...MISREAD_BY_BSDTAR, ...MISREAD_BY_PYTHON])
 
-/** An archive that we accept, in a file. */
+/** The path of an archive that this action accepts, and the content that the action finds in the archive. */
 interface Accepted {
   readonly path: string
   readonly seen: Seen
@@ -91,7 +97,7 @@ function mutants(original: Buffer): Buffer[] {
   })
 }
 
-/** The archives that we accept. */
+/** Extracts the archives, and returns those that this action accepts. */
 async function acceptedOf(archives: readonly Buffer[], extract: Extract): Promise<Accepted[]> {
   const accepted: Accepted[] = []
   for (const [index, bytes] of archives.entries()) {
@@ -145,7 +151,7 @@ describe('a second reader', () => {
 
   it('is also compared with this action on damaged archives', async t => {
     const [zip, tar] = [await zips, await tars]
-    t.diagnostic(`${zip.length} ZIPs and ${tar.length} tars, of ${MUTANTS} damaged ones each`)
+    t.diagnostic(`accepted: ${zip.length} ZIPs, ${tar.length} tars, counting intact ones; damaged: ${MUTANTS} each`)
     assert.ok(zip.length > kinds.length + 1 && tar.length > 1)
   })
 })

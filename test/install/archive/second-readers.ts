@@ -3,10 +3,10 @@ import { mkdtempSync, readFileSync } from 'node:fs'
 import { missingTools } from '../missing-tools.ts'
 import { listTree } from './directory-listing.ts'
 
-/** The content of an archive: path to content, or a symlink's target. */
+/** Maps each path in an archive to the content of a file or the target of a symlink. */
 export type Seen = Readonly<Record<string, string>>
 
-/** Another program that reads archives. It returns the content of each file, or undefined if it refuses one. */
+/** Another program that reads archives. `read` returns undefined for each archive that the program refuses. */
 export interface SecondReader {
   readonly name: string
   readonly tool: string
@@ -17,7 +17,7 @@ export interface SecondReader {
 const READ_STATUSES = [0, 1]
 const UTF8 = { ...process.env, LC_ALL: 'C.UTF-8' }
 
-/** Prints the findings of `see` for each archive, and `null` for each that it refuses. */
+/** Prints the result of `see` for each archive, or `null` if `see` fails, as a JSON array. */
 const SEE_EACH = `
 def seen(path):
     try:
@@ -55,12 +55,12 @@ export const TAR_READERS: readonly SecondReader[] = [
   extractor('bsdtar', (archive, target) => ['bsdtar', '-xf', archive, '-C', target]),
 ]
 
-/** The reason to skip a reader whose program is missing. */
+/** The reason to skip a reader if its program is missing; false if the program is installed. */
 export function whyNot({ tool }: SecondReader): string | false {
   return missingTools(tool)
 }
 
-/** The content of a folder in the form of an archive's. */
+/** Returns the content of a folder in the form in which a reader returns the content of an archive. */
 export function seenIn(folder: string): Seen {
   const entries = Object.entries(listTree(folder)).filter(([, what]) => !what.endsWith(' directory'))
   return Object.fromEntries(entries.map(([path, what]) => [path, what.slice(what.indexOf(' ') + 1)]))
@@ -75,7 +75,8 @@ function python(name: string, program: string): SecondReader {
 }
 
 /**
- * A reader that runs a command line to extract an archive into a folder; `<` before its last word makes that its input.
+ * Returns a reader that extracts an archive with a command line. If the word before the last one is `<`, the command
+ * reads the archive from its standard input.
  */
 function extractor(name: string, command: (archive: string, target: string) => string[]): SecondReader {
   const read = (archive: string): Seen | undefined => {

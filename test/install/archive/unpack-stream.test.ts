@@ -5,7 +5,7 @@ import { unpack } from '../../../src/install/archive/unpack-stream.ts'
 
 const CONTENT = Buffer.from(Array.from({ length: 50_000 }, (_, at) => `line ${at}\n`).join(''))
 
-/** Passes the bytes through two buffers that take turns, like a reader of a file. */
+/** Yields the bytes in two buffers that take turns, as the reader of a file does. */
 function* throughTwoBuffers(bytes: Buffer, size: number): Generator<Buffer> {
   let [next, other] = [Buffer.alloc(size), Buffer.alloc(size)]
   for (let at = 0; at < bytes.length; at += size) {

@@ -6,7 +6,7 @@ import { ArtifactError } from '../../../src/core/errors.ts'
 import { discard, unseal } from '../../../src/install/archive/unseal.ts'
 import { DEK, encrypt, verifiedBytes } from './sealed-artifact.ts'
 
-/** All values are hex. There is no associated data. */
+/** All values but the name are hex. There is no associated data. */
 interface GcmVector {
   readonly name: string
   readonly key: string

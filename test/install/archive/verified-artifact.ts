@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type VerifiedArtifact, verifyHmacSignature } from '../../../src/core/trust/signature.ts'
 
-/** Runs `use` in a temporary directory, and removes it afterwards. */
+/** Runs `use` in a temporary directory, and removes the directory afterwards. */
 export async function inTemporaryDirectory<Result>(use: (directory: string) => Promise<Result>): Promise<Result> {
   const directory = mkdtempSync(join(tmpdir(), 'archive-test-'))
   try {
@@ -14,7 +14,7 @@ export async function inTemporaryDirectory<Result>(use: (directory: string) => P
   }
 }
 
-/** Runs `use` with these bytes as a fetched file without a name and with a valid signature. */
+/** Runs `use` with a verified artifact of these bytes, in a file without a name, as after a download. */
 export async function withVerifiedArtifact<Result>(
   bytes: Uint8Array,
   directory: string,

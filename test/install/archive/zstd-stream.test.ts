@@ -8,7 +8,7 @@ import { openedZstd } from './sealed-artifact.ts'
 
 const MIB = 1024 * 1024
 const LIMITS = { maxExtractedBytes: 8 * MIB, maxEntries: 1 }
-/** Exceeds the limits and a tar's overhead. */
+/** More bytes than the limits allow, even with the overhead of a tar. */
 const TOO_MUCH = LIMITS.maxExtractedBytes + 2 * MIB
 const TEXT = Buffer.concat([noise(20_000), Buffer.alloc(3 * MIB, 'a tar would be here, ')])
 
@@ -36,7 +36,7 @@ function changed(bytes: Buffer, at: number): Buffer {
   return copy
 }
 
-/** A frame whose header declares one byte more than there is. */
+/** A frame whose header declares one byte more than the frame contains. */
 function lyingFrame(): Buffer {
   const honest = frame(Buffer.alloc(200, 'abc'))
   assert.equal(honest.readUInt8(5), 200)

@@ -7,13 +7,14 @@ import type { TestContext } from 'node:test'
 import { whyRightsAreLeftToCi } from '../../extent.ts'
 import { missingTools } from '../missing-tools.ts'
 
-/** The user `nobody`, who has rights only to the files that a test gives away. */
+/** The user `nobody`, who owns only the files that a test gives to this user. */
 const UID = 65534
 
 /**
- * In each directory that it reads from a line, swaps the subfolders s0 to s7 for symlinks to the folders in its
- * arguments and back, as fast as it can, until the subfolders are gone or it has done so 1,000 times. Perl, because
- * every Debian has it, and a user without rights can run it wherever Node is installed.
+ * A Perl program that reads the path of a directory from each line of its input. In this directory, it swaps the
+ * subfolders s0 to s7 for symlinks to the folders in its arguments and back, as fast as it can. It stops swapping after
+ * 1,000 rounds, or after 300 failed renames, which show that the subfolders are gone. It is in Perl because every
+ * Debian has Perl, and because another user may be unable to run Node, depending on where Node is installed.
  */
 const SWAP = `
 $| = 1;
@@ -35,24 +36,24 @@ while (my $directory = <STDIN>) {
 }
 `
 
-/** A process of another user that works in a directory which is about to be removed. */
+/** A process of another user that swaps subfolders for symlinks while a test works on the same directory. */
 export interface FolderSwapper {
-  /** Enters the directory and begins to swap. Resolves when it has begun. */
+  /** Makes the process enter the directory and begin to swap. Resolves when the process has begun to swap. */
   enter(directory: string): Promise<void>
-  /** Resolves when it has stopped swapping. */
+  /** Resolves when the process has stopped swapping in the directory. */
   done(): Promise<void>
-  /** Ends the process. Resolves when it has ended, so that its folders can be removed. */
+  /** Kills the process. Resolves when it has ended; only then can its folders be removed. */
   end(): Promise<void>
 }
 
-/** The reason why there can be no such process here, for a test's `skip`; false if there can. */
+/** The reason why no swapper can run here, for a test's `skip`; false if one can. */
 export function whyNoSwapper(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
   return process.getuid?.() === 0 ? missingTools('setpriv', 'perl') : 'needs root'
 }
 
-/** Starts a process that swaps for symlinks to these folders. It ends with the test. */
+/** Starts a swapper whose symlinks lead to these folders. The swapper ends with the test. */
 export function startSwapper(t: TestContext, ...targets: readonly string[]): FolderSwapper {
   const id = String(UID)
   const user = ['--reuid', id, '--regid', id, '--clear-groups']

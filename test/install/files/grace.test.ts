@@ -14,7 +14,7 @@ describe('startGrace', () => {
       const grace = startGrace(cancel.signal, AT_ONCE)
       const ended: string[] = []
       for (const name of LATER) grace[name].addEventListener('abort', () => ended.push(name))
-      // The timers do not keep a process alive.
+      // The timers of the grace periods do not keep the process alive, so this timer does.
       const alive = setInterval(() => {}, 1000)
       const all = Promise.all(LATER.map(name => once(grace[name], 'abort')))
       cancel.abort()

@@ -27,13 +27,13 @@ describe('requireSpace', () => {
 
   it('counts whole blocks, because small files use them', () => {
     const message =
-      'This deployment needs 12 KiB in /srv/host, but its file system has 8 KiB free. Nothing was changed: free some space there (df shows it) and run again.'
+      'This run needs 12 KiB in /srv/host, but the file system of that directory has 8 KiB free. Nothing was changed: free some space there (df shows how much is free) and run again.'
     assert.throws(() => require({ bavail: 2 }), { code: 'disk_full', message })
   })
 
   it('refuses a file system with room for the bytes, but not for the inodes', () => {
     const message =
-      'This deployment needs 20 inodes in /srv/host, one for each file and directory, but its file system has 19 left. Nothing was changed: remove some files there (df -i shows it) and run again.'
+      'This run needs 20 inodes in /srv/host, one for each file and directory, but the file system of that directory has 19 left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.'
     assert.throws(() => require({ ffree: 19 }), { code: 'disk_full', message })
   })
 

@@ -66,7 +66,7 @@ describe('TimeSlice.pace', () => {
 
   it('notices an abort before a piece', async () => {
     await assert.rejects(async () => {
-      for await (const _ of endedSlice().pace(pieces())) assert.fail('no piece was to come')
+      for await (const _ of endedSlice().pace(pieces())) assert.fail('a piece came after the abort')
     }, reason)
   })
 })

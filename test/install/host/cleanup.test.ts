@@ -26,7 +26,7 @@ describe('a discarded snapshot', () => {
     const layout = await prepareTemporaryHost(t)
     writeTree(layout.root, { [`${SNAPSHOT}/main.py`]: 'old' })
     const folder = dirname(join(layout.root, SNAPSHOT))
-    // Nothing can be reached by this path, so even root fails.
+    // A symlink to itself: nothing can be removed through this path, not even by root.
     renameSync(folder, `${folder}-real`)
     symlinkSync('greeter', folder)
     const log = collectLog()

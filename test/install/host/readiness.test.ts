@@ -57,9 +57,7 @@ describe('prepareHost', () => {
     }
     assert.deepEqual(await warnings(layoutOf(outer)), [])
     const [warning, ...others] = await warnings(layout)
-    assert.ok(
-      warning?.includes(`${layout.root} has no deployments yet, but it is a directory of the project root ${outer}`),
-    )
+    assert.ok(warning?.includes(`${layout.root} has no deployments yet, but it is inside the project root ${outer}`))
     assert.deepEqual([others, await warnings(layout)], [[], []])
   })
 

@@ -12,9 +12,9 @@ interface Scene {
   secret?: string | undefined
   entryPoint?: string
   mode?: string
-  /** Files in addition to plugin.yaml and the entry point. */
+  /** The artifact's files in addition to plugin.yaml and the entry point. */
   shipped?: Record<string, string>
-  /** The host's files in the place. */
+  /** The files in the installed directory. */
   installed?: Record<string, string>
   keepPaths?: readonly string[]
 }

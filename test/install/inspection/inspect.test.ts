@@ -31,7 +31,7 @@ async function inspect(layout: Layout, signal = NEVER): Promise<Inspection> {
   return await inspectHost({ layout, sharedRoot: { isAllowed: false }, keepPaths: [] }, { log: collectLog(), signal })
 }
 
-/** Each part with the finding about its files. */
+/** Returns the id, the version and the drift of each part. */
 function findings({ parts }: Inspection): string[] {
   return parts.map(({ id, row, drift }) => `${id} ${row.version}: ${drift?.kind ?? 'as installed'}`)
 }
@@ -111,7 +111,7 @@ describe('inspectHost', () => {
       inspection.snapshots.map(({ row }) => row.name),
       ['1-1.0.0'],
     )
-    // The run is not the reason: the part has no record of its files.
+    // The dead run is not the reason: the part has no record of its files.
     assert.equal(isDrifted(inspection), true)
   })
 
@@ -261,7 +261,7 @@ describe('inspectHost', () => {
       await installRecorded(layout, { 'main.py': 'x' })
       let left: number = times
       const keepPaths: readonly string[] = Object.assign([], {
-        // The list is read in the middle of a comparison.
+        // The kept paths are read in the middle of a comparison, so the record changes at that moment.
         [Symbol.iterator]() {
           if (left-- > 0) utimesSync(layout.installed, left, left)
           return new Set<string>().values()

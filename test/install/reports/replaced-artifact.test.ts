@@ -20,7 +20,7 @@ const removed = (id: string, ...sources: (typeof OLD)[]) =>
     snapshots: sources.map((source, index) => snapshotOf(`${index + 1}-1.0.0`, { source })),
   })
 
-/** The sources that know the old bytes, besides the audit log, which has them for `pay`. */
+/** The content of the host record for `pay`. In each case, the audit log has the old bytes for `pay`. */
 const hosts: [known: string, isReplaced: boolean, rows: Partial<Parameters<typeof recordInstalled>[1]>][] = [
   ['the part has its bytes', false, { rows: [row('pay')] }],
   ['the part has other bytes', true, { rows: [row('pay', NEW)] }],

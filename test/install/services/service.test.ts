@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import { parseHostConfig } from '../../../src/core/plan/host-config.ts'
 import { describeService, projectServiceOf, serviceOf } from '../../../src/install/services/service.ts'
 
-/** The name of the service of `web` on a host with this config. */
+/** Describes the service of `web` on a host with this config; undefined if `web` has no service. */
 function named(config: string, find = serviceOf): string | undefined {
   const service = find(parseHostConfig(`version: 1\n${config}`, 'host-config.yaml'), 'web')
   return service && describeService(service)

@@ -40,7 +40,7 @@ function act(service: Service, action: ServiceAction, limits: Partial<Limits> = 
   return superviseService({ service, action, replicas: null }, limits)
 }
 
-/** Accepts a DeploymentError with this code whose message matches all of these. */
+/** Accepts a DeploymentError with this code and with a message that matches all of these patterns. */
 function failsWith(code: ErrorCode, ...wanted: RegExp[]): (error: unknown) => boolean {
   return error => {
     assert.ok(error instanceof DeploymentError)
@@ -71,7 +71,7 @@ describe('superviseService', () => {
 
   it('times out', async () => {
     standIns.before('docker', 'restart', 'echo waiting; exec sleep 60')
-    // A busy machine may need longer to start the program, which must have printed something by then.
+    // A busy machine may need longer to start the program, which must print its line before the time-out.
     const attempts = [100, 1000, 60_000].map(timeoutMs => () => act(CONTAINER, 'restart', { timeoutMs }))
     let error: unknown
     for (const attempt of attempts) {

@@ -6,8 +6,8 @@ import { HANG_LIMIT_MS } from '../../hang-limit.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 /**
- * Starts a user manager in new namespaces, out of reach of this machine's systemd, and runs the command line next to
- * it. Exits with 77 if no user manager can be started here.
+ * A shell script for new namespaces. It hides this machine's systemd, starts a user manager and runs its arguments as a
+ * command. It exits with the exit code of the command, or with 77 if no user manager can be started here.
  */
 const SESSION = `
 mount -t tmpfs tmpfs /run/systemd 2>&1 && mkdir /run/systemd/system || exit 77

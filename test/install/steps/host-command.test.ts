@@ -21,7 +21,7 @@ function requestFor(command: HostCommand, more: Partial<HostCommandRequest> = {}
   return { name: 'notify.deployed', command, args: [], changed: true, variables: {}, ...more }
 }
 
-/** Runs a command for a deployment below a folder that does not matter. */
+/** Runs a command for a deployment whose project root does not matter. */
 async function run(request: HostCommandRequest, tools: Partial<DeploymentTools> = {}): Promise<void> {
   await runHostCommand(deploymentOf(layoutOf('/nowhere'), { tools }), request)
 }

@@ -18,7 +18,7 @@ const IDS = ['a', 'b', 'c']
 const STAGING = `.hub-deploy/staging/${factsOf().deployment_id}`
 const snapshotOf = (id: string): string => `.hub-deploy/snapshots/plugins/${id}/1-1.0.0`
 
-/** The three moves of parts that are switched together: old trees out, kept paths over, new trees in. */
+/** The three moves of each part, announced together for all parts: old trees out, kept paths over, new trees in. */
 const RECORDS: readonly (readonly PlannedChange[])[] = [
   IDS.map(id => ({ type: 'move', from: `plugins/${id}`, to: snapshotOf(id) })),
   IDS.map(id => ({ type: 'move', from: `${snapshotOf(id)}/data`, to: `${STAGING}/${id}/data` })),
@@ -45,7 +45,7 @@ async function makeScene(t: TestContext) {
 
 type Scene = Awaited<ReturnType<typeof makeScene>>
 
-/** A scene after all three moves of each part, with its files before them. */
+/** A scene after all three moves of each part. `before` lists the files before the moves. */
 async function makeSwitched(t: TestContext): Promise<Scene & { before: ReturnType<typeof listTree> }> {
   const scene = await makeScene(t)
   const before = scene.listing()
@@ -54,8 +54,8 @@ async function makeSwitched(t: TestContext): Promise<Scene & { before: ReturnTyp
 }
 
 /**
- * Leaves the host as a power cut does: whole records of changes, and any subset of the changes in the last announced
- * record.
+ * Leaves the host as a power cut can: all changes of the first `whole` records are made, and the changes of the next
+ * record only if their bits are set in `some`. Resolves to the announced changes.
  */
 async function makeSome(scene: Scene, { whole, some }: { whole: number; some: number }): Promise<AnnouncedChange[]> {
   for (const changes of RECORDS.slice(0, whole)) await scene.transaction.apply(changes)
@@ -92,7 +92,7 @@ describe('changes that are announced together', () => {
         const pending = await makeSome(scene, { whole, some })
         const isChanged = whole > 0 || some > 0
         assert.equal(isAnyMade(scene.root, pending), isChanged)
-        // The first undo cannot be recorded, so the second one does not know of it.
+        // The first undo cannot be recorded, so the second undo does not know of the first.
         assert.equal(await undoChanges({ ...scene.changeLog, journal: UNWRITABLE }, [...pending]), isChanged)
         assert.deepEqual(scene.listing(), before)
         assert.equal(isAnyMade(scene.root, pending), false)
@@ -166,7 +166,7 @@ describe('changes that are announced together', () => {
     const [from, to] = [`${snapshotOf('b')}/data`, `${STAGING}/b/data`]
     await assert.rejects(transaction.rollback(), {
       code: 'rollback_failed',
-      message: new RegExp(`${from} is neither there nor in ${to}, .* put it back`),
+      message: new RegExp(`${from} was moved to ${to} .* at neither path.* put it back`),
     })
     assert.deepEqual(transaction.lost, [])
     renameSync(join(root, 'elsewhere'), join(root, to))
@@ -211,7 +211,7 @@ describe('changes that are announced together', () => {
     const [first, counts] = [open(), [] as number[]]
     const moves = paths.map(path => ({ type: 'move', from: `${old}/${path}`, to: `${staged}/${path}` }) as const)
     await transaction.apply(moves, () => counts.push(open()))
-    assert.ok(Math.max(...counts) - first <= 210, `${Math.max(...counts) - first} descriptors`)
+    assert.ok(Math.max(...counts) - first <= 210, `${Math.max(...counts) - first} more descriptors were open`)
     assert.ok(paths.every(path => existsSync(join(root, staged, path))))
     assert.equal(open(), first)
     await transaction.rollback()

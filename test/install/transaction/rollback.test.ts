@@ -18,7 +18,7 @@ import { timesMoveOn } from '../times-move-on.ts'
 
 const FILES = { 'main.py': 'old', 'README.md': 'read', 'lib/a.py': 'a', 'lib/deep/b.py': 'b' }
 
-/** An installed version with a record, as after its trees were moved away and back. */
+/** An installed version with its record, as if the version had been moved away and back. */
 async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: string; record: string }> {
   const layout = await prepareTemporaryHost(t)
   const { root: place, tree_record: record } = await installRecorded(layout, FILES)
@@ -26,7 +26,7 @@ async function makeRestored(t: TestContext): Promise<{ layout: Layout; place: st
   return { layout, place, record: treeRecordPath(layout, record) }
 }
 
-/** A request without services and checks. */
+/** A request without services or health checks. */
 function requestOf(layout: Layout): Omit<RollbackRequest, 'undo'> {
   return {
     layout,
@@ -45,14 +45,14 @@ async function rolledBack(layout: Layout, undo: () => Promise<boolean>, byConten
   return await rollBack({ ...requestOf(layout), byContent, undo })
 }
 
-/** Begins the deployment: differences that exist by now are the host's own. Every later change gets another time. */
+/** Begins the deployment: notes the differences that exist now as the host's own. Later changes get later times. */
 async function begin(layout: Layout): Promise<void> {
   const drift = await findDrift({ layout, log: collectLog() }, { ...PLACE, keepPaths: ['data'] })
   if (drift) await noteDrift(layout.staging, { ...PLACE, root: join(layout.root, 'plugins/greeter') }, drift)
   await timesMoveOn(layout.staging)
 }
 
-/** Records the old digests with the present times of the files. */
+/** Writes a record with the digests of `FILES` and with the current times of the files. */
 async function rerecord(layout: Layout, place: string) {
   await timesMoveOn(layout.staging)
   const tree = await recordTreeAt(layout, place, treeOf(FILES))
@@ -356,7 +356,7 @@ describe('rollBack', () => {
   it('reads all files after a crash, which may have restored old times to new bytes', async t => {
     const { layout, place, record } = await makeRestored(t)
     await begin(layout)
-    // No file system lets a test set such times, so the record gets those of the changed file.
+    // A test cannot set back all times of a file, so the record gets the times of the changed file instead.
     writeFileSync(join(place, 'main.py'), 'bad')
     const { tree_record } = await rerecord(layout, place)
     const restored = {

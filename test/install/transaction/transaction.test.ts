@@ -53,7 +53,7 @@ async function makeScene(t: Parameters<typeof temporaryDirectory>[0]): Promise<S
   }
 }
 
-/** The records after the beginning, without the fields that differ each time. */
+/** Returns all records but the first, without the fields that differ from run to run. */
 function recordsOf(path: string): { record: string; change?: PlannedChange; of?: number }[] {
   return readFileSync(path, 'utf8')
     .trimEnd()

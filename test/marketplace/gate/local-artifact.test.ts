@@ -21,7 +21,7 @@ import { temporaryDirectory } from '../../install/temporary-directory.ts'
 const BYTES = Buffer.alloc(600 * 1024, 'artifact ')
 const SECRET = 'secret'
 
-/** Reads an artifact. Calls `onPiece` before its first piece is copied, and after each. */
+/** Reads an artifact. Calls `onPiece` before the first piece is copied, and after each piece. */
 async function readWhile(t: TestContext, onPiece: (path: string) => void, more: { signal?: AbortSignal } = {}) {
   const workspace = temporaryDirectory(t)
   const path = join(workspace, 'greeter.zip')

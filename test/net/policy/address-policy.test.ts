@@ -9,12 +9,12 @@ import { openPrivateFile } from '../private-file.ts'
 import { createTestedWire, get, type TestedWire } from '../tested-wire.ts'
 
 const REFUSED = { name: 'ConfigError', code: 'insecure_url' }
-/** Addresses of TEST-NET-1 and of the documentation's IPv6 network, at which nobody answers. */
+/** Addresses of the IPv4 and IPv6 networks for documentation, at which nobody answers. */
 const [ELSEWHERE, ELSEWHERE_6] = ['192.0.2.1', '2001:db8::1']
 
 type Names = Readonly<Record<string, string | readonly string[]>>
 
-/** A resolver that knows these names. A list is the first answer, then the second, and so on. */
+/** A resolver that knows these names. The nth question about a name gets the nth answer of a list, or the last one. */
 function resolverOf(names: Names): { resolve: LookupFunction; asked: string[] } {
   const asked: string[] = []
   const resolve: LookupFunction = (name, _, callback) => {
@@ -33,7 +33,7 @@ function wireOf(names: Names, own: readonly string[] = []): TestedWire {
   return createTestedWire({ allowHttp: true, addresses: { resolve, ownAddresses: () => own } })
 }
 
-/** A hub that redirects to this URL, and another service on its port. */
+/** A hub that redirects `/` to this URL. Its other paths stand for another service on the same port. */
 async function serveRedirect(t: TestContext, target: (port: number) => string): Promise<LoopbackServer> {
   const server: LoopbackServer = await serve(t, (request, response) => {
     if (request.url === '/') response.writeHead(302, { location: target(server.port) }).end()

@@ -13,7 +13,7 @@ export const TOKEN = 'token-1-of-the-stub-hub'
 export const SIGNATURE = Buffer.alloc(64, 7).toString('base64')
 export const DEK = Buffer.alloc(32, 9)
 
-/** The routes of the contract, for one project. */
+/** Routes of the contract, for version 1.0.0 of the project `shop`. */
 export const LATEST = 'GET /v1/projects/shop/versions/latest'
 export const ARTIFACT = 'GET /v1/projects/shop/artifacts/1.0.0'
 export const AUTHORIZE = 'POST /v1/deployments/authorize'
@@ -32,7 +32,7 @@ export const REPORT: ReportBody = {
 
 /** A hub's answer on a route: a status and a body, which is sent as JSON unless it is text. */
 export type Answer = [status: number, body: unknown, headers?: Record<string, string>]
-/** By `METHOD /path`. A list gives one answer after the other and repeats the last one. */
+/** Answers by `METHOD /path`. A list gives one answer after the other and repeats the last one. */
 export type Routes = Record<string, Answer | Answer[]>
 
 export interface Call {
@@ -61,13 +61,13 @@ export async function serveHub(t: TestContext, routes: Routes = {}): Promise<Stu
   return { calls: answer.calls, server: await serve(t, answer.handler) }
 }
 
-/** The same hub with a client. */
+/** A hub as `serveHub` starts it, with a client. */
 export async function withHub(t: TestContext, routes: Routes = {}) {
   const hub = await serveHub(t, routes)
   return { ...hub, client: clientOf(hub.server.url) }
 }
 
-/** A handler that answers on these routes, and the calls it received. */
+/** A handler that answers on these routes, and the calls that the handler has received. */
 export function answering(routes: Routes): { calls: Call[]; handler: Handler } {
   const calls: Call[] = []
   const handler = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -105,7 +105,7 @@ export async function refusalOf(act: () => Promise<unknown>): Promise<DeployErro
   } catch (error) {
     return error as DeployError
   }
-  return assert.fail('was not refused')
+  return assert.fail('nothing was refused')
 }
 
 function nthAnswer(answers: Answer | Answer[], nth: number): Answer {

@@ -9,7 +9,7 @@ import { nextStep } from '../../../src/runner/summaries/next-steps.ts'
 import { reportOf } from '../../install/prepared-host.ts'
 
 const MEBIBYTE = 1024 * 1024
-/** Each character of it takes seven in the summary, and a megabyte of it may come from a hub, an archive or a child. */
+/** Each character takes five or six in the summary. A hub, an archive or a child process may send a megabyte. */
 const LONG = '|*'.repeat(MEBIBYTE / 2)
 const ATTACKS = [
   '</details>\n# h',
@@ -21,7 +21,7 @@ const ATTACKS = [
   '\u202e\u200b\u0000\u001b[31m::error::x ##[group]y',
 ]
 
-/** Facts with every foreign text of a summary at once, and with so many items of each. */
+/** Facts with this text wherever a summary may contain foreign text, and with `count` items in each list. */
 function factsOf(text: string, count: number): SummaryFacts {
   const many = <Item>(make: (index: number) => Item): Item[] => Array.from({ length: count }, (_, index) => make(index))
   const step = { action: text, status: 'warned' as const, duration_ms: 1, error: text, did: text }

@@ -1,5 +1,5 @@
-// A process that is killed while git works for it: `fetch` from the server of the given JSON, or `idle` with a command
-// of git that only waits.
+// A process that is killed while git works for it. The first argument is `fetch`, for a fetch from the server that the
+// second argument (JSON) describes, or `idle`, for a git command that only waits.
 import { writeSync } from 'node:fs'
 import { monotonicMs } from '../../../src/core/monotonic.ts'
 import { HostGit } from '../../../src/sources/git/host-git.ts'

@@ -76,7 +76,7 @@ describe('fetching a part with git', { skip }, () => {
     assert.equal(existsSync(marker), false)
   })
 
-  /** Trees that git itself may keep, but that no host accepts. */
+  /** Trees that a git repository may contain, but that no host accepts. */
   const trees: Record<string, { code: RegExp; lines: (blob: string) => string[] }> = {
     'a submodule': { code: /^unsafe_archive$/, lines: () => [`160000 commit ${'a1'.repeat(20)}\tsub`] },
     'a symlink out of the tree': {
@@ -291,12 +291,15 @@ function commandLines(): string[] {
   return processes().map(({ line }) => line)
 }
 
-/** Waits for the last process of a fetch, which kills its group and itself after the fetch has failed. */
+/**
+ * Waits until the processes of a fetch have ended. The last of them kills its group and itself after the fetch has
+ * failed.
+ */
 async function lastEnds(folder: string): Promise<void> {
   while (childrenIn(folder).length > 0) await setTimeout(10)
 }
 
-/** The processes that work in a folder. */
+/** The command lines of the processes that fetch into a folder. */
 function childrenIn(folder: string): string[] {
   return processes().flatMap(({ line, pid }) => {
     try {

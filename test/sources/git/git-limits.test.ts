@@ -173,7 +173,7 @@ function sendForever(stream: NodeJS.WritableStream, piece: Buffer, onSent: (byte
   more()
 }
 
-/** The processes whose repository is below a folder. */
+/** The ids of the processes whose repository is below a folder. */
 function workingIn(folder: string): string[] {
   return readdirSync('/proc').filter(pid => {
     try {

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { type Certificate, makeCertificate } from '../../net/certificates.ts'
 
-/** Answers a request itself and returns true, or leaves it to git. */
+/** Either answers a request and returns true, or returns false and leaves the answer to git. */
 export type Interceptor = (request: IncomingMessage, response: ServerResponse) => boolean
 
 export interface GitServer {
@@ -55,7 +55,7 @@ export async function startGitServer(folder: string): Promise<GitServer> {
   return started
 }
 
-/** Speaks CGI, as far as git's program needs it. */
+/** Speaks as much of CGI as git's program needs. */
 function serveByGit(folder: string, request: IncomingMessage, response: ServerResponse): void {
   const { pathname, search } = new URL(request.url ?? '/', 'https://server')
   const protocol = request.headers['git-protocol']

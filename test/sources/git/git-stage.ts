@@ -20,7 +20,7 @@ export interface GitStage {
   repository(name: string, format?: 'sha1' | 'sha256'): Repository
   /** Fetches as a deployment does. The source is written as in a manifest. */
   fetch(source: Record<string, string>, more?: FetchOptions): Promise<GitTree>
-  /** Returns the error that refuses a fetch. Throws if nothing does. */
+  /** Returns the error that refuses a fetch. Throws if the fetch succeeds. */
   refusal(source: Record<string, string>, more?: FetchOptions): Promise<DeployError>
   /** Creates the supplier of all parts of one run. */
   supplier(request?: Partial<SourceRequest>): SourceSupplier
@@ -31,7 +31,7 @@ export interface FetchOptions {
   readonly request?: Partial<SourceRequest>
   readonly wire?: Partial<WireOptions>
   readonly signal?: AbortSignal
-  /** The folder for the tree; default a new folder of the stage. */
+  /** The folder for the tree. Default: a new folder of the stage. */
   readonly folder?: string
 }
 
@@ -60,7 +60,7 @@ export async function openGitStage(parent = tmpdir()): Promise<GitStage> {
         assert.ok(error instanceof DeployError, String(error))
         return error
       }
-      return assert.fail('was not refused')
+      return assert.fail('the fetch was not refused')
     },
     supplier(request = {}) {
       const host = hostOf({ request })

@@ -39,8 +39,8 @@ export class Repository {
   }
 
   /**
-   * Does the same without git's checks of names, for one tree that no index could have. Names with a lone surrogate are
-   * written in Latin-1.
+   * Does the same as `tree` without git's checks of names, for a tree that no index could contain. Names with a lone
+   * surrogate are written in Latin-1.
    */
   rawTree(lines: readonly string[]): string {
     const entries = lines.map(line => {

@@ -19,12 +19,12 @@ interface ZipExtraction extends OpenZip {
 }
 
 /**
- * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Checks the whole listing, and finds
- * room for it, before writing the first byte. Vouches for each file by its declared size and CRC. Files become 0644 or
- * 0755 and directories 0755, whatever the umask; symlinks come last. Works in slices, between which signals are
- * handled.
+ * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Before it writes the first byte,
+ * checks the whole listing and the free space. Verifies that each file has its declared size and CRC. Files become 0644
+ * or 0755 and directories 0755, whatever the umask; symlinks are created last. Works in slices, between which signals
+ * are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
- * `disk_full` or `host_not_writable`, and the signal's reason once it is aborted.
+ * `disk_full`, `host_not_writable` or `step_failed`, and the signal's reason once the signal is aborted.
  */
 export async function extractZip(
   artifact: VerifiedArtifact,

@@ -20,15 +20,19 @@ interface Members {
   readonly size: number
 }
 
-/** True if an entry can be inflated with others. An empty one could hide behind the next. */
+/**
+ * True if an entry can be inflated with others. An empty entry cannot: it adds nothing to the sizes that `inflate`
+ * compares, so it could run on into the next entry unnoticed.
+ */
 export function canInflateTogether({ method, size }: ZipPacking): boolean {
   return method === 'deflated' && size > 0
 }
 
 /**
- * Inflates many small entries by one call. The setup for one entry costs as much as inflating it, and the thread pool
- * can work on many entries while this thread writes those before. The packed bytes of the entries, one after the other,
- * become the members of a gzip file (RFC 1952), each with a trailer of the CRC and the size that the directory gives.
+ * Inflates many small entries in one call. The setup for one entry costs as much as inflating it, and the thread pool
+ * can inflate entries while this thread writes the ones before them. The packed bytes of the entries, one after the
+ * other, become the members of a gzip file (RFC 1952), each with a trailer that contains the CRC and the size from the
+ * directory.
  */
 export class BatchInflater {
   readonly zip: LocatedZip
@@ -40,11 +44,13 @@ export class BatchInflater {
   }
 
   /**
-   * Returns all bytes of small entries that pass `canInflateTogether`, one after the other, in memory that they share
-   * with nothing else; undefined if they cannot be vouched for together. That says nothing about any single entry: try
-   * fewer, and `readSmallEntry` for one. Vouches that each entry has its declared size and CRC, and that none of its
-   * packed bytes were left over: a member can begin only at the magic, so each must end before one of our headers; it
-   * ends with a trailer that matches it; and because the sizes add up, that trailer is its own.
+   * Returns all bytes of small entries that pass `canInflateTogether`, one entry after the other, in memory that they
+   * share with nothing else. Returns undefined if it cannot vouch for the entries together. Another call may still
+   * vouch for fewer of the entries, and `readSmallEntry` for a single entry.
+   * Vouches that each entry has its declared size and CRC, and that none of its packed bytes were left over. A member
+   * can begin only at the magic, which only our headers contain, so each member ends right before a header of ours or
+   * at the end. Each member ends with a trailer that matches its content. Because the sizes add up, each trailer is
+   * that of its own entry.
    */
   async inflate(entries: Iterable<number>): Promise<Buffer | undefined> {
     const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES)
@@ -75,9 +81,9 @@ export class BatchInflater {
   }
 }
 
-/** Resolves to undefined if the bytes are not gzip or unpack to more than `size` bytes. */
+/** Resolves to undefined if the bytes are not valid gzip or unpack to more than `size` bytes. */
 function gunzipWhole(members: Buffer, size: number): Promise<{ bytes: Buffer; used: number } | undefined> {
-  // Too large for the pool that small buffers share, because the memory of the answer is freed as a whole.
+  // The chunk is too large for the pool that small buffers share, because the memory of the answer is freed as a whole.
   const options = { info: true, maxOutputLength: size, chunkSize: Math.max(size + SPARE_BYTES, Buffer.poolSize) }
   return new Promise(resolve => {
     gunzip(members, options, (error, answer) => {

@@ -18,7 +18,8 @@ export interface PlannedZip {
 /**
  * Reads a ZIP's whole listing, including local headers and symlink targets, and plans its extraction. Writes nothing.
  * Checks limits and names while it reads, before it unpacks anything.
- * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`.
+ * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, and the signal's
+ * reason once the slice's signal is aborted.
  */
 export async function planZip(zip: OpenZip): Promise<PlannedZip> {
   const { window, slice } = zip

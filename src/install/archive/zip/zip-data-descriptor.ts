@@ -5,7 +5,7 @@ import type { LocatedZipEntry, ZipEntry } from './zip-entries.ts'
 const SIGNATURE = 0x08074b50
 const SIGNATURE_BYTES = 4
 const SIGNATURE_TEXT = 'PK\x07\x08'
-/** A CRC and two sizes of 32 or 64 bits, with or without the signature before them. */
+/** The bytes of a CRC and two sizes of 32 or 64 bits. The signature before them is optional. */
 const SHORT_BYTES = 12
 const LONG_BYTES = 20
 
@@ -44,8 +44,8 @@ export function* verifyFirstSignature(
     const found = window.look(at, Math.min(WINDOW_BYTES, end - at)).indexOf(SIGNATURE_TEXT, 0, 'latin1')
     if (found !== -1 && at + found === dataEnd) return
     if (found !== -1)
-      throw invalidEntry(name, "contains a data descriptor's signature, which another reader could read as its end")
+      throw invalidEntry(name, "contains a data descriptor's signature, at which another reader could end the entry")
     yield
   }
-  throw invalidEntry(name, "is stored without a size or a data descriptor's signature to show its end")
+  throw invalidEntry(name, "is stored, but neither a size nor a data descriptor's signature shows where it ends")
 }

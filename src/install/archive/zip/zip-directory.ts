@@ -20,7 +20,7 @@ type ListedEntry = ZipEntry & ArchiveEntry & { readonly packedSize: number }
 
 /** A central header, and the positions of its parts of variable length. */
 interface CentralHeader {
-  /** The header, and perhaps more. */
+  /** The header, perhaps followed by more of the directory. */
   readonly bytes: Buffer
   readonly extraAt: number
   readonly commentAt: number
@@ -29,7 +29,10 @@ interface CentralHeader {
 
 const HEADER_SIGNATURE = 0x02014b50
 const HEADER_BYTES = 46
-/** The bytes of most headers, central and local, with names and extra fields: for these, one view is enough. */
+/**
+ * Most headers, central and local, fit into this many bytes with their names and extra fields: one view is enough for
+ * them.
+ */
 export const MOST_HEADER_BYTES = 512
 const ENCRYPTED = 0x0001
 const PATCHED = 0x0020
@@ -42,10 +45,11 @@ const METHODS: ReadonlyMap<number, ZipMethod> = new Map([
 ])
 
 /**
- * Lists a ZIP by its central directory alone, which must contain exactly the promised headers and nothing else. Adds
- * each entry to `listing` as soon as it is read. Throws what the listing throws, and ArchiveError `invalid_archive` for
- * damage, encryption and methods other than stored and deflate, `unsafe_archive` for names in no encoding or in two,
- * `archive_too_large` above `max-entries`, and `empty_artifact`.
+ * Lists a ZIP by its central directory alone. The directory must contain exactly the headers that the end record
+ * promises, and nothing else. Adds each entry to `listing` as soon as it is read. Throws what the listing throws, and
+ * ArchiveError `invalid_archive` (damage, encryption, a split archive, or a method other than stored and deflate),
+ * `unsafe_archive` (a path that is too long, or a name or type that tools read differently), `archive_too_large` (more
+ * than `max-entries`) or `empty_artifact`.
  */
 export async function readZipDirectory(
   { window, rules, slice }: OpenZip,
@@ -59,7 +63,9 @@ export async function readZipDirectory(
   let at = location.offset
   while (at < end) {
     if (entries.length === location.count)
-      throw invalidArchive(`its directory contains more than the ${location.count} headers it promises`)
+      throw invalidArchive(
+        `its directory contains more than the ${location.count} headers that its end record promises`,
+      )
     const header = readHeader(window, at, end)
     const entry = parseEntry(header)
     listing.add(entry)
@@ -69,7 +75,9 @@ export async function readZipDirectory(
     if (slice.isOver()) await slice.giveBack()
   }
   if (entries.length !== location.count) {
-    throw invalidArchive(`its directory contains ${entries.length} headers where it promises ${location.count}`)
+    throw invalidArchive(
+      `its directory contains ${entries.length} headers, but its end record promises ${location.count}`,
+    )
   }
   return { ...location, entries, symlinks }
 }
@@ -79,7 +87,7 @@ export function isUtf8Name(flags: number): boolean {
   return (flags & UTF8_NAME) !== 0
 }
 
-/** Throws ArchiveError `invalid_archive` for entries that cannot be read here: encrypted, patched and masked ones. */
+/** Throws ArchiveError `invalid_archive` for an entry that is encrypted, is patch data or has masked header values. */
 export function verifyFlags(flags: number, name: string): void {
   if ((flags & (ENCRYPTED | STRONGLY_ENCRYPTED)) !== 0) throw invalidEntry(name, 'is encrypted')
   if ((flags & PATCHED) !== 0) throw invalidEntry(name, 'is patch data')
@@ -98,7 +106,7 @@ function readHeader(window: ReadWindow, at: number, end: number): CentralHeader 
   if (at + HEADER_BYTES > end) throw invalidArchive('its directory is cut short')
   const start = window.look(at, Math.min(MOST_HEADER_BYTES, end - at), WINDOW_BYTES)
   if (start.readUInt32LE(0) !== HEADER_SIGNATURE)
-    throw invalidArchive('its directory contains something that is not a header')
+    throw invalidArchive('its directory contains bytes that are not a header')
   const extraAt = HEADER_BYTES + start.readUInt16LE(28)
   const commentAt = extraAt + start.readUInt16LE(30)
   const length = commentAt + start.readUInt16LE(32)
@@ -114,7 +122,7 @@ function parseEntry({ bytes, extraAt, commentAt }: CentralHeader): ListedEntry {
   fields.verifyUnicodePath(rawName)
   const name = parseName(rawName, isUtf8Name(flags) || fields.hasUnicodePath)
   verifyFlags(flags, name)
-  if (bytes.readUInt16LE(34) !== 0) throw invalidEntry(name, 'is on another disk')
+  if (bytes.readUInt16LE(34) !== 0) throw invalidEntry(name, 'is in another part of a split archive')
   const packed = [bytes.readUInt32LE(24), bytes.readUInt32LE(20), bytes.readUInt32LE(42)]
   const [size = 0, packedSize = 0, headerOffset = 0] = fields.resolveZip64(packed)
   const method = parseMethod(bytes.readUInt16LE(10), name)

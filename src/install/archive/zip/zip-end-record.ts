@@ -2,7 +2,7 @@ import { invalidArchive } from '../../../core/archive/archive-entry.ts'
 import { ArchiveError } from '../../../core/errors.ts'
 import type { ReadWindow } from '../read-window.ts'
 
-/** The position and size of a ZIP's central directory, and the number of headers that it promises. */
+/** The position and size of a ZIP's central directory, and the number of headers that the end record promises. */
 export interface DirectoryLocation {
   readonly offset: number
   readonly size: number
@@ -29,9 +29,9 @@ const SATURATED_32 = 0xffffffff
 
 /**
  * Finds the only central directory of a ZIP. Requires one end record, whose comment ends with the file and contains no
- * signature of another; zip64 only if a field asks for it, without an extensible sector; one disk; and the directory
- * right before its end record. Throws ArchiveError `invalid_archive` for anything in which another reader might find
- * another directory, `empty_artifact` for an empty directory.
+ * signature of another end record; zip64 only if a field asks for it, without an extensible sector; one disk; and the
+ * directory right before its end record. Throws ArchiveError `invalid_archive` for anything in which another reader
+ * might find another directory, and `empty_artifact` for an empty directory.
  */
 export function locateDirectory(window: ReadWindow): DirectoryLocation {
   const end = readEndRecord(window)
@@ -64,8 +64,8 @@ function readEndRecord(window: ReadWindow): EndRecord {
 }
 
 /**
- * Returns the positions of the signatures whose comments end with the file. Others may be data: a nested stored ZIP
- * contains one.
+ * Returns the positions of the end records whose comments end with the file. Other signatures of end records may be
+ * data: a nested stored ZIP contains one.
  */
 function endRecordCandidates(tail: Buffer): number[] {
   const candidates: number[] = []
@@ -84,7 +84,7 @@ function parseEndRecord(record: Buffer, position: number): EndRecord {
 }
 
 function oneOfSeveral(): ArchiveError {
-  return invalidArchive('it is one part of several')
+  return invalidArchive('it is one part of a split archive')
 }
 
 function readZip64Record(window: ReadWindow, end: EndRecord): EndRecord | undefined {

@@ -17,7 +17,7 @@ const UNIX_TYPES: ReadonlyMap<number, ArchiveEntry['type']> = new Map([
 
 const DOS = 0
 const UNIX = 3
-/** The systems whose archives have Unix modes that mean something. */
+/** The systems whose archives have meaningful Unix modes: Unix and OS X. */
 const UNIX_SYSTEMS: ReadonlySet<number> = new Set([UNIX, 19])
 
 /** The attributes of an entry, as the system that made it wrote them. */
@@ -28,11 +28,11 @@ export interface EntryAttributes {
 }
 
 /**
- * Returns the type of an entry: its Unix type if a Unix gave it one, otherwise a directory if its name ends in `/`, and
- * a file if not.
- * Throws ArchiveError `unsafe_archive` if the attributes call the entry a directory but its name does not, and if they
- * call it a symlink, device or the like although neither Unix nor DOS made it: some tools believe such attributes,
- * others extract a file.
+ * Returns the type of an entry: its Unix type if a Unix system gave it one, otherwise a directory if its name ends in
+ * `/`, and a file if not.
+ * Throws ArchiveError `unsafe_archive` if the attributes call the entry a directory but its name does not end in `/`,
+ * and if they call it a symlink, device or the like although neither Unix nor DOS made it: some tools believe such
+ * attributes, others extract a file.
  */
 export function entryType(attributes: EntryAttributes, name: string): ArchiveEntry['type'] {
   verifySystem(attributes, name)
@@ -45,19 +45,22 @@ export function entryType(attributes: EntryAttributes, name: string): ArchiveEnt
   return UNIX_TYPES.get(unixType) ?? 'unknown type'
 }
 
-/** Accepts any entry that DOS made: it becomes a file, as with unzip. */
+/** Accepts any entry that Unix or DOS made. The Unix type of an entry from DOS is ignored, as unzip ignores it. */
 function verifySystem({ system, external }: EntryAttributes, name: string): void {
   if (system === UNIX || system === DOS) return
   const type = UNIX_TYPES.get((external >>> 16) & TYPE_MASK) ?? 'file'
   if (type !== 'file' && type !== 'directory')
-    throw unsafeEntry(name, `is marked as a ${type} by a system (${system}) that tools interpret differently`)
+    throw unsafeEntry(
+      name,
+      `is marked as a ${type} by a system (${system}) whose attributes tools interpret differently`,
+    )
 }
 
 export function isOwnerExecutable(attributes: EntryAttributes): boolean {
   return (unixMode(attributes) & OWNER_EXECUTE) !== 0
 }
 
-/** Returns 0 if no Unix tool wrote the attributes. */
+/** Returns 0 if neither Unix nor OS X wrote the attributes. */
 function unixMode({ system, external }: EntryAttributes): number {
   return UNIX_SYSTEMS.has(system) ? external >>> 16 : 0
 }

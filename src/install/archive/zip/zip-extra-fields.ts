@@ -6,7 +6,7 @@ const UNICODE_PATH_ID = 0x7075
 const UNICODE_PATH_VERSION = 1
 /** The fields of ASi Unix and libarchive, from which some tools take an entry's type and a symlink's target. */
 const TYPE_IDS: ReadonlySet<number> = new Set([0x756e, 0x6c78])
-/** The version of a Unicode path, and the CRC of the name that it replaces. */
+/** The bytes before the path in a Unicode path field: the version, and the CRC of the name that the path replaces. */
 const UNICODE_PATH_PREFIX_BYTES = 5
 const FIELD_HEADER_BYTES = 4
 const SATURATED_32 = 0xffffffff
@@ -25,8 +25,8 @@ export class ZipExtraFields {
   readonly #unicodePath: Buffer | undefined
 
   /**
-   * Throws ArchiveError `invalid_archive` if a field is cut short or one that matters occurs twice, `unsafe_archive`
-   * for a field that gives the entry another type in some tools.
+   * Throws ArchiveError `invalid_archive` if a field is cut short, or if a zip64 or Unicode path field occurs twice,
+   * and `unsafe_archive` for a field that gives the entry another type in some tools.
    */
   constructor(header: Buffer, { start, end: extraEnd, rawName }: ExtraFieldsAt) {
     this.#rawName = rawName
@@ -34,7 +34,7 @@ export class ZipExtraFields {
       const id = header.readUInt16LE(at)
       const end = at + FIELD_HEADER_BYTES + header.readUInt16LE(at + 2)
       if (end > extraEnd) throw invalidEntry(this.#showName(), 'has an extra field that is cut short')
-      // Creates a view only of a field that matters: nearly every entry has others.
+      // Creates a view only of a field that matters: nearly every entry has other fields.
       const value = (): Buffer => header.subarray(at + FIELD_HEADER_BYTES, end)
       if (TYPE_IDS.has(id)) throw unsafeEntry(this.#showName(), 'has an extra field that could make it a symlink')
       if (id === ZIP64_ID) this.#zip64 = this.#onlyOnce(this.#zip64, value())
@@ -54,7 +54,7 @@ export class ZipExtraFields {
 
   /**
    * Throws ArchiveError `unsafe_archive` if a Unicode path differs from the header's name, because some tools would use
-   * it; `invalid_archive` if it has another version or was made for another name.
+   * the Unicode path, and `invalid_archive` if the field has another version or was made for another name.
    */
   verifyUnicodePath(rawName: Uint8Array): void {
     const path = this.#unicodePath
@@ -69,8 +69,9 @@ export class ZipExtraFields {
   }
 
   /**
-   * Returns the true values of 32-bit fields, given in the order of the zip64 field, which has each saturated one in 64
-   * bits. Throws ArchiveError `invalid_archive` if one is missing or too large for a JavaScript integer.
+   * Returns the true values of 32-bit fields. The zip64 field contains a 64-bit value for each saturated 32-bit field,
+   * in the order in which `fields` must be given. Throws ArchiveError `invalid_archive` if a value is missing or too
+   * large for a JavaScript integer.
    */
   resolveZip64(fields: readonly number[]): readonly number[] {
     if (!fields.includes(SATURATED_32)) return fields
@@ -85,10 +86,10 @@ export class ZipExtraFields {
 
   #zip64At(at: number): number {
     if (this.#zip64 === undefined || at + 8 > this.#zip64.length)
-      throw invalidEntry(this.#showName(), 'lacks its zip64 sizes')
+      throw invalidEntry(this.#showName(), 'lacks a size or position in its zip64 field')
     const value = this.#zip64.readBigUInt64LE(at)
     if (value > BigInt(Number.MAX_SAFE_INTEGER))
-      throw invalidEntry(this.#showName(), 'has a size that is impossibly large')
+      throw invalidEntry(this.#showName(), 'has a size or position that is impossibly large')
     return Number(value)
   }
 

@@ -20,11 +20,12 @@ const HEADER_BYTES = 30
 const HAS_DATA_DESCRIPTOR = 0x0008
 const SATURATED_32 = 0xffffffff
 /**
- * Enough for a header and, among small files, the next few. More reads cost more than reading the bytes between them.
+ * Enough for a header and, among small files, the next few. Another read costs more than reading the bytes between
+ * headers.
  */
 const READ_AHEAD_BYTES = 64 * 1024
 
-/** The beginning of a ZIP, as far as entries take it up. */
+/** The part of a ZIP, from its beginning, that the entries examined so far take up. */
 interface TakenUp {
   /** The position after the last entry's packed bytes. */
   readonly end: number
@@ -34,12 +35,13 @@ interface TakenUp {
 }
 
 /**
- * Locates the data of each entry of the directory. Verifies that each has a local header that agrees with the
- * directory: in name, encoding of the name, method and, without a data descriptor, CRC and sizes; with one, CRC and
- * sizes may be left open. Verifies that every byte before the directory belongs to exactly one entry. A reader that
- * goes from local header to local header sees the same entries, because deflated data shows its own end, and stored
- * data of open size ends at the first descriptor's signature.
- * Throws ArchiveError `invalid_archive` otherwise.
+ * Locates the data of each entry of the directory. Verifies that each entry has a local header that agrees with the
+ * directory: in name, encoding of the name, method, CRC and sizes. If a data descriptor follows, the header may leave
+ * CRC and sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that goes
+ * from local header to local header sees the same entries, because deflated data shows its own end, and stored data of
+ * open size ends at the first signature of a data descriptor.
+ * Throws ArchiveError `invalid_archive` or `unsafe_archive` if a header or byte breaks these rules, and the signal's
+ * reason once the slice's signal is aborted.
  */
 export async function locateEntries({ window, slice }: OpenZip, directory: ZipDirectory): Promise<void> {
   const { entries } = directory
@@ -67,7 +69,10 @@ function inDataOrder(entries: ZipEntries): Uint32Array {
   return numbers.sort((a, b) => entries.headerOffsetAt(a) - entries.headerOffsetAt(b))
 }
 
-/** Verifies that nothing lies before `next`, or exactly the data descriptor that the last entry announces. */
+/**
+ * Verifies that nothing lies between the last entry and `next`, except the data descriptor if the last entry announces
+ * one.
+ */
 function verifyGap(window: ReadWindow, { end, last, hasDescriptor }: TakenUp, next: number): void {
   const bytes = next - end
   if (last !== null && hasDescriptor) verifyDescriptor(window, { entry: last, at: end, bytes })
@@ -106,7 +111,7 @@ function readHeader(window: ReadWindow, { name, headerOffset }: ZipEntry): Local
   const looked = Math.max(HEADER_BYTES, Math.min(MOST_HEADER_BYTES, window.fileSize - headerOffset))
   const start = window.look(headerOffset, looked, READ_AHEAD_BYTES)
   if (start.readUInt32LE(0) !== HEADER_SIGNATURE)
-    throw invalidEntry(name, 'has no local header where the directory says')
+    throw invalidEntry(name, 'has no local header at the position that the directory lists')
   const extraAt = HEADER_BYTES + start.readUInt16LE(26)
   const bytes = extraAt + start.readUInt16LE(28)
   const fixed = bytes <= start.length ? start : window.look(headerOffset, bytes, READ_AHEAD_BYTES)
@@ -124,7 +129,7 @@ function isEndless(header: LocalHeader, { method }: ZipEntry): boolean {
   return method === 'stored' && hasDescriptor(header) && isLeftOpen(localSizes(header).packedSize)
 }
 
-/** True for a value that a writer may not have known yet, which a data descriptor then gives. */
+/** True for a value that a writer may not have known yet; the data descriptor then contains the true value. */
 function isLeftOpen(value: number): boolean {
   return value === 0 || value === SATURATED_32
 }

@@ -10,29 +10,29 @@ export interface ReadFile {
 
 type Inflating = { readonly batch: PlannedFiles; readonly inflated: Promise<Buffer | undefined> }
 
-/** The bytes of one batch: fewer would mean more turns of the event loop, more would only take more memory. */
+/** The bytes of one batch: fewer would mean more turns of the event loop, and more would only take more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024
 const MAX_BATCH_BYTES = 1024 * 1024
-/** Keeps the collecting of tiny files from taking a whole slice of time. */
+/** Keeps the collection of tiny files for one batch from taking a whole time slice. */
 const MAX_BATCH_FILES = 1000
 /**
- * Batches that are inflated ahead of the one in use. With only one, the thread pool would sometimes wait for this
- * thread.
+ * The number of batches that are inflated ahead of the one in use. With only one ahead, the thread pool would sometimes
+ * wait for this thread.
  */
 const BATCHES_AHEAD = 2
 
 /**
- * Yields small files that pass `canInflateTogether`, in their order, each with all of its bytes, which are valid until
- * the next file is requested. They come in batches, because a promise for each file would take time: while one batch is
- * used, the thread pool inflates the next ones. Vouches for declared sizes and CRCs, and that no packed bytes were left
- * over. Throws ArchiveError `invalid_archive`.
+ * Yields small files that pass `canInflateTogether`, in the given order and in batches, because a promise for each file
+ * would take time. Each file comes with all of its bytes, which are valid until the next file is requested. While one
+ * batch is used, the thread pool inflates the next batches. Vouches that each file has its declared size and CRC, and
+ * that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
  */
 export async function* readInBatches(zip: LocatedZip, files: PlannedFiles): AsyncGenerator<Iterable<ReadFile>> {
   const inflater = new BatchInflater(zip)
   const inflating: Inflating[] = []
   for (const batch of cutIntoBatches(zip, files)) {
     const inflated = inflater.inflate(batch.entries())
-    // The error is thrown where the batch is used; until then, nothing else catches it.
+    // An error is thrown when its batch is used. Until then, nothing else would catch it.
     inflated.catch(() => {})
     inflating.push({ batch, inflated })
     if (inflating.length > BATCHES_AHEAD) yield* readBatch(inflater, inflating.shift())
@@ -40,7 +40,7 @@ export async function* readInBatches(zip: LocatedZip, files: PlannedFiles): Asyn
   while (inflating.length > 0) yield* readBatch(inflater, inflating.shift())
 }
 
-/** Splits a batch that cannot be vouched for together into halves, down to the single file. */
+/** Yields a batch. If the batch cannot be vouched for as a whole, splits it into halves, down to single files. */
 async function* readBatch(inflater: BatchInflater, next: Inflating | undefined): AsyncGenerator<Iterable<ReadFile>> {
   if (next === undefined) return
   const { batch } = next

@@ -5,9 +5,9 @@ export interface FileChange {
   readonly how: 'added' | 'changed' | 'removed'
   /** Relative to the project root. */
   readonly path: string
-  /** In words; absent for an added file. */
+  /** The size before the change, in words; absent for an added file. */
   readonly before?: string
-  /** In words; absent for a removed file. */
+  /** The size after the change in words, or the origin of the content; absent for a removed file. */
   readonly after?: string
 }
 
@@ -17,7 +17,7 @@ export interface PartChange {
   readonly sentence: string
 }
 
-/** If a tool has rewritten a tree, every file in it may differ. */
+/** The maximum number of changes to list: if a tool has rewritten a tree, every file in it may differ. */
 const MAX_LISTED = 200
 
 /** The changes that a real run would make, as a dry run found them. */
@@ -58,7 +58,7 @@ export class DryRunResult {
   }
 }
 
-/** Returns a size in words, or `symlink` where there is no size. */
+/** Returns a size in words, or `symlink` if there is none. */
 export function sizeInWords(size: string | number | bigint | undefined): string {
   return size === undefined ? 'symlink' : bytesInWords(Number(size))
 }

@@ -22,8 +22,8 @@ import { DryRunResult, sizeInWords, sizesInWords } from './dry-run-result.ts'
 import { announceRecovery } from './pending-recovery.ts'
 
 /**
- * Runs a flow until everything is prepared, then logs what it would do: the ordered steps, and how the new files differ
- * from the installed ones. Writes nothing below the project root and reports nothing.
+ * Runs a flow until everything is prepared, then logs what a real run would do: the ordered steps, and how the new
+ * files differ from the installed ones. Writes nothing below the project root and reports nothing to a hub.
  */
 export async function dryRunDeployment<Checked, Fetched extends FetchedFiles>(
   deployment: RunningDeployment,
@@ -113,7 +113,10 @@ async function noteDifferences(result: DryRunResult, deployment: RunningDeployme
   for (const file of added) result.add('removed', named(file), () => ({ before: before(file) }))
 }
 
-/** Returns the keep-paths that exist on the host. The others come with the artifact. */
+/**
+ * Returns the keep-paths that exist on the host. The new version gets the other keep-paths from the artifact, if the
+ * artifact contains them.
+ */
 function presentKeepPaths({ layout, keepPaths }: RunningDeployment, { previous, leftBehind }: Part): string[] {
   const path = installPath(layout, previous.place)
   const keeper = pathExistsSync(path) ? path : leftBehind
@@ -139,7 +142,7 @@ function logResult(log: Log, result: DryRunResult): void {
   log.did(`a real run would ${result.inDetail()}`)
 }
 
-/** Returns the items of the new tree, from staging or from the record of a snapshot. */
+/** Returns the items of the new tree, from the extracted artifact or from the record of a snapshot. */
 function itemsIn(layout: Layout, part: NewPart | RetainedPart, keepPaths: readonly string[]): readonly RecordedItem[] {
   return [
     ...(part.retained === undefined ? itemsOf(part.tree, keepPaths) : (readTreeRecord(layout, part.retained) ?? [])),

@@ -2,20 +2,19 @@ import type { RunningDeployment } from '../deployment.ts'
 import { findUnended } from '../recovery/at-rest.ts'
 
 /**
- * Logs what a real run would do first if another run left its journal or is in progress. Throws DeploymentError
- * `inconsistent` if a real run would be refused for that reason.
+ * Logs what a real run would do first if another run left its journal or is in progress. Throws as `findUnended` does.
  */
 export async function announceRecovery(deployment: RunningDeployment): Promise<void> {
   const waiting = await describeUnended(deployment)
   if (waiting === undefined) return
   deployment.drift.disregard()
-  deployment.tools.log.notice(`${waiting} This dry run compares with the files as they are now.`)
+  deployment.tools.log.notice(`${waiting} This dry run compares the new files with those that are on the host now.`)
 }
 
 async function describeUnended({ host, tools }: RunningDeployment): Promise<string | undefined> {
   const other = await findUnended(host, tools.signal)
   if (other === undefined) return undefined
   if ('holder' in other)
-    return `Another deployment is in progress here (${other.holder}). A real run would wait for its end.`
-  return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if that fails.'
+    return `Another deployment is in progress here (${other.holder}). A real run would wait for that deployment.`
+  return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if the recovery fails.'
 }

@@ -8,9 +8,9 @@ import type { JournalRecord } from '../../transaction/journal/journal-record.ts'
 import { readRecords, verifyRecoverable, verifyRestored } from './dead-run.ts'
 
 /**
- * Checks that no other run is in progress, and that none has left anything to recover. Throws DeploymentError
- * `inconsistent` if an earlier run failed to recover the host and left it with neither version intact; otherwise throws
- * `locked`.
+ * Checks that no other run is in progress, and that none has left a journal to recover. Throws DeploymentError
+ * `inconsistent` as `findUnended` does, or if the rollback of an earlier run failed and the host may have neither
+ * version intact. Throws `locked` if another run is in progress, or was interrupted and can be recovered.
  */
 export async function requireAtRest(host: Host, signal: AbortSignal): Promise<void> {
   const { layout } = host
@@ -19,7 +19,7 @@ export async function requireAtRest(host: Host, signal: AbortSignal): Promise<vo
   if ('records' in other) verifyRestored(layout, other.records)
   throw new DeploymentError(
     'locked',
-    `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when it has ended or been recovered.`,
+    `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when that deployment has ended or has been recovered.`,
   )
 }
 
@@ -27,8 +27,8 @@ export async function requireAtRest(host: Host, signal: AbortSignal): Promise<vo
 export type Unended = { readonly holder: string } | { readonly records: readonly JournalRecord[] }
 
 /**
- * Finds the run whose journal exists. Throws DeploymentError `inconsistent` if no run can recover it, and as
- * `requireNothingStranded` does.
+ * Finds the run whose journal is on this host, if there is one. Throws DeploymentError `inconsistent` if that run
+ * cannot be recovered, and as `readUnended` and `requireNothingStranded` do.
  */
 export async function findUnended(host: Host, signal: AbortSignal): Promise<Unended | undefined> {
   requireNothingStranded(host.layout)
@@ -37,7 +37,10 @@ export async function findUnended(host: Host, signal: AbortSignal): Promise<Unen
   return other
 }
 
-/** Finds the same run even if it cannot be recovered. Throws as `describeLiveHolder` and `readRecords` do. */
+/**
+ * Finds the same run as `findUnended`, even if it cannot be recovered. Throws as `describeLiveHolder` and `readRecords`
+ * do.
+ */
 export async function readUnended(layout: Layout, signal: AbortSignal): Promise<Unended | undefined> {
   if (!pathExistsSync(layout.journal)) return undefined
   const holder = await describeLiveHolder(layout.lock, signal)

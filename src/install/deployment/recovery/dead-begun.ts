@@ -14,7 +14,9 @@ import { readBegin, readJournal } from '../../transaction/journal/read-journal.t
 
 /** Longer than any job may run, including its download and its wait for the host. */
 const LONGEST_RUN_MS = 10 * 86_400_000
-/** The records that a run may write before it has the host, and those of a run that reports it. */
+/**
+ * The records that a run may write before it has the host, and those that a later run adds when it reports that run.
+ */
 const HARMLESS: ReadonlySet<JournalRecord['record']> = new Set([
   'begin',
   'held',
@@ -34,8 +36,8 @@ export interface BegunJournal {
 
 /**
  * Finds the journals of runs that died before they had the host: those of processes that have provably ended or no
- * longer lock their journal, that of this run's own main step, and those that are older than any run. Ignores a run
- * that may be alive.
+ * longer lock their journal, that of this run's own main step, those that are older than any run can be, and those that
+ * do not say which process wrote them. Ignores a run that may be alive.
  */
 export async function findDeadBegun(host: Pick<Host, 'layout' | 'run'>): Promise<BegunJournal[]> {
   const { own } = host.layout
@@ -52,7 +54,7 @@ async function judge({ run }: Pick<Host, 'run'>, path: string, id: string): Prom
   if (begin?.process === undefined) return [{ path, isDamaged: true }]
   const { process, facts } = begin
   const own = readOwnIdentity()
-  // The run may be alive even if its records are unknown here: another version of this action may write others.
+  // The run may be alive even if its records are unknown here: another version of this action may write other records.
   if (isSeenRunning(process, own)) return []
   const isOld = Date.now() - Date.parse(facts.started_at) > LONGEST_RUN_MS
   const records = tryToRead(path)
@@ -62,7 +64,7 @@ async function judge({ run }: Pick<Host, 'run'>, path: string, id: string): Prom
   return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }]
 }
 
-/** True if the run once locked its journal, according to this machine's kernel, and no longer does. */
+/** True if the run once locked its journal, and no longer does so according to this machine's kernel. */
 async function isLetGo(
   path: string,
   { process, records }: { readonly process: ProcessIdentity; readonly records: readonly JournalRecord[] },

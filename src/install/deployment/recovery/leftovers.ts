@@ -5,11 +5,14 @@ import { removeJournal } from '../../transaction/journal/journal.ts'
 /** A deployment that needs no more recovery. */
 export interface EndedRun {
   readonly id: string
-  /** Whether a kept path could not be put back: the new version's tree, in which it was, may contain a copy. */
+  /** Whether a kept path could not be put back. The staged files may then contain a copy of it. */
   readonly hasLost?: boolean | undefined
 }
 
-/** Removes the journal and the staged files of a deployment; sets the files aside if they may contain a lost path. */
+/**
+ * Removes the journal and the staged files of a deployment. If the staged files may contain a lost kept path, sets the
+ * staged files aside instead.
+ */
 export async function endJournal({ layout, log }: Host, { id, hasLost = false }: EndedRun): Promise<void> {
   if (!hasLost) discardStaging(layout, id)
   await removeJournal(layout.journal)

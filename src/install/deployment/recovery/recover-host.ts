@@ -20,8 +20,9 @@ const RECOVERY_LOCK_TIMEOUT_MS = 5000
 
 /**
  * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step
- * ended, even if another run ended it, provided that its report is found; otherwise what was recovered, if anything. If
- * another run has the lock and the main step never had the host, a later run reports it.
+ * ended, even if another run recovered it, provided that its report is found; otherwise returns what was recovered, if
+ * anything. If another run has the lock, and the main step left neither a report nor the journal in flight, returns
+ * undefined; a later run reports the main step if its journal waits.
  */
 export async function recoverMainStep(host: Host, lockTimeoutMs?: number): Promise<ClosedDeployment | undefined> {
   try {
@@ -58,8 +59,8 @@ function isOwnJournal({ layout, run }: Host): boolean {
 
 /**
  * Recovers and reports what dead runs left, as `recover` does. Waits for the lock for at most 5 s, or for
- * `lockTimeoutMs` if that is shorter, because a live holder has already recovered the host. Throws as `recoverWhenFree`
- * does.
+ * `lockTimeoutMs` if that is shorter, because a live holder has already recovered the host. Throws UntouchableHostError
+ * if the host must not be touched, and as `recoverWhenFree` does if there is anything to recover.
  */
 export async function recoverHost(
   host: Host,
@@ -72,10 +73,10 @@ export async function recoverHost(
 }
 
 /**
- * Recovers what a dead run left, and does nothing more. Returns undefined if it left nothing. Waits for the lock.
- * Throws DeploymentError `locked`, `inconsistent` (also as `requireNothingStranded` does, without a journal) or
- * `host_not_writable`, or an error of the file system. Throws UntouchableHostError, before it looks for a journal, if
- * another user may have written one.
+ * If there is a journal, waits for the lock and recovers what dead runs left. Returns undefined if there is nothing to
+ * recover. Throws DeploymentError `locked`, `inconsistent` (also as `requireNothingStranded` does, without a journal)
+ * or `host_not_writable`, or an error of the file system. Throws UntouchableHostError if another user may have written
+ * a journal, or could write a directory in which the dead run worked.
  */
 export async function recoverWhenFree(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)
@@ -95,11 +96,11 @@ async function recoverLocked(host: Host, lockTimeoutMs: number): Promise<ClosedD
 }
 
 /**
- * Recovers what a dead run left, before another run is refused for its own reasons. If the recovery fails, the returned
- * end is `inconsistent` when the host may have neither version intact, as the journal's records decide, or when a tree
- * is stranded by a rename that should have failed. Does not wait for the lock: a live holder recovers the host itself,
- * and a run that is refused as `locked` has waited long enough. Returns the UntouchableHostError if another user may
- * have written the journal meanwhile.
+ * Recovers what a dead run left, before another run is refused for its own reasons. Returns `end`. Its outcome becomes
+ * `inconsistent` if the recovery fails and the journal's records say that the host may have neither version intact, or
+ * if a tree is stranded by a rename that should have failed. Does not wait for the lock: a live holder recovers the
+ * host itself, and a run that is refused as `locked` has waited long enough. Returns the UntouchableHostError if the
+ * host must not be touched.
  */
 export async function recoverBeforeRefusal(
   host: Host,

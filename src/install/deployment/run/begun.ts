@@ -6,16 +6,20 @@ import type { DeploymentEnd } from '../../transaction/end.ts'
 import type { Journal, OwnJournal } from '../../transaction/journal/journal.ts'
 import type { RunningDeployment } from '../deployment.ts'
 
-/** A deployment that has begun. If its run dies, another run reports it, even if it never had the host. */
+/**
+ * A deployment that has begun. If its run dies, another run reports the deployment, even if the dead run never had the
+ * host.
+ */
 export interface BegunDeployment {
   /** Takes over the locked and recovered host: from now on, another run can undo what this journal announces. */
   claimHost(): Promise<Journal>
   /**
-   * Records how the deployment ended before anything is reported, so that a run that has to finish the reports says the
-   * same. Resolves to whether the end was recorded. With `isUnfinished`, the later run also restores the services.
+   * Records how the deployment ended before anything is reported, so that a later run that has to finish the reports
+   * reports the same end. Resolves to true if the end was recorded. With `isUnfinished`, the later run also restores
+   * the services.
    */
   noteEnd(end: DeploymentEnd, isUnfinished?: boolean): Promise<boolean>
-  /** Records that the hub has accepted the report of that end, so that it is not sent again. */
+  /** Records that the hub has accepted the report of the recorded end, so that the report is not sent again. */
   noteReported(attempts: number): Promise<void>
   /** Discards the journal of a deployment that has changed nothing and has nothing left to report. Never throws. */
   settle(): Promise<void>
@@ -24,8 +28,8 @@ export interface BegunDeployment {
 }
 
 /**
- * Begins a deployment on a prepared host, even while another run has the host: until this run locks it, the journal has
- * its own name. Throws file system errors.
+ * Begins a deployment on a prepared host, even while another run has the host: until this run has locked the host, its
+ * journal has a name of its own. Throws file system errors.
  */
 export async function beginDeployment(deployment: RunningDeployment): Promise<BegunDeployment> {
   const { host, tools } = deployment

@@ -18,7 +18,7 @@ interface Unopened {
   readonly begun: BegunDeployment | undefined
 }
 
-/** Ends a run that has changed nothing. */
+/** Ends and reports a run that has changed nothing. */
 export async function endUnchanged(thrown: unknown, unopened: Unopened): Promise<EndedDeployment> {
   const { deployment, flow, begun } = unopened
   const error = causeOf(deployment, thrown)
@@ -30,7 +30,7 @@ export async function endUnchanged(thrown: unknown, unopened: Unopened): Promise
   const end = known instanceof UntouchableHostError ? failed : known
   const isNoted = await begun?.noteEnd(end)
   if (isUntouched) {
-    // The journal is already open, so recording this opens no path.
+    // The journal is already open, so writing a record to it opens no path.
     const untouched = await concludeUntouched(deployment, { end, error })
     const { accepted, attempts } = untouched.report.reported
     if (accepted) await begun?.noteReported(attempts)
@@ -44,14 +44,14 @@ export async function endUnchanged(thrown: unknown, unopened: Unopened): Promise
   return result
 }
 
-/** Recovers the host at most once in each run: a run that has the lock has already recovered it. */
+/** Recovers the host at most once in each run: a run that has the lock has already recovered the host, or failed to. */
 async function recovered(deployment: RunningDeployment, failed: DeploymentEnd) {
   return deployment.isLocked ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed)
 }
 
 /**
- * Builds the end of a run that could not recover an earlier one. The journal's records decide whether the state of the
- * host is uncertain.
+ * Returns the end of a run that failed once it had the lock. The journal's records decide whether the state of the host
+ * is uncertain; if so, the outcome is `inconsistent`.
  */
 function judged({ layout }: RunningDeployment, end: DeploymentEnd): DeploymentEnd {
   return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end

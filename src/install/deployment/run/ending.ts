@@ -19,7 +19,7 @@ export interface Ending {
   readonly unchecked?: readonly RestoredCheck[] | undefined
 }
 
-/** `settled`: nothing is left to recover. `isUnfinished`: services are left to be restored. */
+/** `settled`: nothing is left to recover. `isUnfinished`: services still have to be restored. */
 export type SettledEnding = Ending & { readonly settled: boolean; readonly isUnfinished?: boolean | undefined }
 
 /** Commits the changes of the steps, after a last check for a cancel. */
@@ -83,8 +83,8 @@ export async function undo(
 }
 
 /**
- * Returns why a run fails: the cancel rather than its consequences. Call it before the undo, because a cancel during
- * the undo is not the cause.
+ * Returns why a run fails: the cancel rather than its consequences. Call this function before the undo, because a
+ * cancel during the undo is not the cause.
  */
 export function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): DeployError {
   if (tools.signal.aborted) return toDeployError(tools.signal.reason)

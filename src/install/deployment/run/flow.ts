@@ -3,14 +3,18 @@ import type { InstallOrder } from '../../steps/step-context.ts'
 import type { TerminalState } from '../deployment.ts'
 import type { HostSession } from './session.ts'
 
-/** A contract's part of a deployment, in phases. Each phase takes what an earlier one returned. */
+/** A contract's part of a deployment, in phases. Each phase takes what an earlier phase returned. */
 export interface Flow<Checked, Fetched extends FetchedFiles> {
   /** Refuses a deployment because of the operator's own files. */
   check(): Promise<Checked>
-  /** Refuses a deployment because of the host, whether or not it is locked. `prepare` checks again whatever passes. */
+  /**
+   * Refuses a deployment because of the host, whether or not the host is locked. `prepare` checks again whatever
+   * passes.
+   */
   survey(checked: Checked): Promise<void>
   /**
-   * Fetches and verifies the artifact. Changes nothing on the host, because another run may hold its lock meanwhile.
+   * Fetches and verifies the artifact. Changes nothing below the project root, because another run may have locked the
+   * host meanwhile.
    */
   fetch(checked: Checked): Promise<Fetched>
   /** Turns the verified artifact into staged parts. Changes nothing but `folder`, which exists and is private. */
@@ -23,6 +27,6 @@ export interface Flow<Checked, Fetched extends FetchedFiles> {
 
 /** The files that a fetch has opened. */
 export interface FetchedFiles {
-  /** Closes the files. May be called again. */
+  /** Closes the files. May be called more than once. */
   close(): void
 }

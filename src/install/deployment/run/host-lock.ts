@@ -9,8 +9,8 @@ import { holdLock } from '../recovery/hold-lock.ts'
 import { recover } from '../recovery/recovery.ts'
 
 /**
- * The lock of one deployment on its host. The deployment may take it twice: to survey a host that is not quiet, before
- * it fetches, and to install.
+ * The lock of one deployment on its host. The deployment may take it twice: before the fetch, to survey a host that is
+ * not quiet, and to install.
  */
 export class HostLock {
   readonly #deployment: RunningDeployment
@@ -23,8 +23,9 @@ export class HostLock {
 
   /**
    * Takes the lock and recovers what a dead run left. The first time, also sends the reports that wait in the outbox.
-   * Anything read from the host before is out of date afterwards, and the record is read once. Records how long it waited for another run. Throws
-   * DeploymentError `locked` or `inconsistent`, UntouchableHostError, or file system errors; the lock may then be held.
+   * Anything that was read from the host before may then be out of date. The host's record is read once, and used until
+   * `release`. Records how long the run waited for another run. Throws DeploymentError `locked` or `inconsistent`,
+   * UntouchableHostError, file system errors, or the signal's reason; the lock may then be held.
    */
   async take(timeoutMs: number): Promise<void> {
     const { host, tools } = this.#deployment

@@ -15,7 +15,7 @@ import { surveyHost } from './survey.ts'
  * Runs a deployment on its host: the survey, the fetch, then the lock, the recovery of what a dead run left, the rest
  * of the contract's flow, commit or rollback, and the reports. In this order, no run waits for another run's download.
  * However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says
- * `inconsistent`. Never throws for a failure of the run: the result contains it.
+ * `inconsistent`. Never throws for a failure of the run: the result contains the error.
  */
 export async function runDeployment<Checked, Fetched extends FetchedFiles>(
   deployment: RunningDeployment,
@@ -46,7 +46,9 @@ function noteLeft({ tools, layout, isLocked }: RunningDeployment, ended: EndedDe
   return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) }
 }
 
-/** Prepares the host and checks the operator's files. A run that is refused here creates no project root. */
+/**
+ * Prepares the host and checks the operator's files. A run whose operator's files are refused creates no project root.
+ */
 async function prepareAndCheck<Checked>(
   deployment: RunningDeployment,
   flow: Pick<Flow<Checked, FetchedFiles>, 'check'>,
@@ -86,7 +88,7 @@ async function runLocked<Fetched extends FetchedFiles>(
     if (deployment.state !== 'pending') await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
   }
   const isNoted = await session.noteEnd(ending.end, ending.isUnfinished)
-  // The staged tree may be what fills the disk. Nothing needs it, and the reports need space.
+  // The staged tree may have filled the disk. Nothing needs it any more, and the reports need space.
   if (isNoted && ending.settled && ending.error?.code === 'disk_full') await session.makeRoom()
   const result = await conclude(deployment, ending, attempts => session.noteReported(attempts))
   const isReported = result.reportPath !== undefined

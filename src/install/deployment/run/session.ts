@@ -21,19 +21,20 @@ export interface HostSession extends Omit<BegunDeployment, 'claimHost'> {
   /** The context that the plan's steps work with. */
   stepContext(order: InstallOrder): StepContext
   /**
-   * Records what a commit installed. Resolves to whether everything was recorded and cleaned up. The next run repeats
-   * whatever fails or throws here, and the outcome does not change.
+   * Records what a commit installed. Resolves to true if every discarded snapshot was moved away or is recorded for
+   * later runs. The next run repeats whatever fails or throws here, and the outcome does not change.
    */
   finish(installation: Installation): Promise<boolean>
   /**
-   * Empties the staging folder of a deployment whose recorded end leaves nothing to undo, unless a kept path is lost:
-   * the folder may contain a copy. Never throws.
+   * Empties the staging folder of a deployment whose recorded end leaves nothing to undo. If a kept path is lost,
+   * leaves the folder as it is, because it may contain a copy of that path. Never throws.
    */
   makeRoom(): Promise<void>
   /**
-   * Ends a session that leaves nothing to recover: writes the record again where another process has changed it, gives
-   * up the staging folder, removes the journal, and only then deletes the staged files. Never throws: anything that
-   * cannot be written or removed causes a warning and is left to the next run, and the outcome does not change.
+   * Ends a session that leaves nothing to recover: writes the host's record again if another process has changed it,
+   * gives up the staging folder, removes the journal, and only then deletes the staged files. If a kept path is lost,
+   * sets the staged files aside instead. Never throws: anything that cannot be written or removed causes a warning and
+   * is left to the next run, and the outcome does not change.
    */
   settle(): Promise<void>
 }
@@ -64,7 +65,7 @@ export async function openSession(deployment: RunningDeployment, begun: BegunDep
     async settle() {
       begun.abandon()
       const unwritten = await tryToRestoreRecord(host, { record: readHostRecord(layout) })
-      if (unwritten !== undefined) return log.warning(`${unwritten.message} The next run writes it.`)
+      if (unwritten !== undefined) return log.warning(`${unwritten.message} The next run writes that file.`)
       const hasLost = transaction.lost.length > 0
       await orWarn(log, async () => await endJournal(host, { id, hasLost }))
     },

@@ -9,9 +9,9 @@ import type { HostLock } from './host-lock.ts'
 /**
  * Examines the host before anything is fetched, so that a deployment is refused as early as possible. A quiet host
  * passes without its lock. Otherwise takes the lock, without waiting for it, recovers a dead run and sends the outbox;
- * if another run has the host, all of that comes after the download. The survey only refuses: whatever passes is judged
- * again once the host is locked for the installation. Throws what `check` throws, and what `HostLock.take` throws
- * except `locked`; the lock may then be held.
+ * if another run has the host, all of this is done after the download. The survey can only refuse a deployment:
+ * whatever passes is judged again once the host is locked for the installation. Throws what `check` throws, and what
+ * `HostLock.take` throws except `locked`; the lock may then be held.
  */
 export async function surveyHost(
   deployment: RunningDeployment,
@@ -55,7 +55,7 @@ async function isFree(deployment: RunningDeployment, lock: HostLock): Promise<bo
     return true
   } catch (error) {
     if (deployment.isLocked || toDeployError(error).code !== 'locked') throw error
-    // The other run may have released it just now.
+    // The other run may have released the lock just now.
     if (pathExistsSync(host.layout.lock))
       tools.log.info(
         `Another deployment is in progress here: ${describeOther(host.layout.lock)}. This run does not wait for it yet.`,

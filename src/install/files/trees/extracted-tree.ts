@@ -17,7 +17,10 @@ export interface ExtractedFiles extends Iterable<ExtractedFile> {
   readonly length: number
 }
 
-/** Returns a test for the paths of these files. Collects the paths on the first call: most plans name no file. */
+/**
+ * Returns a function that says whether a path is that of one of these files. Only the first call of that function
+ * collects the paths, because most plans name no file.
+ */
 export function pathTest(files: ExtractedFiles): (path: string) => boolean {
   let paths: ReadonlySet<string> | undefined
   return path => {
@@ -39,7 +42,9 @@ export interface ExtractedFile {
   /** Bytes. */
   readonly size: number
   readonly mode: 0o644 | 0o755
-  /** The digest in lowercase hex, computed as the bytes were unpacked, before they were on any disk. */
+  /**
+   * The digest in lowercase hex, computed from the bytes as they were unpacked, not as they were read back from a disk.
+   */
   readonly sha256: string
   /**
    * See `FoundItem`. Read from the descriptor after the last write. Shows a later change of the file, except one in the

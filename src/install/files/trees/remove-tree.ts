@@ -6,21 +6,24 @@ import { type OpenDirectory, openDirectorySync } from '../open-directory.ts'
 import { TimeSlice } from '../time-slice.ts'
 import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
 
-/** The number of attempts to empty directories that another process still fills. A later run removes the rest. */
+/** The number of attempts to empty directories that another process still fills. A later run removes what is left. */
 const MAX_REFILLS = 100
 
-/** The limit for open directories. Deeper ones are first moved up. An archive has at most 64 levels. */
+/**
+ * The limit for open directories. Directories at deeper levels are moved up first. An archive has at most 64 levels.
+ */
 const MAX_OPEN = 70
 
 /** Enough for a tree of 700,000 levels. */
 const MAX_MOVED_UP = 10_000
 
 /**
- * Removes the file, symlink or directory at the path, with everything in it; does nothing if there is none. Only this
- * user may be able to change the directory that contains it. Removes everything below by descriptor: whatever a process
- * inside renames, replaces or links meanwhile, nothing outside the tree is touched. Enters no mount point, not even
- * a bind mount. Works in slices, between which signals are handled. Removes everything that it can, then throws the
- * system's error about the first item that stays, or DeploymentError `unsafe_host` for a mount point.
+ * Removes the file, symlink or directory at the path, with everything in it; does nothing if nothing is there. The
+ * caller must make sure that only this user can change the directory that contains the path. Removes everything below
+ * the path by descriptor: whatever another process renames, replaces or links in the tree meanwhile, nothing outside
+ * the tree is touched. Enters no mount point, not even a bind mount. Works in slices, between which signals are
+ * handled. Removes everything that it can, then throws the system's error about the first item that stays, or
+ * DeploymentError `unsafe_host` for a mount point or as `openDirectorySync` does.
  */
 export async function removeTree(path: string): Promise<void> {
   const stat = lstatIfPresentSync(path)
@@ -44,7 +47,7 @@ export function tryUnlinkSync(path: string): boolean {
   }
 }
 
-/** A directory inside an open one. */
+/** An entry of an open directory. */
 interface Inner {
   readonly parent: OpenDirectory
   readonly name: Buffer
@@ -84,7 +87,7 @@ class TreeRemoval {
     }
   }
 
-  /** Returns undefined if the directory no longer is one, or must not be entered. */
+  /** Returns undefined if the item is no longer a directory, or must not be entered. */
   #open(inner: Inner): OpenDirectory | undefined {
     const { parent, name } = inner
     try {
@@ -169,11 +172,11 @@ function isNoDirectory(error: unknown): boolean {
 function mountedAt(path: string): DeploymentError {
   return new DeploymentError(
     'unsafe_host',
-    `${path} is a mount point, which is never emptied: unmount it, and mount it elsewhere.`,
+    `${path} is a mount point, so it was not emptied: unmount it, and mount it elsewhere.`,
   )
 }
 
-/** Names the path, which the operator knows, in place of the descriptor by which it was reached. */
+/** Puts the path, which the operator knows, into the message in place of the path by descriptor. */
 function namedAfter(path: string, error: unknown): unknown {
   if (!(error instanceof Error && 'path' in error)) return error
   const message = error.message.replace(/'.*'/s, () => `'${path}'`)

@@ -3,7 +3,10 @@ import type { ExtractedTree } from './extracted-tree.ts'
 /** All names of a tree. */
 export type NamedTree = Pick<ExtractedTree, 'files' | 'symlinks' | 'directories'>
 
-/** Returns the part of a tree below a folder, with paths relative to the folder, which its symlinks must not leave. */
+/**
+ * Returns the part of a tree below a folder, with paths relative to the folder. The symlinks below the folder must not
+ * lead out of it.
+ */
 export function treeBelow({ files, symlinks, directories }: NamedTree, folder: string): NamedTree {
   const isBelow = (path: string): boolean => path.startsWith(`${folder}/`)
   const below = (path: string): string => path.slice(folder.length + 1)

@@ -14,26 +14,30 @@ export interface TreeItem {
 
 export interface FoundItem extends TreeItem {
   /**
-   * The inode, and the times of the last modification and change in nanoseconds. Every write, chmod or replacement of
-   * the item changes this text; moving a directory around the item does not.
+   * The inode, and the times of the last modification and change in nanoseconds. A write, chmod or replacement of the
+   * item changes this text, except within one tick of the file system's clock. A move of a directory that contains the
+   * item does not change the text. Empty for a directory, and if the item cannot be examined.
    */
   readonly stamp: string
 }
 
 /**
- * The character that Node reads in place of bytes that are not UTF-8. No path leads to a file with such bytes in its
- * name.
+ * The character that Node returns for bytes of a name that are not UTF-8. A path with this character does not lead to
+ * such a file.
  */
 const UNREADABLE = '\ufffd'
 
-/** True if a system error says that this process cannot see what is at a path, which others may have arranged. */
+/**
+ * True if a system error says that this process cannot see what is at a path. Other users can cause such an error on
+ * purpose.
+ */
 export function isBarred(error: unknown): boolean {
   return ['EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG'].includes(errnoOf(error) ?? '')
 }
 
 /** Returns the stamp of a `FoundItem`. */
 export function stampOf({ ino, mtimeNs, ctimeNs }: BigIntStats): string {
-  // A template would also keep its parts, in three times the memory.
+  // A template would also keep its parts in memory, and take three times as much.
   return [ino, mtimeNs, ctimeNs].join('\t')
 }
 
@@ -45,7 +49,7 @@ export function describeItemSync(root: string, path: string): FoundItem | undefi
   const at = `${root}/${path}`
   try {
     const stat = lstatSync(at, { bigint: true })
-    // The methods of the class use large integers, which takes as long as all the rest.
+    // The methods of BigIntStats compute with large integers: calling them takes as long as the rest of this function.
     const mode = Number(stat.mode)
     switch (mode & constants.S_IFMT) {
       case constants.S_IFREG:

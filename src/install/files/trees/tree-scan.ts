@@ -7,9 +7,9 @@ import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
 const MAX_BYTES_AT_ONCE = 64 * 1024
 /** The number of entries that are listed between two pauses. */
 const LISTED_AT_ONCE = 2000
-/** The number of names in memory before the first item; a service may have made millions. */
+/** The approximate number of names to list before the first item is yielded; a service may have made millions. */
 const MAX_LISTED_AHEAD = 30_000
-/** Shared by directories without subdirectories: an empty map for each would take more memory than their names. */
+/** Shared by all directories without subdirectories: an empty map for each would take more memory than its names do. */
 const NO_DIRECTORIES = new Map<string, Listing | undefined>()
 
 /** The items to leave out of a scan, and the callbacks for its findings. */
@@ -18,16 +18,16 @@ export interface ScanRules {
   /** Called with every directory that is listed, including `root`, whose path is empty. */
   readonly onDirectory?: ((path: string) => void) | undefined
   /**
-   * Called with the stamp of everything below `root`, which is empty if unknown. The stamp of a directory is from
-   * before it was listed.
+   * Called with every path below `root` that is not left out, and the stamp of the item there; the stamp is empty if
+   * unknown. The stamp of a directory is from before the directory was listed.
    */
   readonly onStamp?: ((path: string, stamp: string) => void) | undefined
 }
 
 /**
- * Yields every file, symlink and special file below `root` in the order of a tree digest, except those that `isLeftOut`
- * names. Directories are implied; one that cannot be listed counts as a special file. Follows no symlink: yields
- * nothing unless `root` itself is a directory. An undefined item is a pause.
+ * Yields every file, symlink and special file below `root` in the order of a tree digest, except those for which
+ * `isLeftOut` returns true. Directories are implied; a directory that cannot be listed counts as a special file.
+ * Follows no symlink: yields nothing unless `root` itself is a directory. An undefined item is a pause.
  */
 export function* scanTree(
   root: string,
@@ -85,8 +85,8 @@ function visit(listing: Listing): Visit {
 }
 
 /**
- * Lists the directories below a listed one. The first process that reads a directory makes the file system note the
- * time in its journal, which waits while the file system is synced: so all directories are read early, and once.
+ * Lists directories below a listed directory before they are visited. The first read of a directory makes the file
+ * system note the access time in its journal, and that write has to wait while the file system is being synced.
  */
 function* listAhead(root: string, top: Listing, isLeftOut: ScanRules['isLeftOut']): Generator<undefined, undefined> {
   let room = MAX_LISTED_AHEAD - top.count
@@ -106,8 +106,8 @@ function* listAhead(root: string, top: Listing, isLeftOut: ScanRules['isLeftOut'
 }
 
 /**
- * Returns the current entries of a directory. An earlier listing counts only if the stamp is the same, and is then
- * dropped.
+ * Returns the current listing of a directory, or undefined if the directory cannot be listed. Returns the earlier
+ * listing if the directory still has the same stamp. In any case, removes the earlier listing from `above`.
  */
 function* enter(root: string, above: Listing, name: string): Generator<undefined, Listing | undefined> {
   const at = `${root}/${above.prefix}${name}`
@@ -126,7 +126,7 @@ function stampAt(at: string): string | undefined {
   }
 }
 
-/** Returns undefined if there is no directory, or none that can be listed. */
+/** Returns undefined unless a directory that can be listed is at the path. */
 function* listDirectory(at: string, prefix: string): Generator<undefined, Listing | undefined> {
   const names: string[] = []
   let directories: Map<string, Listing | undefined> = NO_DIRECTORIES
@@ -150,7 +150,7 @@ function* listDirectory(at: string, prefix: string): Generator<undefined, Listin
     throw error
   }
   yield
-  // Without surrogates, code units have the order of code points, and sort ten times as fast.
+  // Without surrogates, the order of code units is that of code points, and sorting takes a tenth of the time.
   names.sort(hasSurrogates ? comparePaths : undefined)
   return { prefix, stamp, names: names.join('/'), count: names.length, directories }
 }

@@ -9,8 +9,8 @@ export type TreeEntry =
 
 /**
  * Returns every file, symlink and special file below `root` (directories are implied), with paths relative to `root`,
- * ordered by path components. Leaves out the paths in `skip`. Follows no symlink. Returns an empty list if nothing is
- * at `root`.
+ * ordered by path components. Leaves out the paths in `skip`. Follows no symlink below `root`. Returns an empty list if
+ * `root` is not a directory.
  */
 export async function walkTree(root: string, skip: ReadonlySet<string> = new Set()): Promise<TreeEntry[]> {
   const found: TreeEntry[] = []

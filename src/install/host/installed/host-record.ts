@@ -16,19 +16,20 @@ export interface Installation {
   project?: ProjectVersion
 }
 
-/** The part of a commit that is about the record. */
+/** An installation without the snapshots to remove. */
 export type InstalledChange = Omit<Installation, 'discard'>
 
 /**
- * The records of the hosts that this process has locked, by path: nobody else may write them meanwhile. They are here,
- * and not in a context, because the lock belongs to the process too, and whichever of twenty readers were not passed
- * the record would read what another process has written.
+ * The records of the hosts that this process has locked, by the path of their file: no other process may write these
+ * files meanwhile. The records are here, and not in a context, because the lock belongs to the process, too: a reader
+ * without the context would read what another process has written.
  */
 const held = new Map<string, HostRecord>()
 
 /**
- * Reads the record once, because this process has locked the host: until `releaseHostRecord`, anything that another
- * process writes there has no effect. Throws as `readRecordFile` does.
+ * Reads the record once, because this process has locked the host. Until `releaseHostRecord`, this process uses that
+ * record with its own changes, and anything that another process writes to the file has no effect. Throws as
+ * `readRecordFile` does.
  */
 export function holdHostRecord(layout: Layout): void {
   held.set(layout.installed, readRecordFile(layout))
@@ -44,21 +45,22 @@ export function readInstalled(layout: Layout): readonly InstalledRow[] {
 }
 
 /**
- * Returns the parts that are installed on this host, and the removed ones with their snapshots; empty if nothing was
- * ever installed. Every name in it is safe in a path, and each part is listed once. Throws as `readRecordFile` does.
+ * Returns the parts that are installed on this host, and the removed ones with their snapshots; empty if there is no
+ * record. Every name in the record is safe in a path, and each part is listed once. Throws as `readRecordFile` does.
  */
 export function readHostRecord(layout: Layout): HostRecord {
   return held.get(layout.installed) ?? readRecordFile(layout)
 }
 
 /**
- * Records installed and removed parts in one write; each row replaces that of the same part. Durable when it returns.
+ * Records installed and removed parts in one write; each row replaces the earlier row of the same part. The record is
+ * durable on return.
  */
 export async function recordInstalled(layout: Layout, change: InstalledChange): Promise<void> {
   await writeRecord(layout, withInstalled(readHostRecord(layout), change))
 }
 
-/** Returns the record with installed and removed parts; each row replaces that of the same part. */
+/** Returns the record with installed and removed parts; each row replaces the earlier row of the same part. */
 export function withInstalled(before: HostRecord, { rows, removed, project }: InstalledChange): HostRecord {
   const places = new Set([...rows, ...removed].map(nameOf))
   const isOther = (row: RemovedRow): boolean => !places.has(nameOf(row))
@@ -76,12 +78,12 @@ export function withInstalled(before: HostRecord, { rows, removed, project }: In
   }
 }
 
-/** Records the snapshots that could not be removed yet. Durable when it returns. */
+/** Records the snapshots that could not be removed yet. The record is durable on return. */
 export async function recordDiscarded(layout: Layout, discard: readonly string[]): Promise<void> {
   await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] })
 }
 
-/** Records the services that could not be restored. Durable when it returns. */
+/** Records the services that could not be restored. The record is durable on return. */
 export async function recordUnrestored(layout: Layout, unrestored: readonly string[]): Promise<void> {
   await writeRecord(layout, { ...readHostRecord(layout), unrestored: [...unrestored] })
 }
@@ -91,7 +93,7 @@ export function findInstalled<Row extends RemovedRow>(rows: readonly Row[], part
   return rows.find(row => nameOf(row) === placeName(part))
 }
 
-/** Returns the directories that plugins are or were in, by our own record. */
+/** Returns the directories that plugins are or were in, according to our own record. */
 export function recordedDirectories({ installed, removed, projects }: HostRecord): string[] {
   const parts = [...installed, ...removed, ...projects.flatMap(project => project.parts)]
   return [...new Set(parts.filter(({ kind }) => kind === 'plugin').map(part => placeOf(part).directory))]

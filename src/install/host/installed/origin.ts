@@ -5,12 +5,12 @@ export function isFrom({ contract, slug }: Origin, origin: Origin): boolean {
   return contract === origin.contract && slug === origin.slug
 }
 
-/** Returns the snapshots in a row that are from this origin, even if the row is now from another. */
+/** Returns the snapshots in a row that are from this origin, even if the row is now from another origin. */
 export function snapshotsFrom(row: RemovedRow, origin: Origin): SnapshotRow[] {
   return row.snapshots.filter(snapshot => isFrom(snapshot.origin ?? row, origin))
 }
 
-/** Returns the snapshots in a row, as the row of another origin records them. */
+/** Returns the snapshots in a row, as a row of the origin `to` records them. */
 export function handOver(row: RemovedRow, to: Origin): SnapshotRow[] {
   return row.snapshots.map(({ origin, ...snapshot }) => {
     const { contract, slug } = origin ?? row

@@ -2,12 +2,13 @@ import { snapshotsFrom } from './origin.ts'
 import { nameOf } from './row-place.ts'
 import type { InstalledRow, InstalledVersion, ProjectVersion, RemovedRow } from './rows.ts'
 
-/** For one project, so that a project that changes nothing but its version does not fill the record. */
+/** The limit for one project, so that a project that changes nothing but its version does not fill the record. */
 const MAX_PROJECT_VERSIONS = 20
 
 /**
- * Returns the versions that stay recorded when one is added: those that still have parts on this host. A version whose
- * source has supplied other trees since is recorded once for each set of trees.
+ * Returns the versions that stay recorded, with `added` if there is one: of each project, the newest 20 whose parts
+ * this host still has (see `isLeft`). A version whose sources had different contents at different times is recorded
+ * once for each set of trees.
  */
 export function retainVersions(
   known: readonly ProjectVersion[],
@@ -28,7 +29,7 @@ function isSameName(a: ProjectVersion, b: ProjectVersion): boolean {
   return a.slug === b.slug && a.version === b.version
 }
 
-/** True if two are the same version with the same trees. */
+/** True if two entries are the same version with the same trees. */
 export function isSameSet(a: ProjectVersion, b: ProjectVersion): boolean {
   const treesOf = ({ parts }: ProjectVersion): string[] =>
     parts.map(part => JSON.stringify([nameOf(part), part.directory, part.tree_digest, part.tree_record])).sort()
@@ -38,11 +39,14 @@ export function isSameSet(a: ProjectVersion, b: ProjectVersion): boolean {
 /** The facts that decide whether a version is still of use. */
 interface Remains {
   readonly rows: readonly (InstalledRow | RemovedRow)[]
-  /** Whether no later version in the list has the same name. */
+  /** Whether no later entry in the list is for the same version. */
   readonly isNewest: boolean
 }
 
-/** True if the host still has each part of a version, or a snapshot that was recorded with this version. */
+/**
+ * True if the host still has each part of a version. Also true of the newest entry for a version if the host has a
+ * snapshot that was recorded with that version.
+ */
 function isLeft({ slug, version, parts }: ProjectVersion, { rows, isNewest }: Remains): boolean {
   const known = rows.flatMap(row => [...('version' in row ? [row] : []), ...row.snapshots])
   const isNamed = rows.some(row =>
@@ -51,7 +55,7 @@ function isLeft({ slug, version, parts }: ProjectVersion, { rows, isNewest }: Re
   return (isNewest && isNamed) || parts.every(part => known.some(row => isSameTree(row, part)))
 }
 
-/** True if two rows have the same tree, and the same record of it. */
+/** True if two rows have the same tree, and the same record of that tree. */
 export function isSameTree(
   a: Pick<InstalledVersion, 'tree_digest' | 'tree_record'>,
   b: Pick<InstalledVersion, 'tree_digest' | 'tree_record'>,

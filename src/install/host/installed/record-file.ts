@@ -15,7 +15,7 @@ import {
   removedRowSchema,
 } from './rows.ts'
 
-/** `installed.json`. The journal contains it too. */
+/** The content of `installed.json`; the journal contains it, too. */
 export const recordFileSchema = z
   .object({
     schema: z.literal(1),
@@ -55,8 +55,8 @@ export interface HostRecord {
 }
 
 /**
- * Reads `installed.json`; returns an empty record if there is none. Throws DeploymentError `inconsistent` if the file is
- * not one that this action writes, and the errors of `readStateFileSync`.
+ * Reads `installed.json`; returns an empty record if there is none. Throws DeploymentError `inconsistent` if the file
+ * is not a record that this action writes, and the errors of `readStateFileSync`.
  */
 export function readRecordFile(layout: Layout): HostRecord {
   const text = readStateFileSync(layout.installed)
@@ -66,20 +66,23 @@ export function readRecordFile(layout: Layout): HostRecord {
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
-      `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away, which removes nothing, and deploy each part again by its version, and a project with allow-takeover: true. Until then, the installed directories count as foreign.`,
+      `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away (this removes no plugin or service), and deploy each plugin, service and project again: name its version, and set allow-takeover: true for a project. Until then, the installed directories count as foreign.`,
       { cause: error },
     )
   }
 }
 
-/** Writes the record, durably. Returns it as a reader gets it. */
+/** Writes the record, durably. Returns the record as readers will get it from the file. */
 export async function writeRecordFile(layout: Layout, record: HostRecord): Promise<HostRecord> {
   const file = fileOf(record)
   await replaceFile(layout.installed, `${JSON.stringify(file, null, 2)}\n`)
   return recordOf(file)
 }
 
-/** Returns the file's content. It is parsed, so that the keys have one order: the same rows are always the same bytes. */
+/**
+ * Returns the file's content for a record. Parsing gives the keys one order, so that the same rows always have the same
+ * bytes.
+ */
 export function fileOf({ installed, ...lists }: HostRecord): RecordFile {
   const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0))
   return recordFileSchema.parse({ schema: 1, installed, ...optional })
@@ -101,7 +104,10 @@ export function retainedPaths(rows: readonly RemovedRow[]): Set<string> {
   return new Set(rows.flatMap(row => row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`)))
 }
 
-/** A process reads the same text many times, and checks it once. */
+/**
+ * The last text that was parsed, and its record: a process reads the same text many times, and need not check it each
+ * time.
+ */
 let latest: { readonly text: string; readonly record: HostRecord } | undefined
 
 function parseRecord(text: string): HostRecord {

@@ -15,7 +15,7 @@ export interface RecordedHost {
   readonly log: Log
 }
 
-/** The record as known to a run that has, or had, the host. */
+/** The record as known to a run that has, or had, locked the host. */
 export interface KnownRecord {
   readonly record: HostRecord
   /** The keys of services that the run may have noted since as unrestored, or as restored. */
@@ -24,8 +24,8 @@ export interface KnownRecord {
 
 /**
  * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
- * later commits and notes. Anything else was written by another process, which must not write there: sets it aside,
- * even if it could be a record. Throws file system errors; the file is then as it was.
+ * later commits and notes. Any other content is from another process, which must not write there: sets the file aside,
+ * even if it contains a valid record. Throws file system errors; the file is then as it was.
  */
 export async function restoreRecord(
   { layout, log }: RecordedHost,
@@ -48,7 +48,7 @@ export async function restoreRecord(
   )
 }
 
-/** Does the same without a commit to compare. Never throws: returns why the record could not be written. */
+/** Does the same as `restoreRecord` without a commit to compare. Never throws: returns the error instead. */
 export async function tryToRestoreRecord(host: RecordedHost, known: KnownRecord): Promise<DeployError | undefined> {
   try {
     await restoreRecord(host, known)
@@ -67,7 +67,7 @@ function tryToRead(layout: Layout): HostRecord | undefined {
   }
 }
 
-/** True if the run itself may have written all that differs. It also forgets discarded snapshots that are gone. */
+/** True if the run itself may have written all differences. A run also forgets discarded snapshots that are gone. */
 function isOfRun(found: HostRecord, { record, services = [] }: KnownRecord, committed?: Installation): boolean {
   const expected = [record, ...(committed === undefined ? [] : [withInstalled(record, committed)])]
   const mayDiscard = new Set([...record.discard, ...(committed?.discard ?? [])])
@@ -85,7 +85,7 @@ function rowsOf(record: HostRecord): string {
   return JSON.stringify([installed, removed, projects])
 }
 
-/** Returns the new path, or undefined if there was nothing. */
+/** Returns the file's new path, or undefined if there was no file. */
 async function setAside({ installed, snapshots }: Layout): Promise<string | undefined> {
   if (!pathExistsSync(installed)) return undefined
   const folder = join(snapshots, 'set-aside')

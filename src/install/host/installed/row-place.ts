@@ -6,7 +6,7 @@ interface NamedPart {
   readonly id: string
 }
 
-/** The directory of plugins that a row is in; absent for the usual one. */
+/** The directory of plugins that contains a row's part; absent for the usual directory. */
 interface InDirectory {
   readonly directory?: string
 }
@@ -22,7 +22,7 @@ export function placeOf(row: NamedPart & InDirectory): Place {
   return { ...part, directory: row.directory ?? usualDirectory(part.shelf) }
 }
 
-/** Returns the fields by which a row records its place. */
+/** Returns the field by which a row records a directory of plugins; none for the usual directory. */
 export function directoryIn({ shelf, directory }: Place): InDirectory {
   return directory === usualDirectory(shelf) ? {} : { directory }
 }

@@ -13,18 +13,22 @@ import { nameOf } from './row-place.ts'
 
 const installedVersionSchema = z.object({
   version: z.nullable(versionSchema),
-  /** The version of the project that it came with; null for a part that came by itself. */
+  /** The version of the project that contained this version; null for a part that was deployed by itself. */
   project_version: z.nullable(versionSchema),
   /** Digest of the artifact; null for a version that we did not install ourselves. */
   artifact_sha256: z.nullable(digestSchema),
   tree_digest: z.nullable(digestSchema),
-  /** The name of the record of its files; absent if an earlier version of the action installed them. */
+  /**
+   * The name of the record of the version's files; absent if there is none, or if an earlier version of the action
+   * wrote it.
+   */
   tree_record: z.exactOptional(digestSchema),
   installed_at: z.nullable(timeSchema),
   deployment_id: z.nullable(z.uuid({ error: 'must be a UUID' })),
   run_url: z.nullable(lineSchema),
   /**
-   * The origin of its files, if the artifact only names them: a marketplace or a repository, and a digest or commit.
+   * The origin of the version's files, if the artifact refers to them but does not contain them: a marketplace or a
+   * repository, and a digest or commit.
    */
   source: z.exactOptional(z.object({ from: lineSchema, id: lineSchema })),
 })
@@ -34,26 +38,29 @@ export type InstalledVersion = z.infer<typeof installedVersionSchema>
 /** A keep-path of any length. */
 const keepPathSchema = z.string().check(
   z.regex(/^(?!(?:.*\/)?\.{0,2}(?:\/|$))\P{Cc}+$/u, {
-    error: 'must be a relative path without empty parts, ".", ".." and control characters',
+    error: 'must be a relative path without empty parts, ".", ".." or control characters',
   }),
 )
 
-/** A plugin or service of the marketplace, or a project; then the slug is the project's id. */
+/** A plugin or service of the marketplace, or a project. The slug of a project is its id. */
 const originSchema = z.object({ contract: z.enum(['marketplace', 'project']), slug: originSlugSchema })
 export type Origin = z.infer<typeof originSchema>
 
 const snapshotSchema = z.extend(installedVersionSchema, {
-  /** The directory's name, `<n>-<version>`. */
+  /** The name of the snapshot's directory, `<n>-<version>`. */
   name: snapshotNameSchema,
-  /** Only if it differs from the row's own. */
+  /** Present only if the snapshot's origin differs from the row's own. */
   origin: z.exactOptional(originSchema),
-  /** Whether its files had been changed on this host; then tree digest and record are those of its actual content. */
+  /**
+   * Whether the snapshot's files had been changed on this host; then the tree digest and the record, if any, are those
+   * of the changed files.
+   */
   modified: z.exactOptional(z.literal(true)),
-  /** The keep-paths that stayed in it, because nothing replaced it. */
+  /** The keep-paths that stayed in the snapshot, because no newer version took over their files. */
   kept_paths: z.exactOptional(z.array(innerPathSchema)),
   /**
-   * The paths that its record leaves out, or that it may have lost to its successor; absent in rows of earlier versions
-   * of the action.
+   * The paths that the snapshot's tree record leaves out, or that the snapshot may have lost to its successor; absent
+   * in rows of earlier versions of the action.
    */
   keep_paths: z.exactOptional(z.array(keepPathSchema)),
 })
@@ -64,11 +71,17 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
   kind: kindSchema,
   slug: originSchema.shape.slug,
   id: idSchema,
-  /** The directory of plugins that it is in; absent for `plugins`, and for a service. */
+  /** The directory of plugins that the part is in; absent for `plugins`, and for a service. */
   directory: z.exactOptional(pluginsDirectorySchema),
-  /** The paths that its record leaves out, because they belong to the host; absent in rows of earlier versions. */
+  /**
+   * The paths that the part's tree record leaves out, because they belong to the host; absent in rows of earlier
+   * versions of the action.
+   */
   keep_paths: z.exactOptional(z.array(keepPathSchema)),
-  /** Whether it is a restored snapshot that had been modified: then its files are not those of the artifact. */
+  /**
+   * Whether the part is a restored snapshot that had been modified: then the part's files are not those of the
+   * artifact.
+   */
   modified: z.exactOptional(z.literal(true)),
   /** Retained previous versions, newest last. */
   snapshots: z
@@ -77,7 +90,7 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
 })
 export type InstalledRow = z.infer<typeof installedRowSchema>
 
-/** A place that a later version of its project left empty, and the snapshots retained from it. */
+/** A part that a later version of its project no longer contains, and the snapshots retained from that part. */
 export const removedRowSchema = z.pick(installedRowSchema, {
   contract: true,
   kind: true,
@@ -88,7 +101,7 @@ export const removedRowSchema = z.pick(installedRowSchema, {
 })
 export type RemovedRow = z.infer<typeof removedRowSchema>
 
-/** One version of a project: all its parts, as `installed.json` recorded each of them then. */
+/** One version of a project: all its parts, as `installed.json` recorded them when this version was installed. */
 export const projectVersionSchema = z.object({
   slug: originSchema.shape.slug,
   version: versionSchema,

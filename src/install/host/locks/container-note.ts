@@ -4,15 +4,16 @@ import { lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 const NOTE = 'Runs in containers use this host, so every run locks its journal while it fetches.\n'
 
 /**
- * Notes in the file of the kernel lock, which stays, that processes in containers use the host: they cannot see which
- * processes of the machine have ended, so these lock their journals from now on. Never throws.
+ * Notes in the file of the kernel lock, which is never removed, that processes in containers use this host. Such
+ * processes cannot see which processes of the machine have ended, so every run on this host locks its journal from now
+ * on. If the note cannot be written, the next run in a container writes it.
  */
 export function noteContainers(kernelLock: string): void {
   if (areContainersNoted(kernelLock)) return
   try {
     writeFileSync(kernelLock, NOTE, { flag: 'r+' })
   } catch {
-    // The next run in a container notes it.
+    // The next run in a container writes the note.
   }
 }
 

@@ -11,7 +11,7 @@ export const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 }
 
 export interface KernelLockRequest {
   path: string
-  /** `flock` answers at once; without an answer within this time, there is no lock to wait for. */
+  /** `flock` usually answers at once. If it does not answer within this time, the lock counts as unavailable. */
   timeoutMs: number
   signal?: AbortSignal | undefined
 }
@@ -23,13 +23,14 @@ export interface KernelLock {
   release(): void
 }
 
-/** `unavailable`: this host has no `flock`, or the file system has no such locks. */
+/** `unavailable`: this host has no `flock`, `flock` did not answer in time, or the file system has no such locks. */
 export type KernelLockAttempt = KernelLock | 'busy' | 'unavailable'
 
 /**
  * Tries once to lock a file, which is created if it is missing and must never be removed. `flock` (util-linux) locks a
- * descriptor that this process keeps open, and exits. So the lock ends with this process, however that ends; no other
- * process inherits the descriptor. Throws DeploymentError `unsafe_host` if the path is not a regular file.
+ * descriptor that this process keeps open, and exits. No process but `flock` inherits the descriptor, so the lock ends
+ * with this process, however that process ends. Throws DeploymentError `unsafe_host` if the path is not a regular file,
+ * the system's error, or the signal's reason.
  */
 export async function tryKernelLock(request: KernelLockRequest): Promise<KernelLockAttempt> {
   const { path } = request
@@ -46,9 +47,9 @@ export async function tryKernelLock(request: KernelLockRequest): Promise<KernelL
 }
 
 /**
- * Returns the inode of a lock file that no process has locked; finds out by a shared lock for an instant. Undefined if
- * a process has locked it, if the file was replaced meanwhile, or if that cannot be known. Writes nothing, even if
- * there is no file. Throws nothing but the signal's reason.
+ * Returns the inode of a lock file that no process has locked; a shared lock, held for an instant, shows this. Returns
+ * undefined if a process has locked the file, if the file was replaced meanwhile, or if its state cannot be determined.
+ * Writes nothing, and does not create a missing file. Throws only the signal's reason.
  */
 export async function readFreeKernelLock(request: KernelLockRequest): Promise<string | undefined> {
   let fd: number | undefined
@@ -64,7 +65,7 @@ export async function readFreeKernelLock(request: KernelLockRequest): Promise<st
   }
 }
 
-/** Locks an open file for as long as this process has it open; false if it cannot. Never throws. */
+/** Locks an open file for as long as this process has it open; returns false if that is not possible. Never throws. */
 export async function lockOpenFile(fd: number): Promise<boolean> {
   return (await flock(fd, { timeoutMs: ANSWER_TIMEOUT_MS.most }).catch(() => 'unavailable')) === 'held'
 }

@@ -20,13 +20,14 @@ const ownSchema = z.object({
   pid: z.int().check(z.positive()),
   start_time: z.nullable(z.string()),
   boot_id: z.nullable(z.string()),
-  // Older versions of this action write neither of the next two.
+  // Older versions of this action write neither of the next two fields.
   machine_id: z.optional(z.nullable(z.string())),
   kernel_lock: z.optional(z.nullable(z.string())),
   pid_namespace: z.nullable(z.string()),
   hostname: z.string(),
   run_url: z.nullable(z.string()),
-  // Nor this one: the part that it deploys, for people.
+  // Older versions of this action do not write this field either. It names the part that the holder deploys, for
+  // people.
   deployment: z.optional(z.nullable(z.string())),
   since: z.string(),
 })
@@ -35,11 +36,17 @@ type WrittenHolder = z.infer<typeof ownSchema>
 /** A process that has a lock, or wants it. */
 export type Holder = WrittenHolder & {
   machine_id: string | null
-  /** The inode of the file that it had locked in the kernel when it wrote this; null without such a lock. */
+  /**
+   * The inode of the file that the process had locked in the kernel when it wrote this entry; null without a kernel
+   * lock.
+   */
   kernel_lock: string | null
 }
 
-/** A holder on another host, perhaps written by another version of this action: only the host must be known. */
+/**
+ * A holder on another host. Its lock file may be from another version of this action, so only the host's name is
+ * required.
+ */
 const foreignSchema = z.lazy(() =>
   z.object({
     id: z.catch(z.nullable(ownSchema.shape.id), null),
@@ -59,18 +66,22 @@ export interface FoundLock {
 }
 
 /**
- * Tries once to become the holder that the file at `path` names: creates the file, or takes it over from a holder that
- * is provably dead. The loser of a race never harms the winner: only the process that created the one take-over mark of
- * a dead holder may replace its lock. Needs no hard links, and works between processes with and without a kernel lock.
+ * Tries once to become the holder that the file at `path` names: creates the file, or takes it over if its holder is
+ * provably dead or its content is garbage. The loser of a race never harms the winner: only the process that created
+ * the one take-over mark of a dead holder may replace that holder's lock. Needs no hard links, and works between
+ * processes with and without a kernel lock.
  */
 export function tryTake(path: string, own: Holder): boolean {
   if (!tryCreate(path, own) && !isOwnOrTakenOver(path, own)) return false
-  // The order matters: a process that has not made its mark yet will read a complete file, and one that has removed its
-  // mark has replaced the file already.
+  // The order matters: a process that has not made its mark yet will read a complete file, and a process that has
+  // removed its mark has already replaced the file.
   return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id
 }
 
-/** Returns undefined if there is no file. Throws DeploymentError `unsafe_host` if the path is not a regular file. */
+/**
+ * Returns undefined if there is no file. Throws DeploymentError `unsafe_host` if the path is not a regular file of at
+ * most 64 KiB, or the system's error.
+ */
 export function readLock(path: string): FoundLock | undefined {
   const text = readIfPresentSync(path)
   if (text === undefined) return undefined
@@ -84,9 +95,10 @@ export function release(path: string, id: string): void {
 }
 
 /**
- * Removes files that killed processes left next to a lock: take-over marks, and files that were to replace it. The
- * caller has the lock. Leaves the files of processes that may be alive, on another host or in another pid namespace,
- * and anything that is not a file. A file that cannot be removed is harmless; the next holder tries again.
+ * Removes files that killed processes left next to a lock: take-over marks, and files that were to replace the lock.
+ * The caller has the lock. Leaves the files of processes that may be alive, for example on another host or in another
+ * pid namespace, and anything that is not a file. A file that cannot be removed is harmless; the next holder tries
+ * again.
  */
 export function removeDeadMarks(path: string, own: Holder): void {
   for (const name of namesNextTo(path, '.')) {
@@ -99,7 +111,7 @@ export function describeHolder(holder: NonNullable<FoundLock['holder']>): string
   const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`
   const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`
   const deployment = holder.deployment == null ? '' : ` to deploy ${cleanForeignText(holder.deployment, 200)}`
-  return `${where} has held it since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`
+  return `${where} has held the lock since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`
 }
 
 /** Not synced: after a power failure, the file is from another boot, or garbage, and is taken over either way. */
@@ -125,8 +137,9 @@ function isOwnOrTakenOver(path: string, own: Holder): boolean {
 }
 
 /**
- * The mark is itself a lock, named after the dead holder, so that contenders for different dead holders never meet. The
- * mark of a contender that died is taken over in turn. Only the process with the mark may touch that holder's lock.
+ * The mark is itself a lock, named after the dead holder, so that contenders for the locks of different dead holders
+ * never meet. The mark of a contender that died is taken over in turn. Only the process with the mark may touch the
+ * lock of that dead holder.
  */
 function takeOver(dead: FoundLock, own: Holder): boolean {
   const mark = `${dead.path}${MARK}${dead.id}`
@@ -150,8 +163,8 @@ function replace(path: string, own: Holder): void {
 }
 
 /**
- * True if a live process may still replace the file, because it read a half-written file, which looks like garbage.
- * Called once the file is written, because from then on no process reads garbage.
+ * True if a live process may still replace the file, because that process read the file when it was half written and
+ * looked like garbage. Must be called after the file is complete: from then on, no process reads garbage.
  */
 function isBeingTakenOver(path: string, own: Holder): boolean {
   const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice(basename(path + MARK).length)))
@@ -161,15 +174,18 @@ function isBeingTakenOver(path: string, own: Holder): boolean {
   })
 }
 
-/** True if the holder of a lock has provably ended, judging by this process's identity and the kernel lock. */
+/**
+ * True if the holder of a lock has provably ended, judging by this process's identity and the kernel lock, or if the
+ * content of the lock is garbage.
+ */
 export function isAbandoned({ path, holder }: FoundLock, own: Holder): boolean {
   if (holder === undefined) return true
-  // If only a holder's host is known, it cannot be proved dead.
+  // A holder of which only the host is known cannot be proved dead.
   if (!('boot_id' in holder)) return false
   return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own)
 }
 
-/** True if the kernel has given this process the lock that the holder had, so that the holder has ended. */
+/** True if the kernel has given this process the lock that the holder had, which proves that the holder has ended. */
 function isWithoutItsKernelLock(holder: WrittenHolder, own: Holder, path: string): boolean {
   if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock) return false
   const isSame = (key: 'boot_id' | 'machine_id'): boolean => own[key] !== null && holder[key] === own[key]

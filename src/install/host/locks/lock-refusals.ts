@@ -1,6 +1,9 @@
 import { DeploymentError, errnoOf } from '../../../core/errors.ts'
 
-/** Refuses a path of the lock that is not a regular file: only this action writes there, so somebody interfered. */
+/**
+ * Returns the error for a path of the lock that is not a regular file: only this action writes there, so another
+ * program or user interfered.
+ */
 export function notAFile(path: string): DeploymentError {
   return new DeploymentError(
     'unsafe_host',
@@ -9,7 +12,8 @@ export function notAFile(path: string): DeploymentError {
 }
 
 /**
- * Converts the error of an `open` that follows no symlinks: to `notAFile` if it means that there is no regular file.
+ * Returns `notAFile` if the error of an `open` that follows no symlinks means that the path is not a regular file;
+ * otherwise returns the error unchanged.
  */
 export function toOpenError(path: string, error: unknown): unknown {
   return NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error

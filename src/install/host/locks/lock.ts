@@ -10,7 +10,10 @@ import { isInContainer, type ProcessIdentity, readOwnIdentity } from './process-
 
 const POLL_MS = 250
 const REPORT_EVERY_MS = 10_000
-/** Never removed, and not named after the lock: older versions of this action remove unknown files with that prefix. */
+/**
+ * The name of a file that is never removed. It does not begin with the lock's name, because older versions of this
+ * action remove unknown files with that prefix.
+ */
 const KERNEL_LOCK = 'kernel-lock'
 
 export interface LockRequest {
@@ -18,27 +21,30 @@ export interface LockRequest {
   path: string
   timeoutMs: number
   runUrl: string | null
-  /** The name and version to deploy, which others read while they wait. */
+  /** The name and version to deploy, which other runs show while they wait. */
   deployment?: string | undefined
-  /** Receives a line about the holder while this process waits. */
+  /** Receives a line about the holder while this process waits, and a line about a lock file that cannot be removed. */
   log: (line: string) => void
   signal?: AbortSignal | undefined
-  /** The process that takes the lock. Default: this one. */
+  /** The process that takes the lock. Default: this process. */
   identity?: ProcessIdentity
 }
 
 export interface HeldLock {
-  /** Does nothing if the lock is no longer ours. If the lock cannot be removed, the next run takes it over. */
+  /**
+   * Removes the lock file unless it is no longer ours, and releases the kernel lock. If the file cannot be removed, the
+   * next run takes it over.
+   */
   release(): void
 }
 
 /**
- * Takes the lock of a project root, waiting up to `timeoutMs` for its holder: a kernel lock, which ends with its
- * holder, and a file that names the holder. A file whose holder is provably dead, or whose content is garbage, is taken
- * over at once. If no kernel lock is available, the file alone decides.
+ * Takes the lock of a project root, and waits for its holder for up to `timeoutMs`. The lock consists of a kernel lock,
+ * which ends with its holder, and a file that names the holder. A file whose holder is provably dead, or whose content
+ * is garbage, is taken over at once. If no kernel lock is available, the file alone decides.
  *
- * Throws DeploymentError `locked` with the holder and its link, `unsafe_host` if the lock is not a regular file, or
- * `host_not_writable` / `disk_full`; the signal's reason once it is aborted.
+ * Throws DeploymentError `locked` with the holder and the link to its run, `unsafe_host` if the lock is not a regular
+ * file, or a system error as `toHostError` returns it; the signal's reason once it is aborted.
  */
 export async function acquireLock(request: LockRequest, clock: Clock = systemClock): Promise<HeldLock> {
   const contender: Contender = { id: randomUUID(), kernel: 'busy' }
@@ -55,8 +61,9 @@ export async function acquireLock(request: LockRequest, clock: Clock = systemClo
 }
 
 /**
- * Describes the process that has the lock of a project root; undefined if none has, or only one that has provably
- * ended. Takes no lock, waits for nothing and writes nothing. Throws as `readLock` does, and the signal's reason.
+ * Describes the process that has the lock of a project root. Returns undefined if the lock file names no holder, or a
+ * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws as `readLock` does, and the
+ * signal's reason.
  */
 export async function describeLiveHolder(path: string, signal?: AbortSignal): Promise<string | undefined> {
   const found = readLock(path)
@@ -68,11 +75,11 @@ export async function describeLiveHolder(path: string, signal?: AbortSignal): Pr
   return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder)
 }
 
-/** Describes the holder of a project root's lock, as its file names it. Throws as `readLock` does. */
+/** Describes the holder that the lock file of a project root names. Throws as `readLock` does. */
 export function describeOther(path: string): string {
   const found = readLock(path)
   if (found?.holder !== undefined) return describeHolder(found.holder)
-  return `a process that has not identified itself has it ("fuser ${kernelLockOf(path)}" finds it)`
+  return `a process that has not identified itself has the lock ("fuser ${kernelLockOf(path)}" finds the process)`
 }
 
 /** True if a process in a container has had the lock of a project root. */
@@ -100,7 +107,7 @@ async function waitForTurn(request: LockRequest, contender: Contender, clock: Cl
   }
 }
 
-/** Returns a function that waits until the next attempt. It throws `locked` when there is no time for another one. */
+/** Returns a function that waits until the next attempt. The returned function throws `locked` once no time is left. */
 function startWaiting({ path, timeoutMs, log, signal }: LockRequest, contender: Contender, clock: Clock) {
   const deadline = clock.now() + timeoutMs
   let reportedAt = Number.NEGATIVE_INFINITY
@@ -126,11 +133,11 @@ function giveBack({ path, log }: LockRequest, { id, kernel }: Contender): void {
 }
 
 function lockedError(path: string, timeoutMs: number, { kernel }: Contender): DeploymentError {
-  const gone = kernel === 'busy' ? '' : ` If that host is gone for good, remove ${path}.`
+  const gone = kernel === 'busy' ? '' : ` If that process is gone for good, remove ${path}.`
   return new DeploymentError(
     'locked',
-    `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds): ` +
-      `${describeOther(path)}. Wait for it or cancel it.${gone}`,
+    `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds; in a post step, at most 5 s): ` +
+      `${describeOther(path)}. Wait for that deployment, or cancel it.${gone}`,
   )
 }
 

@@ -5,16 +5,19 @@ import { z } from 'zod/mini'
 /** The number that the kernel always gives to the first pid namespace (PROC_PID_INIT_INO). */
 const INITIAL_PID_NAMESPACE = 'pid:[4026531836]'
 
-/** Distinguishes a process from every other one that ever had its pid. Complete on Linux; elsewhere nulls remain. */
+/**
+ * Distinguishes a process from every other process that ever had the same pid. A field is null if the system does not
+ * provide the value.
+ */
 export const processIdentitySchema = z.lazy(() =>
   z.object({
     pid: z.int().check(z.positive()),
     /** Clock ticks after boot. */
     start_time: z.nullable(z.string()),
     boot_id: z.nullable(z.string()),
-    /** The id of the installed system, which stays over a reboot; null in most containers. */
+    /** The id of the installed system, which survives a reboot; null in most containers. */
     machine_id: z.nullable(z.string()),
-    /** Two containers of one host may each have a pid 17. */
+    /** Distinguishes processes with the same pid in two containers of one host. */
     pid_namespace: z.nullable(z.string()),
     hostname: z.string(),
   }),
@@ -32,13 +35,13 @@ export function readOwnIdentity(): ProcessIdentity {
   }
 }
 
-/** A process as its lock describes it; older versions of this action did not write the machine. */
+/** A process as its lock file describes it; older versions of this action did not write `machine_id`. */
 export type FormerProcess = Omit<ProcessIdentity, 'machine_id'> & { machine_id?: string | null | undefined }
 
 /**
- * True if a process has provably ended: another boot of this machine, no such pid, or a pid given to a later process. A
- * process that ran on another machine or under another host name, or runs in another pid namespace, is never provably
- * dead.
+ * True if a process has provably ended: it ran before this machine was last booted, its pid no longer exists, or its
+ * pid now belongs to a later process. A process on another machine or under another host name is never provably dead.
+ * Nor is a process that was started since the last boot in another pid namespace.
  */
 export function isProvablyDead(holder: FormerProcess, own: ProcessIdentity): boolean {
   if (holder.hostname !== own.hostname) return false
@@ -55,18 +58,18 @@ function isSameMachine(holder: FormerProcess, own: ProcessIdentity, isSameBoot: 
   return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id
 }
 
-/** True if a process runs now, as far as this process can see: on the same host, in the same pid namespace. */
+/** True if this process can see that the other process runs now: on the same host, in the same pid namespace. */
 export function isSeenRunning(other: ProcessIdentity, own: ProcessIdentity): boolean {
   const isNear = (['boot_id', 'pid_namespace', 'hostname'] as const).every(key => other[key] === own[key])
   return isNear && pidExists(other.pid) && (readStartTime(other.pid) ?? null) === other.start_time
 }
 
-/** True if processes of the machine, and of its other containers, cannot tell whether this one has ended. */
+/** True if processes of the machine, and of its other containers, cannot tell whether this process has ended. */
 export function isInContainer({ pid_namespace }: Pick<ProcessIdentity, 'pid_namespace'>): boolean {
   return pid_namespace !== null && pid_namespace !== INITIAL_PID_NAMESPACE
 }
 
-/** True if any process has this pid now, ours to signal or not. */
+/** True if a process with this pid exists now, whether or not this user may signal it. */
 export function pidExists(pid: number): boolean {
   try {
     process.kill(pid, 0)
@@ -84,7 +87,7 @@ function orNull(read: () => string): string | null {
   }
 }
 
-/** Throws if the file is missing or says that there is no id yet (`uninitialized`). */
+/** Throws if the file is missing, or contains no id yet (`uninitialized`). */
 function readMachineId(): string {
   const id = /^[0-9a-f]{32}$/.exec(readFileSync('/etc/machine-id', 'utf8').trim())?.[0]
   if (id === undefined) throw new Error('no machine id')
@@ -92,8 +95,8 @@ function readMachineId(): string {
 }
 
 /**
- * Reads field 22 of /proc/<pid>/stat, counted from the end of the second, which may contain spaces and parentheses. A
- * zombie counts as ended.
+ * Reads the start time, field 22 of /proc/<pid>/stat. Counts from the end of field 2, which may contain spaces and
+ * parentheses. A zombie counts as ended.
  */
 function readStartTime(pid: number): string | undefined {
   try {

@@ -5,13 +5,13 @@ const GROUP_AND_OTHERS_WRITE = 0o022
 
 /** A directory or symlink that decides where a path leads or what is there. */
 export interface Decider extends Visited {
-  /** It belongs neither to us nor to root. */
+  /** The directory or symlink belongs neither to us nor to root. */
   readonly isForeign: boolean
-  /** Users other than its owner can change the result. An ACL shows in the bits of the group. */
+  /** Users other than the owner can change the result. Write access by an ACL shows in the group's bits. */
   readonly isOpen: boolean
 }
 
-/** Returns everything that decides where an absolute path leads and what is in it, outermost first; `us` is our uid. */
+/** Returns everything that decides where an absolute path leads and what is there, outermost first; `us` is our uid. */
 export function decidersOf(path: string, us: number): Decider[] {
   const { way, end } = walkPath(path)
   const before = way.map(visited => judge(visited, { us, isEnd: false }))

@@ -7,13 +7,19 @@ export interface Exposure {
   readonly path: string
   readonly who: string
   readonly fix: string
-  /** It is meant for all users, as /tmp is: closing it would break other programs. */
+  /**
+   * Whether the directory is meant for all users, as /tmp is, and is not a part of the project root: closing it would
+   * break other programs.
+   */
   readonly isPublic: boolean
-  /** Another user's symlink in the place of a shelf could lead into any directory of ours, so it is never accepted. */
+  /**
+   * Another user's symlink in the place of a shelf could lead into any directory of ours, so such a symlink is never
+   * accepted.
+   */
   readonly isPlantable: boolean
 }
 
-/** Returns undefined if only root and this user own and can write it. */
+/** Returns who else owns or can write a path, and the fix; undefined if only root and this user do. */
 export function exposureOf({ path, stat, isForeign, isOpen }: Decider, us: number) {
   if (!isForeign && !isOpen) return undefined
   const writers = isOpen ? otherWriters(stat) : []
@@ -31,7 +37,7 @@ export function describeExposure({ path, who }: Exposure): string {
   return `${quote(path)} can be written or replaced by ${who}`
 }
 
-/** Names every exposure, and how to close them. */
+/** Returns the error that names every exposure and says how to close it. */
 export function writable(
   exposures: readonly Exposure[],
   { us, option }: { us: number; option: string },
@@ -40,13 +46,13 @@ export function writable(
   const deciders = us === 0 ? 'root (0)' : `root and ${nameUser(us)}`
   return new UntouchableHostError(
     'unsafe_host',
-    `Only ${deciders}, as whom this runner works, may decide what is in project-root, but ${found}: ${describeRemedy(exposures, option)}.`,
+    `Only ${deciders}, the user of this runner, may decide what is in project-root, but ${found}: ${describeRemedy(exposures, option)}.`,
   )
 }
 
 function describeRemedy(exposures: readonly Exposure[], option: string): string {
-  const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust them`
+  const choice = exposures.some(({ isPlantable }) => isPlantable) ? '' : `, or set ${option} if you trust these users`
   const open = exposures.find(({ isPublic }) => isPublic)
-  if (open !== undefined) return `${quote(open.path)} is meant for all users, so name a directory below it${choice}`
+  if (open !== undefined) return `${quote(open.path)} is meant for all users, so use a directory below it${choice}`
   return `run ${exposures.map(({ fix }) => fix).join(' && ')}${choice}`
 }

@@ -4,9 +4,9 @@ import { lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 import { auditPath, type Layout, renameProbePath, reservePath } from '../layout.ts'
 
 /**
- * Checks that every path in `.hub-deploy/` that this action uses by name is a directory or a regular file, as this
- * action makes it. A missing path passes. Throws DeploymentError `host_not_writable`, which names the obstructing path
- * and says what to do.
+ * Checks that the folders and files with fixed names in `.hub-deploy/`, except the kernel lock, have the type that this
+ * action gives them: directory or regular file. A missing path passes. Throws DeploymentError `host_not_writable`,
+ * which names the obstructing path and says what to do.
  */
 export function requireOwnKinds(layout: Layout): void {
   const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout
@@ -17,7 +17,7 @@ export function requireOwnKinds(layout: Layout): void {
   }
 }
 
-/** The same for one directory. */
+/** Does the same as `requireOwnKinds` for one directory. */
 export function requireOwnDirectory(path: string): void {
   if (lstatIfPresentSync(path)?.isDirectory() === false) throw inTheWay(path, 'a directory')
 }

@@ -1,12 +1,12 @@
 import { lstatSync, readlinkSync, type Stats } from 'node:fs'
 import { dirname, sep } from 'node:path'
 
-/** The number that Linux follows in one path. */
+/** The number of symlinks that Linux follows in one path. */
 const MAX_SYMLINKS = 40
 
 /** A directory, symlink or file, as lstat describes it. */
 export interface Visited {
-  /** Contains no symlink, except that its last part may be one. */
+  /** Only the last name in this path may be a symlink. */
   readonly path: string
   readonly stat: Stats
 }
@@ -46,7 +46,7 @@ export function walkPath(path: string): PathWalk {
   return { way, end }
 }
 
-/** Cheaper than path.join, for normal paths; a name may be `..`, from a symlink. */
+/** Joins normal paths, faster than path.join; the name may be `..`, from a symlink. */
 function childOf(directory: string, name: string): string {
   return name === '..' ? dirname(directory) : `${directory === sep ? '' : directory}/${name}`
 }

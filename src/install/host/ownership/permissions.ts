@@ -4,7 +4,10 @@ import { cleanForeignText } from '../../../core/foreign-text.ts'
 const GROUP_WRITE = 0o020
 const OTHERS_WRITE = 0o002
 
-/** Names those who can write to a file or directory, other than its owner. An ACL shows in the bits of the group. */
+/**
+ * Names those who can write to a file or directory, other than its owner. Write access by an ACL shows in the group's
+ * bits.
+ */
 export function otherWriters({ mode, gid }: Stats): string[] {
   return [
     ...((mode & GROUP_WRITE) === 0 ? [] : [`${nameGroup(gid)} or an ACL`]),
@@ -12,7 +15,7 @@ export function otherWriters({ mode, gid }: Stats): string[] {
   ]
 }
 
-/** Names a user for an operator: by the name in this host's own file, if there is one, and always by number. */
+/** Names a user for an operator: by the name in /etc/passwd, if there is one, and always by number. */
 export function nameUser(uid: number): string {
   return nameAccount('/etc/passwd', 'user', uid)
 }
@@ -32,7 +35,7 @@ function nameAccount(file: string, kind: string, id: number): string {
   return name === undefined ? `${kind} ${id}` : `${kind} ${cleanForeignText(name, 64)} (${id})`
 }
 
-/** Both files have the name first and the number third. */
+/** Both /etc/passwd and /etc/group have the name first and the number third. */
 function findName(file: string, id: number): string | undefined {
   try {
     const rows = readFileSync(file, 'utf8').split('\n')

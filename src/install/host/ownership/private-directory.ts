@@ -9,7 +9,7 @@ export function findExposureOf(found: Stats, us: number): 'type' | 'owner' | 'mo
   return isOpenToOthers(found) ? 'mode' : undefined
 }
 
-/** True if users other than its owner may do anything with a file or directory. */
+/** True if users other than the owner have any access to a file or directory. */
 export function isOpenToOthers({ mode }: Stats): boolean {
   return (mode & GROUP_AND_OTHERS) !== 0
 }

@@ -2,17 +2,18 @@ import { DeploymentError, type ErrorCode, type ErrorOptions } from '../../../cor
 import { asSentence } from '../../../core/sentence.ts'
 
 /**
- * Nothing below the project root may be read, written or run, because another user may have put it there: no journal,
- * lock, report, audit line or outbox. The outputs and the report to the hub still state the result.
+ * Refuses a host because another user may have written below the project root, or because this could not be ruled out.
+ * Then nothing below the root may be read, written or run: no journal, lock, report, audit line or outbox. The outputs
+ * and the report to the hub still state the result.
  */
 export class UntouchableHostError extends DeploymentError {
   override readonly name: string = 'UntouchableHostError'
 
-  /** The message without the sentence that nothing was touched. */
+  /** The message without the sentence that nothing was changed. */
   readonly reason: string
 
   constructor(code: ErrorCode, message: string, options: ErrorOptions = {}) {
-    super(code, `${asSentence(message)} Nothing below project-root was touched.`, options)
+    super(code, `${asSentence(message)} No plugin or service below project-root was changed.`, options)
     this.reason = asSentence(message)
   }
 }

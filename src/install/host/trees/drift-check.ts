@@ -5,11 +5,13 @@ import type { TreeDifference } from './tree-comparison.ts'
 import { TreeStamps } from './tree-stamps.ts'
 
 /**
- * Milliseconds for which a comparison is recent enough for a note about a tree that is compared again when it moves.
+ * The age in milliseconds up to which a comparison is recent enough for a note about a tree. The note is only about the
+ * tree's state before the move; see `moved`.
  */
 const RECENT_MS = 5000
 /**
- * Milliseconds from its start in which a comparison counts as current: the files read first are that old when it ends.
+ * The age in milliseconds up to which a comparison counts as current. The age counts from the start of the comparison,
+ * when the first files are read.
  */
 const JUST_NOW_MS = 1000
 
@@ -19,7 +21,7 @@ export interface DriftCheckSetting extends RecordFolder {
   readonly clockMs?: () => number
 }
 
-/** A comparison, with its start and end in milliseconds of the clock; the end is infinite while it runs. */
+/** A comparison, with its start and end in milliseconds of the clock; the end is infinite while the comparison runs. */
 interface Found {
   readonly difference: Promise<TreeDifference | undefined>
   readonly stamps: TreeStamps
@@ -44,7 +46,7 @@ export class DriftCheck {
     this.#isDisregarded = true
   }
 
-  /** Returns the last differences found; compares only a part that was not compared yet. */
+  /** Returns the last differences found; compares a part only if it was not compared yet. */
   async of(part: PartName): Promise<TreeDifference | undefined> {
     if (this.#isDisregarded) return undefined
     return await (this.#found.get(placeName(part)) ?? this.#compare(part)).difference
@@ -58,7 +60,7 @@ export class DriftCheck {
     return await this.#compare(part).difference
   }
 
-  /** Returns the current differences, or those of some seconds ago. */
+  /** Returns the current differences, or those of less than 5 seconds ago. */
   async recent(part: PartName): Promise<TreeDifference | undefined> {
     const found = this.#found.get(placeName(part))
     return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
@@ -67,9 +69,10 @@ export class DriftCheck {
   }
 
   /**
-   * Returns the differences of a tree when it left its place, or, if that tree is going to be kept, a moment before.
-   * The tree was moved to `root`, where nobody reaches it by its old name. Compares it again only if anything in it has
-   * changed since. A part that could not be compared is not compared again.
+   * Returns the differences that a tree had when it left its place. For a tree that is going to be kept, differences
+   * from up to a second earlier count, too. The tree was moved to `root`, where no process reaches the tree by its old
+   * name. Compares the tree again only if anything in it has changed since the last comparison. A part that could not
+   * be compared is not compared again.
    */
   async moved(
     part: PartName,
@@ -105,7 +108,7 @@ export function isSameDifference(one: TreeDifference | undefined, other: TreeDif
   return JSON.stringify(one) === JSON.stringify(other)
 }
 
-/** True if nothing differs but added files. */
+/** True if there is no difference except added files. */
 export function isOnlyAdded({ removed, changed, instead }: Omit<TreeDifference, 'added'>): boolean {
   return instead === undefined && removed.length + changed.length === 0
 }

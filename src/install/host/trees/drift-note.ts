@@ -17,7 +17,7 @@ const NOTHING = { path: '', kind: 'none', content: '', stamp: '' }
 
 /** The state of a tree before the deployment. */
 export interface DriftNote {
-  /** Whether it differed from its record. */
+  /** Whether the tree differed from its record. */
   readonly modified: boolean
   /** The state of each recorded path that differed. */
   readonly states: ReadonlyMap<string, string>
@@ -26,14 +26,15 @@ export interface DriftNote {
 /** A part, with the absolute path of its tree. */
 type PlacedTree = PartName & { readonly root: string }
 
-/** The path of the note about an installed tree: in the staging folder of the deployment that replaces it. */
+/** The path of the note about an installed tree: in the staging folder of the deployment that replaces the tree. */
 export function driftNotePath(stagingFolder: string, { shelf, id }: PartName): string {
   return join(stagingFolder, `drift-${shelf}-${id}.json`)
 }
 
 /**
  * Notes the differences between a tree and its record before the deployment, so that a rollback can distinguish them
- * from damage. Replaces an earlier note about the tree. Not durable: without it, a rollback only verifies less.
+ * from damage. Replaces an earlier note about the tree. The note is not durable: without it, a rollback can only verify
+ * less.
  */
 export async function noteDrift(stagingFolder: string, tree: PlacedTree, drift: TreeDifference): Promise<void> {
   const path = driftNotePath(stagingFolder, tree)
@@ -44,7 +45,7 @@ export async function noteDrift(stagingFolder: string, tree: PlacedTree, drift: 
   writeFileSync(path, JSON.stringify({ modified: isModified(drift), states }), { mode: 0o600 })
 }
 
-/** Returns the note; undefined if there is none, or if a power cut damaged it. */
+/** Returns the note; undefined if there is none that can be read, for example after a power cut. */
 export function readDriftNote(stagingFolder: string, part: PartName): DriftNote | undefined {
   try {
     const note = schema.parse(JSON.parse(readStateFileSync(driftNotePath(stagingFolder, part)) ?? ''))
@@ -59,13 +60,16 @@ export interface TreeBefore {
   readonly root: string
   readonly note: DriftNote
   readonly recorded: FindRecorded
-  /** A power cut leaves files empty whose bytes had not reached the disk. */
+  /** Whether the run crashed: a power cut can leave a file empty if its bytes had not reached the disk. */
   readonly isAfterCrash: boolean
 }
 
-/** The recorded paths that differ now, and did not differ, or not in this way, when the note was made. */
+/** The recorded paths that differ now, and that did not differ in the same way when the note was made. */
 export interface LaterDifference {
-  /** Missing, no longer files, or different without a sign of a write: the disk or a deployment may have damaged them. */
+  /**
+   * Missing, no longer files, empty after a crash, or different without a sign of a write: the disk or a deployment may
+   * have damaged them.
+   */
   readonly damaged: readonly string[]
   /** Files that another process has written or replaced since, as their inodes or times show. */
   readonly written: readonly string[]
@@ -83,7 +87,9 @@ export async function findLater(before: TreeBefore, now: TreeDifference): Promis
   return later
 }
 
-/** Every write changes the stamp, whatever the clock says. */
+/**
+ * A write changes the stamp even if the clock was set back; only a write in the same tick of the clock goes unnoticed.
+ */
 function isWrittenSince(before: string, item: FoundItem | undefined, isAfterCrash: boolean): boolean {
   if (item === undefined || item.kind === 'link' || item.kind === 'other') return false
   const [, size, ...stamp] = before.split('\t')

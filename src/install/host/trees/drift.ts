@@ -19,20 +19,20 @@ export interface RecordFolder {
 /** An installed tree. */
 export interface InstalledTree extends PartName {
   readonly keepPaths: readonly string[]
-  /** The path that it was moved to, if it was. */
+  /** The path that the tree was moved to, if it was moved. */
   readonly root?: string | undefined
   readonly onStamp?: ScannedTree['onStamp']
 }
 
 /**
  * Returns the differences between the files of an installed plugin or extension and those that were installed, without
- * keep-paths and unrecorded files in bytecode caches. Three empty lists mean that every file and symlink has the bytes,
- * mode and target that were installed, and that there are no others. A file that was touched, or replaced by a copy,
- * has not changed.
+ * keep-paths and unrecorded files in bytecode caches. Apart from these exceptions, three empty lists mean that every
+ * file and symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an earlier
+ * version of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
  *
  * Undefined means that the differences are not known, because nothing is recorded, or (with a warning) the record or
- * the tree cannot be read: then do not treat the tree as intact. Never throws but for the signal's reason once it is
- * aborted. Reads only the files whose inode or times have changed.
+ * the tree cannot be read: then do not treat the tree as intact. Throws only the signal's reason, once it is aborted.
+ * Reads a file only if its inode and times do not show that it is unchanged.
  */
 export async function findDrift(
   folder: RecordFolder,
@@ -44,11 +44,11 @@ export async function findDrift(
 
 export interface Comparison {
   readonly signal?: AbortSignal | undefined
-  /** Reads every file, because its inode and times prove nothing after a crash. */
+  /** Whether to read every file, because inodes and times prove nothing after a crash. */
   readonly byContent?: boolean
 }
 
-/** The same; reads every file if `byContent` is set. */
+/** Does the same as `findDrift`, but reads every file if `byContent` is set. */
 export async function compareInstalled(
   folder: RecordFolder,
   tree: InstalledTree,
@@ -75,7 +75,8 @@ export async function compareInstalled(
 }
 
 /**
- * Looks up single paths of an installed tree's record, which the first lookup opens. Throws as `openTreeRecord` does.
+ * Returns a function that looks up single paths in the record of an installed tree. The first call of that function
+ * opens the record, and throws as `readInstalled` and `openTreeRecord` do.
  */
 export function findRecordedIn(layout: Layout, tree: PartName): FindRecorded {
   let find: FindRecorded | undefined
@@ -87,8 +88,8 @@ export function findRecordedIn(layout: Layout, tree: PartName): FindRecorded {
 }
 
 /**
- * Returns the differences between a tree and the record of a version; undefined if there is no record. Throws
- * TreeRecordDamage, the system's error, and the signal's reason once it is aborted.
+ * Returns the differences between a tree and the record of a version; undefined if there is no record. Throws as
+ * `readTreeRecord` and `compareTree` do.
  */
 export async function compareRecorded(
   layout: Layout,
@@ -106,5 +107,5 @@ function* withoutStamps(record: Iterable<RecordedItem>): Generator<RecordedItem,
 /** Explains why a tree could not be compared with the installed version, and what to do. */
 export function reasonOf(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
   if (!(error instanceof TreeRecordDamage) || identity === undefined) return toDeployError(error).message
-  return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment writes a new one.`
+  return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`
 }

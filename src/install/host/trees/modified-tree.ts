@@ -8,18 +8,19 @@ import type { HostTree } from '../keep-paths.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 import { isCache, isFile, pairUp } from './tree-comparison.ts'
 
-/** The limit for reading a tree, to which a service may have added any number of bytes and files. */
+/** The limit for reading a tree, in bytes: a service may have added any number of bytes and files. */
 const MAX_BYTES = 256 * 1024 * 1024
-/** The minimum that counts for each unrecorded file, in bytes. */
+/** The minimum that counts for each unrecorded file or symlink, in bytes. */
 const BYTES_PER_FILE = 1024
-/** The number that an archive may need. */
+/** The number of symlinks in a chain that an archive may contain. */
 const MAX_LINKS = 40
 
 /**
- * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only the
- * files that differ from their record; undefined if these have too many bytes. Follows no symlink: one counts with the
- * bytes of the file that it leads to inside the tree, if there is one. Throws the errors of reading the record, the
- * system's error, and the signal's reason once it is aborted.
+ * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only
+ * unrecorded files, and those whose size or stamp differs from the record; returns undefined if these files would
+ * exceed the limit, or if two items have the same path. Follows no symlink on the disk: a symlink gets the digest of
+ * the returned file that it leads to, if there is one. Throws the errors of reading the record, the system's error, and
+ * the signal's reason once it is aborted.
  */
 export async function describeTree(
   { root, keepPaths }: HostTree,

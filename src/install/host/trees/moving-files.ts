@@ -6,15 +6,15 @@ import { describeItemSync } from '../../files/trees/tree-item.ts'
 import { stateText, type TreeBefore } from './drift-note.ts'
 import { isAsRecorded } from './tree-comparison.ts'
 
-/** After each attempt, the wait is that many milliseconds: 0.1 s in all. */
+/** After attempt n, the wait is n milliseconds: 0.1 s in all. */
 const MAX_ATTEMPTS = 14
-/** For all attempts, in milliseconds: each may examine many files. */
+/** The limit for all attempts, in milliseconds: each attempt may examine many files. */
 const MAX_MS = 1000
 
 /**
- * Returns those of the damaged paths at which the old file is found after all when they are examined again: another
- * process renames it, or a directory that contains it, back and forth. Never throws; once the signal is aborted, it
- * examines nothing more.
+ * Examines the damaged paths again, and returns those at which the old file is found after all, because another process
+ * renames it, or a directory that contains it, back and forth. Never throws; once the signal is aborted, examines
+ * nothing more.
  */
 export async function findMoving(
   before: TreeBefore,

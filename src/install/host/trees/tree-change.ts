@@ -8,7 +8,7 @@ import type { RecordedItem } from './record/recorded-item.ts'
 import type { TreeIdentity } from './record/tree-identity.ts'
 import { MAX_ADDED, type TreeDifference } from './tree-comparison.ts'
 
-/** The lines of a path in two records; undefined where a record does not list it. */
+/** The lines of a path in two records; undefined for a record that does not list it. */
 interface Versions {
   before?: RecordedLine
   after?: RecordedLine
@@ -22,15 +22,20 @@ export class TreeChange {
   readonly #before: Iterable<RecordedLine> | undefined
   #counts = { changed: 0, added: 0, removed: 0, all: 0 }
   #isUncounted = false
-  /** Those that only undo changes on the host: edited and missing files return, added ones are removed. */
+  /**
+   * The numbers of counted files for which the new tree only undoes a change on the host: edited and missing files are
+   * restored, added files are removed.
+   */
   #undone = { restored: 0, removed: 0 }
 
-  /** `before` is the installed tree, if any. Never throws: without its record, nothing is compared. */
+  /**
+   * `before` is the installed tree, if any. Never throws: without a readable record of that tree, nothing is compared.
+   */
   constructor(layout: Layout, before: TreeIdentity | undefined) {
     this.#before = before && orUndefined(() => readRecordLines(layout, before))
   }
 
-  /** Passes the items of the new tree on while it counts them. */
+  /** Passes on the items of the new tree while counting them. */
   *count(items: Iterable<RecordedItem>): Generator<RecordedItem, undefined> {
     const before = (this.#before ?? [])[Symbol.iterator]()
     const next = (): RecordedLine | undefined => before.next().value
@@ -54,8 +59,8 @@ export class TreeChange {
 
   /**
    * Corrects the counts, which compare two records, by the differences between the replaced tree and its own record.
-   * Reads both records once, however many files differ. Works in slices. Throws the errors of reading a record, and
-   * then corrects nothing.
+   * Reads each record at most once, however many files differ. Works in slices. If a record cannot be read, throws as
+   * `readRecordLines` does and corrects nothing.
    */
   async correct(drift: TreeDifference, layout: Layout, records: Record<keyof Versions, TreeIdentity>): Promise<void> {
     if (drift.instead !== undefined) {
@@ -93,7 +98,7 @@ export class TreeChange {
     this.#counts[to]++
   }
 
-  /** `58 files changed, 2 added, 1 removed`, or the number of files if there was nothing to compare with. */
+  /** `58 files changed, 2 added, 1 removed`, or the number of all files if the changes could not be counted. */
   inWords(): string {
     const { changed, added, removed, all } = this.#counts
     if (this.#before === undefined || this.#isUncounted) return countInWords(all, 'file')
@@ -132,7 +137,7 @@ function isSame({ before, after }: Versions = {}): boolean {
   return before !== undefined && after !== undefined && isAlike(before, after)
 }
 
-/** The damage of a record is reported where it matters. */
+/** Returns undefined instead of throwing. Damage of a record is reported where the record is needed. */
 function orUndefined<Value>(read: () => Value): Value | undefined {
   try {
     return read()

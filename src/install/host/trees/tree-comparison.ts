@@ -8,7 +8,7 @@ import { isAbsent, lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 import type { HostTree } from '../keep-paths.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 
-/** The number of added paths that are listed: a service may have written millions. */
+/** The maximum number of added paths that are listed: a service may have written millions. */
 export const MAX_ADDED = 10_000
 
 /** The differences between a tree and its record; paths relative to the tree, in order. */
@@ -18,7 +18,10 @@ export interface TreeDifference {
   /** Recorded, but not in the tree. */
   removed: string[]
   changed: string[]
-  /** Found in place of the directory, if there is none: then each recorded path is removed, and nothing else. */
+  /**
+   * The type of entry in place of the directory, if there is no directory. Then `removed` contains each recorded path
+   * outside keep-paths, and the other lists are empty.
+   */
   instead?: NoDirectory
 }
 
@@ -34,9 +37,9 @@ export interface Pair {
 export type ScannedTree = HostTree & Omit<ScanRules, 'isLeftOut'>
 
 /**
- * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads only files whose inode or times
- * differ from the recorded ones. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in slices.
- * Throws the errors of reading the record, the system's error, and the signal's reason once it is aborted.
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads a file only if its inode and times
+ * do not show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in
+ * slices. Throws the errors of reading the record, the system's error, and the signal's reason once it is aborted.
  */
 export async function compareTree(
   tree: ScannedTree,
@@ -52,12 +55,15 @@ export async function compareTree(
   return difference
 }
 
-/** The recorded item and the one found at a path that differs; at least one is defined. */
+/** The recorded item and the found item at a path where the two differ; at least one of them is defined. */
 export type Difference =
   | { readonly recorded: RecordedItem; readonly found: FoundItem | undefined }
   | { readonly recorded: undefined; readonly found: FoundItem }
 
-/** The same comparison, path by path in order. If there is no directory, every recorded path is missing. */
+/**
+ * Compares as `compareTree` does, and yields the differences in the order of their paths. If there is no directory,
+ * every recorded path counts as missing.
+ */
 export async function* findDifferences(
   { root, keepPaths, onDirectory, onStamp }: ScannedTree,
   record: Iterable<RecordedItem>,
@@ -80,7 +86,7 @@ export async function* findDifferences(
   }
 }
 
-/** Returns what is in place of a directory; undefined if a directory is there. */
+/** Returns the type of entry in place of a directory; undefined if the path is a directory. */
 export function findNoDirectory(root: string): NoDirectory | undefined {
   const stat = lstatIfPresentSync(root)
   if (stat === undefined) return 'nothing'
@@ -89,7 +95,9 @@ export function findNoDirectory(root: string): NoDirectory | undefined {
   return stat.isFile() ? 'file' : 'other'
 }
 
-/** True in the directories where Python writes by itself: an unrecorded file there is no difference. */
+/**
+ * True for a path in a directory where Python itself writes its caches: an unrecorded file there is not a difference.
+ */
 export function isCache(path: string): boolean {
   return /(?:^|\/)__pycache__\//.test(path)
 }
@@ -100,18 +108,20 @@ interface ReadableTree {
   readonly digester: FileDigester
 }
 
-/** True if the found item is the recorded one; undefined if only the bytes of a file can show it. */
+/**
+ * True if the found item matches the recorded item; undefined if only the bytes of a file can show whether they match.
+ */
 function compareStates(recorded: RecordedItem, found: FoundItem): boolean | undefined {
   if (!isSameKind(recorded, found) || recorded.content !== found.content) return false
   return !isFile(found) || recorded.stamp === found.stamp ? true : undefined
 }
 
-/** True if the found item is the recorded one. Reads a file only if its state does not show it. */
+/** True if the found item matches the recorded item. Reads a file only if the size, mode and stamp do not decide. */
 export async function isAsRecorded(recorded: RecordedItem, found: FoundItem, tree: ReadableTree): Promise<boolean> {
   return compareStates(recorded, found) ?? (await hasSameBytes(recorded, found, tree))
 }
 
-/** True if a file has the bytes of the recorded one. Reads it only if the sizes are equal. */
+/** True if a file has the bytes of the recorded file. Reads the file only if the sizes are equal. */
 export async function hasSameBytes(
   recorded: RecordedItem,
   found: FoundItem,
@@ -121,7 +131,7 @@ export async function hasSameBytes(
   try {
     return (await digester.sha256(`${root}/${found.path}`, Number(found.content))) === recorded.sha256
   } catch (error) {
-    // Another process has just removed or replaced it, or made it unreadable.
+    // Another process has just removed or replaced the file, or made it unreadable.
     if (isAbsent(error) || isBarred(error)) return false
     throw error
   }
@@ -132,12 +142,12 @@ export function isFile({ kind }: Pick<FoundItem, 'kind'>): boolean {
   return kind !== 'link' && kind !== 'other'
 }
 
-/** Some records do not contain the mode of a file. */
+/** An item from a record of an earlier version of the action has no mode. */
 function isSameKind({ kind }: RecordedItem, found: FoundItem): boolean {
   return kind === found.kind || (kind === 'file' && isFile(found))
 }
 
-/** Merges two lists in tree order. An empty pair is a pause. */
+/** Pairs the items of two lists in tree order. An empty pair passes on a pause of the scan. */
 export function* pairUp(
   record: Iterable<RecordedItem>,
   tree: Iterator<FoundItem | undefined>,

@@ -6,14 +6,15 @@ import { stampOf } from '../../files/trees/tree-item.ts'
 import type { HostTree } from '../keep-paths.ts'
 
 /**
- * The stamps of everything in a tree when it was scanned: they show later, without its record, whether it has changed.
+ * The stamps of everything in a tree when it was scanned. They show later, without the tree's record, whether the tree
+ * has changed.
  */
 export class TreeStamps {
   /** Paths, each followed by its stamp. */
   readonly #seen = new PackedTexts()
   #inRoot = 0
 
-  /** For a directory, `stamp` is the one from before it was listed. */
+  /** For a directory, `stamp` must be from before the directory was listed. */
   see(path: string, stamp: string): void {
     this.#seen.add(path)
     this.#seen.add(stamp)
@@ -21,8 +22,9 @@ export class TreeStamps {
   }
 
   /**
-   * True if nothing in this tree has changed since. The tree may have been moved: its own stamp does not count, but the
-   * entries of its root do. A directory that a kept path was moved out of has changed. Throws the signal's reason.
+   * True if nothing in this tree has changed since the scan. The tree may have been moved: the stamp of its root does
+   * not count, but the number of entries in its root does. A directory that a kept path was moved out of counts as
+   * changed. Throws the signal's reason once it is aborted.
    */
   async areThoseOf({ root, keepPaths }: HostTree, signal: AbortSignal): Promise<boolean> {
     const slice = new TimeSlice(signal)

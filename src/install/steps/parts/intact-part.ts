@@ -27,7 +27,7 @@ const PLUGIN_YAML = 'plugin.yaml'
 /** The files that every signed plugin has. */
 const SIGNED = [PLUGIN_YAML, 'plugin.sig']
 
-/** A deployment under a contract that signs plugins for their host. */
+/** A deployment that may have the secret that signs plugins for the host. */
 export type SigningDeployment = Deployment & { readonly request: { readonly pluginSecretKey: string | undefined } }
 
 /** A verified artifact, and its origin. */
@@ -40,16 +40,16 @@ export interface VerifiedSource {
 export interface IntactTree {
   readonly place: Place
   readonly identity: TreeIdentity
-  /** Finds one of its files and symlinks. */
+  /** Finds a recorded file or symlink of the tree by a path. */
   readonly find: FindRecorded
-  /** Undefined if the tree has none. */
+  /** Undefined for an extension, and for a plugin without a `plugin.yaml`. */
   readonly pluginYaml: PluginYaml | undefined
 }
 
 /**
- * Finds the tree that is installed in a place, if extracting this artifact would give exactly that tree: it came from
- * the same bytes, with the same keep-paths and `plugin.sig`, and no file is missing or changed. Returns undefined
- * otherwise, or if this cannot be known without an extraction.
+ * Finds the tree that is installed in a place, if the extraction of this artifact would give the same tree, apart from
+ * added files: the tree came from the same bytes, with the same keep-paths and `plugin.sig`, and no file is missing or
+ * changed. Returns undefined otherwise, and if only an extraction could show whether the trees are the same.
  */
 export async function findIntactTree(
   deployment: SigningDeployment,
@@ -70,8 +70,8 @@ export function hasRegularFile({ find }: IntactTree, path: string): boolean {
 }
 
 /**
- * Turns a part into one that stays in its place, if its new tree is already installed there with nothing missing or
- * changed. Returns any other part as it is.
+ * Turns a part into one that stays in its place, if its new tree is already installed there: nothing is missing or
+ * changed, and the plugin's signature covers no added file. Returns any other part as it is.
  */
 export async function keepIfIntact(deployment: Deployment, part: NewPart, origin: Origin): Promise<Part> {
   const { installed } = part.previous
@@ -89,7 +89,8 @@ async function isIntact(deployment: Deployment, place: Place): Promise<boolean> 
 }
 
 /**
- * True if a file was added that the signature of the installed plugin covers, so that the host framework rejects it.
+ * True if a file was added that the signature of the installed plugin covers, so that the host framework rejects the
+ * plugin.
  */
 async function isAddedToSigned({ layout, keepPaths }: Deployment, part: NewPart): Promise<boolean> {
   const shipped = pathsOf(part.tree.files)
@@ -146,7 +147,7 @@ function readRecordedYaml(installed: string, find: FindRecorded): PluginYaml | u
   return isRecorded ? parsePluginYaml(text) : undefined
 }
 
-/** Treats a record that cannot be used like a missing one: before the tree is replaced, a warning names the record. */
+/** Treats an unusable record like a missing one, because a warning names the record before the tree is replaced. */
 function orIfUnreadable<Value>(otherwise: Value, read: () => Value): Value {
   try {
     return read()

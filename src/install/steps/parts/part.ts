@@ -28,7 +28,7 @@ interface AnyPart extends Place {
   /** Null if unknown. */
   readonly artifactSha256: string | null
   readonly environment: PartEnvironment
-  /** The source of its files, if the artifact only names them. */
+  /** The source of the part's files, if the artifact only names a source and does not contain them. */
   readonly source?: SourceRecord | undefined
   /** The previous installation, which may be in another directory. */
   readonly previous: PreviousInstall
@@ -38,7 +38,7 @@ interface AnyPart extends Place {
   readonly returning?: ReturningVersion
 }
 
-/** A version as `installed.json` recorded it; `modified` if its files had been changed on this host. */
+/** A version as `installed.json` records it; `modified` if its files had been changed on this host. */
 export type ReturningVersion = InstalledVersion & Pick<SnapshotRow, 'modified'>
 
 /** A part that is verified and complete in the staging folder. */
@@ -70,7 +70,7 @@ export interface ReturningPart extends Omit<RetainedPart, 'retained'> {
   readonly replaced: readonly string[]
 }
 
-/** A part that is already installed with these files, none missing or changed: it stays in its place. */
+/** A part whose files are already installed, with none missing or changed. It stays in its place. */
 export interface IntactPart extends AnyPart {
   readonly intact: TreeIdentity
   readonly retained?: undefined

@@ -15,8 +15,8 @@ const MAX_REPORTED_PATHS = 500
 const MAX_REPORTED_BYTES = 64 * 1024
 
 /**
- * Adds to the report how the parts that stay in their places differ from what was installed. Other parts are compared
- * only when they are replaced, because other processes may change them until then.
+ * Adds to the report how the parts that stay in their places differ from what was installed. The differences of other
+ * parts are added when these parts are replaced, because other processes may change the files until then.
  */
 export async function recordDriftOfKept(deployment: Deployment, parts: readonly Part[]): Promise<void> {
   await recordDrift(
@@ -39,7 +39,7 @@ export async function recordDrift(deployment: Deployment, places: readonly PartN
   if (drift.length + known.length > 0) await record.update({ drift: bounded(drift) })
 }
 
-/** Warns in one line of the differences from what was installed that the report lists. */
+/** Warns, in one line, of the differences that the report lists. */
 export function warnOfDrift({ record, tools }: Deployment): void {
   const differing = (record.facts.drift ?? []).filter(({ compared }) => compared !== false)
   if (differing.length > 0) tools.log.warning(describeDrift(differing))
@@ -60,7 +60,7 @@ function entryOf(
   return { ...named, ...(instead === undefined ? difference : { ...none, instead }) }
 }
 
-/** Adds to the report the snapshots that contain the modified trees that were replaced. */
+/** Adds to the report which snapshots contain the modified trees that were replaced. */
 export async function noteModifiedSnapshots({ deployment, results }: StepContext): Promise<void> {
   const { record } = deployment
   const drift = record.facts.drift?.map(entry => {
@@ -92,7 +92,7 @@ function bounded(entries: readonly DriftEntry[]): DriftEntry[] {
   })
 }
 
-/** Describes the differences from what was installed, in the sentence that is logged. */
+/** Returns the sentence that the log contains about these differences. */
 export function describeDrift(entries: readonly DriftEntry[]): string {
   const { names, more } = listDrift(entries)
   const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')

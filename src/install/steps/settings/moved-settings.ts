@@ -6,15 +6,15 @@ import type { PlannedMove } from '../../transaction/changes/move.ts'
 import type { NewPart, ReturningPart } from '../parts/part.ts'
 import type { StepContext } from '../step-context.ts'
 
-/** The moves of the host's own settings of a part; `announce` logs them once they are done. */
+/** The moves of the settings that the host has for a part; `announce` logs the moves once they are made. */
 export interface SettingsMove {
   readonly moves: readonly PlannedMove[]
   announce(): void
 }
 
 /**
- * Plans the moves of the host's own settings of a part. They follow the part to another directory, even if it was
- * removed in between.
+ * Plans the moves of the settings that the host has for a part. The settings follow the part to another directory, even
+ * if the part was removed in between.
  */
 export function planSettingsMove(
   { deployment, order }: StepContext,
@@ -31,10 +31,10 @@ export function planSettingsMove(
     moves: isThere && !isTaken ? [move] : [],
     announce() {
       if (installed !== undefined)
-        tools.log.notice(`${installPath(layout, place)} was installed before; it is now ${installPath(layout, part)}.`)
+        tools.log.notice(`The part that was in ${installPath(layout, place)} is now in ${installPath(layout, part)}.`)
       if (isThere && isTaken)
         tools.log.notice(`${from} was not moved, because ${to} exists: remove ${from} when nothing needs it.`)
-      else if (isThere) tools.log.notice(`Its settings, ${from}, are ${to} now.`)
+      else if (isThere) tools.log.notice(`The settings file ${from} was moved to ${to}.`)
     },
   }
 }

@@ -5,8 +5,8 @@ import { readSmallFileSync } from '../../files/read-small-file.ts'
 export const NOT_A_SMALL_FILE = `is not a regular file of at most ${MAX_SMALL_FILE_BYTES} bytes`
 
 /**
- * Reads the host's own settings, which may be a link to another file of the operator. Throws DeploymentError
- * `step_failed` if that file is not a regular file, is too large, or cannot be read.
+ * Reads the host's own settings; their path may be a link to another file of the operator. Throws DeploymentError
+ * `step_failed` if the file is not a regular file, is too large, or cannot be read.
  */
 export function readSettings(path: string): string {
   try {
@@ -20,5 +20,5 @@ export function readSettings(path: string): string {
 }
 
 function unusableSettings(path: string, found: string): DeploymentError {
-  return new DeploymentError('step_failed', `The settings ${path} ${found}: repair or remove them.`)
+  return new DeploymentError('step_failed', `The settings file ${path} ${found}: repair or remove it.`)
 }

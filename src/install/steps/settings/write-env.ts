@@ -19,11 +19,12 @@ import { INJECTED, type SettingsOwner, seedInjectedEnv } from './injected-env.ts
 import { NOT_A_SMALL_FILE, readSettings } from './settings-file.ts'
 
 /**
- * Seeds `<directory>/<id>.env` from a template of the installed artifact, whose path `from` begins with the part's
- * name. The file has mode 0600 from its first byte, and is written completely or not at all; an existing file is only
- * read. Also seeds the settings that a host framework injects, as `seedInjectedEnv` does. Throws DeploymentError
- * `step_failed` if the template or the existing settings are not a regular file, if the template's bytes are not the
- * recorded ones, or if a required key is or ends up empty.
+ * Seeds `<directory>/<id>.env` from a template in the installed part; the template's path, `from`, begins with the
+ * part's name. The file has mode 0600 from its first byte, and is written completely or not at all; an existing file is
+ * only read. Also seeds the settings that a host framework injects, as `seedInjectedEnv` does. Throws DeploymentError
+ * `step_failed` if the template or the existing settings cannot be read as a small regular file, if the template's
+ * bytes are not the recorded ones, or if a required key is empty in the existing settings or would be empty in the new
+ * ones.
  */
 export async function writeEnv(
   context: Omit<StepContext, 'order'>,
@@ -74,16 +75,16 @@ async function seed(
   await writeNewFile(staged, settings.text)
   const paths = { staged: relative(layout.root, staged), path: relative(layout.root, target) }
   await transaction.apply([{ type: 'create_file', ...paths }])
-  tools.log.info(`${target} written; ${describeUse(settings.given, request.settings)}.`)
+  tools.log.info(`${target} was written; ${describeUse(settings.given, request.settings)}.`)
   return settings.text
 }
 
-/** Replaces the plan's `plugins/` with the part's directory, whose name on this host may differ. */
+/** Replaces the first folder of the plan's path with the part's directory, which may have another name on this host. */
 function templatePath({ directory }: SettingsOwner, from: string): string {
   return [directory, ...from.split('/').slice(1)].join('/')
 }
 
-/** Verifies the template again, because a service can write into its directory at any time. */
+/** Verifies the installed template again, because a service can write into its own directory at any time. */
 function verifyTemplate(
   { layout }: Deployment,
   tree: TreeIdentity,
@@ -97,10 +98,10 @@ function verifyTemplate(
   )
 }
 
-/** Names the operator's settings that were used, and those that neither template nor plugin.yaml has; never values. */
+/** Names the operator's settings that were used, and those that neither the template nor the part declares. */
 function describeUse(used: readonly string[], settings: Settings): string {
   const unused = [...settings.keys()].filter(name => !used.includes(name))
-  const rest = unused.length > 0 ? `; neither the template nor plugin.yaml has ${listNames(unused)}` : ''
+  const rest = unused.length > 0 ? `; neither the template nor the part's environment has ${listNames(unused)}` : ''
   return `from the input settings: ${listNames(used) || 'nothing'}${rest}`
 }
 
@@ -109,13 +110,13 @@ function readTemplate(root: string, from: string): Buffer {
     const bytes = readSmallBytesSync(join(root, from), MAX_SMALL_FILE_BYTES, constants.O_NOFOLLOW)
     if (bytes !== undefined) return bytes
   } catch (error) {
-    const found = errnoOf(error) === 'ENOENT' ? 'is not in the artifact' : `cannot be read (${errnoOf(error)})`
+    const found = errnoOf(error) === 'ENOENT' ? 'is missing' : `cannot be read (${errnoOf(error)})`
     throw unusableTemplate(from, found)
   }
   throw unusableTemplate(from, NOT_A_SMALL_FILE)
 }
 
 function unusableTemplate(from: string, found: string): DeploymentError {
-  const remedy = 'correct "from" in the plan, or the artifact'
+  const remedy = 'check the installed file, "from" in the plan, and the artifact'
   return new DeploymentError('step_failed', `The settings template ${from} ${found}: ${remedy}.`)
 }

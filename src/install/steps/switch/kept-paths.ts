@@ -10,8 +10,8 @@ import type { NewPart, ReturningPart } from '../parts/part.ts'
 import type { StepContext } from '../step-context.ts'
 
 /**
- * Makes room in a staged tree for the kept paths that `keeper` has, and returns these paths. Drops the artifact's own
- * files there. A snapshot's own files there were moved away before, and are never removed.
+ * Makes room in a staged tree for the kept paths of the tree `keeper`, and returns these paths. Removes the artifact's
+ * own files at these paths. A snapshot's own files at these paths were moved away earlier, and are never removed.
  */
 export async function prepareKeptPaths(
   { deployment }: StepContext,
@@ -35,15 +35,15 @@ async function drop({ tools }: Deployment, staged: string, kept: readonly string
 }
 
 /**
- * Refuses a staged snapshot that still contains one of these paths: the installed version may have created its own only
- * after the snapshot's were moved away.
+ * Refuses a staged snapshot that still contains one of these paths: the installed version may have created that path
+ * only after the snapshot's copies were moved away.
  */
 function requireAbsent(part: ReturningPart, kept: readonly string[]): void {
   const late = kept.find(path => pathExistsSync(join(part.staged, path)))
   if (late !== undefined) throw justAppeared(`${placePath(part)}/${late}`)
 }
 
-/** Creates parent directories durably, because some are created after the sync of the tree. */
+/** Creates a path's parent directories durably, because some of them are created after the sync of the tree. */
 async function makeParents(staged: string, path: string): Promise<void> {
   const parts = path.split('/').slice(0, -1)
   for (let depth = 1; depth <= parts.length; depth++) {
@@ -54,7 +54,7 @@ async function makeParents(staged: string, path: string): Promise<void> {
   }
 }
 
-/** Plans the moves of kept paths from the tree that has them into another. Both paths are absolute. */
+/** Plans the moves of kept paths from one tree into another. `from` and `to` are the absolute paths of the trees. */
 export function keptMoves(
   { layout: { root } }: Deployment,
   { from, to }: { readonly from: string; readonly to: string },

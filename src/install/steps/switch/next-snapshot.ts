@@ -17,8 +17,8 @@ export interface NextSnapshot {
 }
 
 /**
- * Plans the snapshot of the tree that is installed at a place, under the next number and its version. Throws
- * DeploymentError `unsafe_host` if the tree can no longer be moved.
+ * Plans the snapshot of the tree that is installed at a place, named by the next number and `version`. Throws as
+ * `requireSwitchable` does, for example if the tree can no longer be moved.
  */
 export async function nextSnapshot(
   deployment: Deployment,

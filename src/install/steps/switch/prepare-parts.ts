@@ -18,7 +18,7 @@ export interface PreparedPart {
   readonly recorded: TreeIdentity
   /** The differences from the version that was installed at the time of the preparation. */
   readonly change: TreeChange
-  /** Whether its place was taken at that time. */
+  /** Whether anything was at the part's previous place at that time. */
   readonly wasThere: boolean
 }
 
@@ -29,10 +29,10 @@ export interface Preparation {
 }
 
 /**
- * Makes the trees of staged parts durable, all with one sync, records them, and compares the trees that are replaced
- * next with their records. Changes nothing but the staging folder and the records. The tree of a returning part is
- * already durable and recorded. Calls `reach` with each part before it checks that the part's kept paths can be carried
- * over.
+ * Makes the trees of staged parts durable, with one sync if possible, records the trees, and compares the trees that
+ * are replaced next with their records. Changes nothing but the staging folder and the records. The tree of a returning
+ * part is already durable and recorded. Calls `reach` with each part before the check that the part's kept paths can be
+ * carried over.
  */
 export async function prepareParts(
   context: StepContext,
@@ -67,13 +67,16 @@ async function syncNew(parts: Preparation['parts'], signal: AbortSignal): Promis
   if (first !== undefined) await syncTrees([first.staged, ...others.map(({ staged }) => staged)], signal)
 }
 
-/** Records the trees while the sync runs in a separate process. The syncs of the records wait for that sync. */
+/**
+ * Records the trees while the sync runs in a separate process. Starts all records before it awaits any, because the
+ * syncs of the records may have to wait for that sync.
+ */
 async function recordEach(context: StepContext, parts: readonly Found[]): Promise<TreeIdentity[]> {
   const records: Promise<TreeIdentity>[] = []
   for (const part of parts) {
     await hearSignals()
     const record = recordTree(context, part)
-    // All are awaited below. Until then, one that fails must not count as unhandled.
+    // All these promises are awaited below. Until then, a rejection must not count as unhandled.
     record.catch(() => undefined)
     records.push(record)
   }

@@ -20,9 +20,9 @@ import { identifyReplaced } from './replaced-tree.ts'
 
 /**
  * Stops the service of a part that the new version does not contain, if the service runs and no remaining part shares
- * it. Returns whether the part's tree exists; does nothing if it is already gone. Throws DeploymentError `step_failed`,
- * `unsafe_host` or `step_timed_out` if the service cannot be stopped, if its state is unknown, or if a kept path could
- * not be restored.
+ * it. Returns whether the part's tree exists; does nothing if the tree is gone. Throws as `findMovablePaths` and
+ * `requireSwitchable` do, and DeploymentError `step_failed` or `step_timed_out` if the service cannot be stopped or its
+ * state is unknown.
  */
 export async function stopRemoved(context: StepContext, part: InstalledPart): Promise<boolean> {
   const { layout, keepPaths } = context.deployment
@@ -70,7 +70,7 @@ export function announceRemoved({ layout, tools, record }: Deployment, removed: 
     if (!done.has(placeName(place))) continue
     const version = row.snapshots.at(-1)?.version ?? 'of an unknown version'
     const path = installPath(layout, place)
-    tools.log.notice(`${path} (${version}) was removed, because this version does not contain it.`)
+    tools.log.notice(`${path} (${version}) was removed, because this version of the project does not contain it.`)
     const settings = settingsPath(layout, place)
     if (pathExistsSync(settings)) tools.log.notice(`${settings} is yours and stays: remove it when nothing needs it.`)
   }
@@ -81,13 +81,15 @@ async function stopService(context: StepContext, part: InstalledPart): Promise<v
   const { log, signal } = context.deployment.tools
   const service = hostConfig && serviceOf(hostConfig, part.id)
   if (hostConfig === undefined || service === undefined) {
-    log.notice(`The host config names no supervisor, so ${placeName(part)} was not stopped: check whether it runs.`)
+    log.notice(`No supervisor is configured, so ${placeName(part)} was not stopped: check whether it runs.`)
     return
   }
   const { up, known, missing } = await readServiceState(service, { signal })
   if (missing || (known && !up)) return log.info(`${describeService(service)} does not run.`)
   if (isShared(context, hostConfig, service)) {
-    log.notice(`${describeService(service)} of ${placeName(part)} is not stopped: a remaining part uses it too.`)
+    log.notice(
+      `${describeService(service)} of ${placeName(part)} is not stopped, because a remaining part uses the same service.`,
+    )
     return
   }
   log.info(`stop ${describeService(service)}`)
@@ -105,7 +107,7 @@ function isShared({ deployment, order }: StepContext, config: HostConfig, servic
   return inUse.some(other => other !== undefined && keyOf(other) === keyOf(service))
 }
 
-/** Returns the same key for every spelling of a service: systemd reads a name without a suffix as a service. */
+/** Returns the same key for every spelling of a service: systemd adds `.service` to a name without a suffix. */
 function keyOf(service: Service): string {
   const { supervisor } = service
   const isShort =

@@ -13,8 +13,9 @@ import type { PreparedPart } from './prepare-parts.ts'
 import { identifyReplaced } from './replaced-tree.ts'
 
 /**
- * Plans how a prepared part takes its place. Makes the directory that is going to contain it, and room for the kept
- * paths. Throws DeploymentError `step_failed` or `unsafe_host`.
+ * Plans how a prepared part takes its place. Makes the directory that is going to contain the part, and makes room in
+ * the new tree for the kept paths. Throws DeploymentError `step_failed`, `unsafe_host` or `inconsistent`, or file
+ * system errors.
  */
 export async function planReplacement(context: StepContext, prepared: PreparedPart): Promise<PlannedSwitch> {
   const { deployment, results } = context
@@ -36,7 +37,7 @@ export async function planReplacement(context: StepContext, prepared: PreparedPa
     async kept() {
       const from = snapshot?.path ?? leftBehind
       if (from === undefined) return []
-      // The old version may have created some of these paths only now.
+      // The old version may have created kept paths since the first preparation.
       const late = snapshot === undefined ? [] : await prepareKeptPaths(context, part, from)
       return keptMoves(deployment, { from, to: part.staged }, [...new Set([...kept, ...late])])
     },
@@ -67,7 +68,7 @@ async function describe(
   return { status: 'done', did, story: `${placePath(part)} is now ${part.version}, ${did}` }
 }
 
-/** Corrects the count of changes for files that were edited on this host, because they were replaced too. */
+/** Corrects the count of changes for files that were edited on this host, because these files were replaced, too. */
 async function countEdited(
   { deployment }: StepContext,
   { part, change, recorded, wasThere }: PreparedPart,
@@ -82,7 +83,7 @@ async function countEdited(
   }
 }
 
-/** Creates the directory and its parents. Each of them is removed again if it stays empty. */
+/** Creates the directory and its missing parents. A rollback removes each of them that is empty. */
 async function makeDirectory({ deployment, transaction }: StepContext, directory: string): Promise<void> {
   const parts = directory.split('/')
   for (let depth = 1; depth <= parts.length; depth++) {

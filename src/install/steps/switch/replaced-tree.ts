@@ -24,11 +24,11 @@ export async function noteLeaving(context: Replacing, place: Place): Promise<voi
 }
 
 /**
- * Compares a tree again after it was moved to `root`, because other processes could write in it until then. Notes and
- * reports how it differs from what was installed. If it differs, records it as it is, and returns its identity;
- * otherwise returns undefined. The identity has no tree digest if the tree is not a directory. Nor does it have one,
- * after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not compared although this action
- * installed it. Throws only the reason of a cancel, and file system errors.
+ * Compares a tree again after it was moved to `root`, because other processes could write in the tree until then. Notes
+ * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
+ * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. Nor does it
+ * have a tree digest, after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not compared
+ * although this action installed it. Throws only the reason of a cancel, and file system errors.
  */
 export async function identifyReplaced(
   context: Replacing,
@@ -37,7 +37,7 @@ export async function identifyReplaced(
 ): Promise<TreeIdentity | undefined> {
   const { layout, keepPaths, tools, drift: check } = context.deployment
   const before = await check.of(place)
-  // Without a snapshot, anything that is not found now is gone.
+  // Without a snapshot, the tree is removed later: a difference that is not found now is never found.
   const drift = await check.moved(place, { root, isKept: context.order.snapshot })
   if (!isSameDifference(before, drift)) await noteDifference(context, { place, root }, drift)
   const identity = findInstalled(readInstalled(layout), place)
@@ -53,7 +53,9 @@ export async function identifyReplaced(
     const record = (identity && readTreeRecord(layout, identity)) ?? []
     const items = await describeTree({ root, keepPaths }, record, tools.signal)
     if (items !== undefined) return await writeTreeRecord(layout, items, tools.signal)
-    tools.log.warning(`${placePath(place)} is kept without a record of its files, because too many files were added.`)
+    tools.log.warning(
+      `${placePath(place)} is kept without a record of its files, because too many bytes were added or changed.`,
+    )
   } catch (error) {
     tools.signal.throwIfAborted()
     tools.log.warning(`${placePath(place)} is kept without a record of its files. ${toDeployError(error).message}`)

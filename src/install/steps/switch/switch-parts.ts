@@ -9,7 +9,7 @@ import { planRemoval, stopRemoved } from './remove-part.ts'
 import { planReplacement } from './replace-part.ts'
 import { noteLeaving } from './replaced-tree.ts'
 
-/** The parts that are removed and installed at once. */
+/** The parts that are removed and installed together. */
 export interface Switched {
   readonly removed: readonly InstalledPart[]
   readonly prepared: readonly PreparedPart[]
@@ -18,7 +18,7 @@ export interface Switched {
 type Reach = (part: SwitchedPart) => void
 type MovesOf = (one: PlannedSwitch) => readonly PlannedMove[] | Promise<readonly PlannedMove[]>
 
-/** The groups of moves, in their order. No move of a group depends on another one of the same group. */
+/** The groups of moves, in their order. No move depends on another move of its group. */
 const GROUPS: readonly MovesOf[] = [
   ({ snapshot }) => (snapshot === undefined ? [] : [snapshot.move]),
   one => one.kept(),
@@ -26,12 +26,13 @@ const GROUPS: readonly MovesOf[] = [
 ]
 
 /**
- * Switches parts together. Stops the services of removed parts, then compares and checks the trees that are replaced;
- * from then on, only moves. All old trees go to the snapshots, then the kept paths into the new trees (if there is no
- * old tree, from the snapshot that was left behind), then all new trees into their places. Only then compares the old
- * trees again, which other processes could change until they were moved. Returns the result of each part, except those
- * that are already gone. Calls `reach` with each part when it begins to work on it. Throws DeploymentError
- * `step_failed` or `unsafe_host`, what stopping a service throws, or file system errors.
+ * Switches parts together. Stops the services of removed parts, then compares and checks the trees that are removed or
+ * replaced. After that, the function only moves: all old trees to the snapshots, then the kept paths into the new
+ * trees, then all new trees into their places. If a part has no old tree, its kept paths come from the snapshot that
+ * was left behind. Finally compares the old trees again, because other processes could change these trees until the
+ * move. Returns the result of each part, except the removed parts that were already gone. Calls `reach` with a part
+ * when the work on that part begins. Throws DeploymentError `step_failed`, `unsafe_host` or `inconsistent`, the errors
+ * of stopping a service, or file system errors.
  */
 export async function switchParts(
   context: StepContext,
@@ -51,7 +52,7 @@ export async function switchParts(
   return results
 }
 
-/** Returns the moves of a group, each with the part whose tree it moves. */
+/** Returns the moves of a group, each with the part that the move belongs to. */
 async function ownersOf(
   planned: readonly PlannedSwitch[],
   movesOf: MovesOf,

@@ -9,8 +9,8 @@ import {
 } from '../../host/record-fields.ts'
 
 /**
- * The paths at which each kind of change may happen, relative to the project root. Nothing else is ever moved or
- * deleted, whatever a journal says.
+ * The paths at which each kind of change may happen, relative to the project root. No change moves or deletes anything
+ * else, whatever a journal says.
  */
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`
@@ -28,14 +28,17 @@ const IS_SNAPSHOT = exactly(SNAPSHOT)
 const IS_STAGED = exactly(STAGED)
 const KEPT_PATH = new RegExp(`^${SNAPSHOT}(${BELOW})$`, 'u')
 const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${NAME})/[^/]+(${BELOW})?$`, 'u')
-/** In a staging folder: a tree that waits to be restored into its place, and a path of it that a kept path replaces. */
+/**
+ * In a staging folder: a tree that waits to be restored to its place, and a copy of a kept path, taken from such a
+ * tree.
+ */
 const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${NAME})$`)
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${NAME})(${BELOW})$`, 'u')
 
 /**
- * True if a deployment makes moves of this kind: a tree out of a place or into it, a plugin's settings, or a kept path
- * from the old tree to the new one. A rollback also moves a snapshot into the staging folder, and a kept path that it
- * contained into another snapshot.
+ * True if a deployment makes moves of this kind: a tree out of a place or into a place, a plugin's settings to another
+ * directory, or a kept path from the old tree to the new one. A rollback also moves a snapshot into the staging folder,
+ * and a kept path that this snapshot contained into another snapshot.
  */
 export function isMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
   if (isSettingsMove({ from, to })) return true
@@ -59,7 +62,7 @@ export function isRestoring({ from, to }: { readonly from: string; readonly to: 
   return place !== undefined && inner === undefined && RESTORED.exec(to)?.[1] === place
 }
 
-/** True if the move takes a kept path from an old tree, among the snapshots, into the new one, which is staged. */
+/** True if the move takes a kept path from an old tree, which is a snapshot, into the new tree, which is staged. */
 export function isKeptMove({ from, to }: { readonly from: string; readonly to: string }): boolean {
   return KEPT_PATH.test(from) && IS_STAGED.test(to)
 }
@@ -76,12 +79,12 @@ export function stagedBy(path: string): string | undefined {
   return IS_STAGED.test(path) ? path.split('/')[2] : undefined
 }
 
-/** True if the path is one at which versions are installed. */
+/** True if versions may be installed at this path. */
 export function isPlacePath(path: string): boolean {
   return IS_PLACE.test(path)
 }
 
-/** True if only this action can have put the files at the path there. */
+/** True if the path is a snapshot or in a staging folder, where only this action puts files. */
 export function isOwnPath(path: string): boolean {
   return IS_STAGED.test(path) || IS_SNAPSHOT.test(path)
 }

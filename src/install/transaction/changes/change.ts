@@ -23,7 +23,7 @@ export const changeSchema = z.lazy(() =>
 )
 export type Change = z.infer<typeof changeSchema>
 
-/** A change that is still to be announced: the path that it moves is identified then. */
+/** A change that is not announced yet. The file or tree that it moves is identified when the change is announced. */
 export type PlannedChange = Exclude<Change, Move> | PlannedMove
 
 /** True if the change takes nothing from, and puts nothing into, the staging folder of another deployment. */
@@ -41,8 +41,8 @@ export function placesIn(changes: readonly Change[]): Place[] {
 
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
- * is replacing it. Throws DeploymentError `step_failed` if its source is missing or its target is taken: the undo of a
- * change that was never possible might move the host's own files.
+ * is replacing that file or tree. Throws DeploymentError `step_failed` if the source is missing or the target is taken,
+ * because the undo of a change that was never possible might move the host's own files.
  */
 export async function announceable(root: string, change: PlannedChange): Promise<Change> {
   if (change.type === 'move') return { ...change, ...(await identify(root, change)) }
@@ -50,14 +50,15 @@ export async function announceable(root: string, change: PlannedChange): Promise
   return change.type === 'create_file' ? identifyFileSync(root, change) : change
 }
 
-/** Each move keeps the folders of its two ends open, and a process may have no more than 1,024 descriptors. */
+/** Each move keeps the folders of its two ends open, and a process is often limited to 1,024 descriptors. */
 const MAX_OPEN_MOVES = 100
 
 /**
- * Makes changes, none of which depends on another, one right after the other, and only then makes them durable: 100
- * moves at a time, because each keeps descriptors open until then. Calls `reach` with the index of each before it is
- * made. Never replaces an existing file. Sets aside whatever another process has put in the place of a new version, and
- * returns the paths where it is now.
+ * Makes changes, none of which depends on another, one right after the other. Makes moves durable only afterwards, but
+ * after 100 moves at the latest, because each move keeps descriptors open until it is durable. Other changes are
+ * durable at once. Calls `reach` with the index of each change before the change is made. Never replaces an existing
+ * file. Sets aside files that another process has put in the place of a new version, and returns the paths to which
+ * they were moved.
  */
 export async function applyChanges(
   root: string,
@@ -84,13 +85,13 @@ export async function applyChanges(
   }
 }
 
-/** Makes moves durable and closes them. */
+/** Makes moves durable and closes their ends. */
 async function syncAndClose(open: HeldEnds[]): Promise<void> {
   await syncFolders(open)
   for (const ends of open.splice(0)) ends.close()
 }
 
-/** Makes the change, which is durable when this returns. */
+/** Makes the change, which is durable on return. */
 async function make(root: string, change: Exclude<PlannedChange, PlannedMove>): Promise<void> {
   if (change.type === 'create_file') return await createFromStaged(root, change)
   makeOpenDirectorySync(join(root, change.path))
@@ -98,9 +99,8 @@ async function make(root: string, change: Exclude<PlannedChange, PlannedMove>): 
 }
 
 /**
- * Undoes a change, whether it was made, half made or not made at all, any number of times. Sets aside, and never
- * removes, files that another process has put there in the meantime. Throws if the moved file or tree is at neither
- * path.
+ * Undoes a change, whether it was made, half made or not made at all; may be repeated. Sets aside, and never removes,
+ * files that another process has put in the way. For a move, throws as `moveBack` does.
  */
 export async function undoChange(root: string, change: Change): Promise<Undone> {
   switch (change.type) {
@@ -114,7 +114,7 @@ export async function undoChange(root: string, change: Change): Promise<Undone> 
   }
 }
 
-/** True if a move was certainly not made, or is certainly undone: the path that it moves is where it was. */
+/** True if a move was certainly not made, or is certainly undone: the file or tree is at its source. */
 export function isBack(root: string, change: Change): boolean {
   return change.type === 'move' && isMovedBack(root, change)
 }
@@ -135,7 +135,7 @@ export function isMade(root: string, change: Change): boolean {
 export function describeChange(change: Change): string {
   switch (change.type) {
     case 'make_directory':
-      return `the directory ${change.path} was made`
+      return `the directory ${change.path} was created`
     case 'move':
       return `${change.from} was moved to ${change.to}`
     case 'create_file':
@@ -149,8 +149,8 @@ export function describeUndo(change: Exclude<Change, { type: 'make_directory' }>
 }
 
 /**
- * Reports that a kept path is gone, by its path in the place to which the rest of its tree returns: one of the changes
- * moved that tree.
+ * Describes a lost kept path, as seen from the place to which the path's tree returns. One of `changes` moved that
+ * tree.
  */
 export function describeLost(path: string, changes: readonly Change[]): string {
   const tree = changes.filter(change => change.type === 'move').find(({ to }) => path.startsWith(`${to}/`))
@@ -158,12 +158,12 @@ export function describeLost(path: string, changes: readonly Change[]): string {
   return `${place} was removed by another process during the switch, and cannot be put back`
 }
 
-/** An empty directory that stays does no harm, so this never fails. */
+/** Never throws, because an empty directory that stays does no harm. */
 async function removeIfEmpty(path: string): Promise<void> {
   try {
     rmdirSync(path)
     await syncDirectory(dirname(path))
   } catch {
-    // It is in use, is gone, or stays.
+    // The directory is not empty, is gone already, or cannot be removed.
   }
 }

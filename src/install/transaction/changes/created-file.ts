@@ -8,7 +8,7 @@ import { settingsPathSchema, stagedPathSchema } from './change-paths.ts'
 
 /**
  * A second name for a complete staged file, whose first name stays in staging as proof that the file is ours. If the
- * file system has no hard links, an empty file claims the name, and the staged file then replaces it.
+ * file system has no hard links, an empty file claims the name, and the staged file then replaces the empty one.
  */
 export const createdFileSchema = z.object({
   type: z.literal('create_file'),
@@ -19,26 +19,26 @@ export const createdFileSchema = z.object({
 })
 export type CreatedFile = z.infer<typeof createdFileSchema>
 
-/** Returns the file as it is announced, with the inode of the staged one. */
+/** Returns the file as it is announced, with the inode of the staged file. */
 export function identifyFileSync(root: string, file: CreatedFile): CreatedFile {
   return { ...file, ino: String(lstatSync(join(root, file.staged), { bigint: true }).ino) }
 }
 
-/** Creates the file, durably. Never replaces another. */
+/** Creates the file, durably. Never replaces another file. */
 export async function createFromStaged(root: string, { staged, path }: CreatedFile): Promise<void> {
   const [from, to] = [join(root, staged), join(root, path)]
   if (!linkOrClaimSync(from, to)) await syncDirectory(dirname(from))
   await syncDirectory(dirname(to))
 }
 
-/** Removes the file if it is the one that was created, and returns whether it did. */
+/** Removes the file at the path if it is the created file. Returns whether it was removed. */
 export async function removeCreated(root: string, file: CreatedFile): Promise<boolean> {
   const [staged, path] = [join(root, file.staged), join(root, file.path)]
   const wasMade = withShelf(path, shelf => {
     if (!isOurs(root, file, shelf)) return false
     const at = shelf.entry(basename(path))
     if (pathExistsSync(staged)) unlinkSync(at)
-    // Return it to staging, where it proves that a file created here later is not ours.
+    // Return the file to staging, where it proves that a file created at the path later is not ours.
     else renameSync(at, staged)
     return true
   })
@@ -46,12 +46,12 @@ export async function removeCreated(root: string, file: CreatedFile): Promise<bo
   return wasMade
 }
 
-/** True if the file that was created is there. */
+/** True if the file at the path is the created file. */
 export function isCreated(root: string, file: CreatedFile): boolean {
   return withShelf(join(root, file.path), shelf => isOurs(root, file, shelf))
 }
 
-/** Follows a symlink to the folder: a shelf may be a symlink of the operator. */
+/** Opens the path's folder. Follows a symlink to it: a shelf may be a symlink of the operator. */
 function withShelf(path: string, act: (shelf: OpenDirectory) => boolean): boolean {
   return pathExistsSync(dirname(path)) && withDirectorySync(realpathSync(dirname(path)), act)
 }
@@ -65,7 +65,7 @@ function isOurs(root: string, file: CreatedFile, shelf: OpenDirectory): boolean 
   return isSame(staged, there) || (isClaim(there) && !hasLinks(path))
 }
 
-/** True if there are hard links here; if not, an empty file of ours can be a claim. */
+/** True if the file system has hard links; without them, an empty file of ours can be a claim. */
 function hasLinks(path: string): boolean {
   try {
     linkSync(path, `${path}.link`)

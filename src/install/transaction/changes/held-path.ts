@@ -6,10 +6,10 @@ import { isAbsent, lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 
 /**
  * A path of a change. A path deep inside a tree is reached through its open folder, which no process that owns a
- * directory of the tree can replace by a symlink; the directories that lead to a tree are ours alone.
+ * directory of the tree can replace by a symlink. The directories above a tree belong to this action or an operator.
  */
 export interface HeldPath {
-  /** Absolute, for people. */
+  /** Absolute, for messages and names. */
   readonly path: string
   /** For system calls. Leads nowhere if the folder is missing or is not a directory. */
   readonly at: string | Buffer
@@ -26,7 +26,7 @@ export interface Ends<End> {
   readonly to: End
 }
 
-/** The two ends of a move, with their folders held open until they are closed. */
+/** The two ends of a move, with their folders held open until `close` is called. */
 export interface HeldEnds extends Ends<HeldPath> {
   close(): void
 }
@@ -44,7 +44,7 @@ export function holdEnds(root: string, { from, to }: Ends<string>): HeldEnds {
   }
 }
 
-/** Acts on the two ends of a move, and closes them. */
+/** Opens the two ends of a move, passes them to `act`, and closes the ends. */
 export function withEnds<Result>(root: string, paths: Ends<string>, act: (ends: HeldEnds) => Result): Result {
   const ends = holdEnds(root, paths)
   try {
@@ -77,8 +77,8 @@ export function namedAfter({ from, to }: Ends<HeldPath>, error: unknown): unknow
 }
 
 /**
- * Creates the missing folders inside a tree that lead to a path, 0755; `setAside` moves away anything else in place of
- * a folder. The tree itself exists.
+ * Creates the missing folders that lead to a path inside a tree, with mode 0755. `setAside` moves away anything else
+ * that is in the place of a folder. The tree itself must exist.
  */
 export function remakeFoldersSync(root: string, path: string, setAside: (found: HeldPath) => void): void {
   const { base, inside } = splitPath(root, path)
@@ -95,7 +95,10 @@ export function remakeFoldersSync(root: string, path: string, setAside: (found: 
   }
 }
 
-/** The tree itself is in a directory of ours, so its name can be trusted once it is known to be a directory. */
+/**
+ * Holds a path. The users who can change the directory that contains a tree decide what this host runs, so the tree's
+ * own path can be trusted once the tree is known to be a directory.
+ */
 function hold(root: string, path: string, open: OpenDirectory[]): HeldPath {
   const { base, inside } = splitPath(root, path)
   const absolute = join(root, path)
@@ -115,7 +118,7 @@ function holdInside(base: string, inside: readonly string[], open: OpenDirectory
   return { at: folder.entry(name), folder: String(folder.entry()) }
 }
 
-/** Closes the folder that it starts from: only the last one is needed. */
+/** Opens a folder inside an open folder, and closes the outer one: only the innermost folder is needed. */
 function openInside(folder: OpenDirectory, name: string): OpenDirectory | undefined {
   try {
     return tryOpen(folder.entry(name))
@@ -124,7 +127,7 @@ function openInside(folder: OpenDirectory, name: string): OpenDirectory | undefi
   }
 }
 
-/** Returns undefined for anything but a directory: a symlink that a process has put there leads nowhere. */
+/** Returns undefined for anything but a directory, so that a symlink that a process has put there is not followed. */
 function tryOpen(path: string | Buffer): OpenDirectory | undefined {
   try {
     return openDirectorySync(path)
@@ -134,7 +137,10 @@ function tryOpen(path: string | Buffer): OpenDirectory | undefined {
   }
 }
 
-/** Splits a path into the directory of a tree, which only we or an operator can change, and the parts inside it. */
+/**
+ * Splits a path into the directory that contains a tree (only we or an operator can change that directory), and the
+ * names in the tree.
+ */
 function splitPath(root: string, path: string): { base: string; inside: string[] } {
   const parts = path.split('/')
   const depth = path.startsWith('.hub-deploy/snapshots/') ? 4 : path.startsWith('.hub-deploy/staging/') ? 3 : 1

@@ -12,17 +12,20 @@ export interface Undone {
   wasMade: boolean
   /** Where this undo put files of another process that were in the way. */
   setAside: readonly string[]
-  /** The kept path that no longer exists, while both trees are where they should be. */
+  /** The kept path that is in neither tree, although both trees are where they should be. */
   lost?: string
-  /** The kept path that has only another file or tree now. It is lost too, unless the move was never made. */
+  /**
+   * The kept path at which there is only another file or tree now. The original is lost unless the move was never made.
+   */
   replaced?: string
 }
 
 /**
- * Moves back exactly the file or tree that was announced; does nothing if it is back already. Sets aside files that
- * another process has put in the way. A kept path that the new version has renamed inside its tree is moved back from
- * there. Throws if it is at neither path, except for a kept path that the old version itself removed: that one is lost,
- * and no older move depends on it.
+ * Moves back the file or tree that was announced; does nothing if it is back already. Sets aside files that another
+ * process has put in the way. A kept path that the new version has renamed inside its tree is moved back from the new
+ * name. Throws if the file or tree is at neither path, unless another file or tree is at the source and nothing is at
+ * the target. Does not throw for a tree that was to be installed, because the host does not run it, nor for a kept path
+ * that a process has removed: that path is lost, and no older move depends on it.
  */
 export async function moveBack(root: string, move: Move): Promise<Undone> {
   switch (await locate(root, move)) {
@@ -43,7 +46,7 @@ export async function moveBack(root: string, move: Move): Promise<Undone> {
 
 /**
  * True if a move was certainly not made, or is certainly undone. A path moved into the staging folder counts as back
- * only while its target's folder is there, too: otherwise, a new directory with the old inode may be in its place.
+ * only while its target's folder exists, too: otherwise, a new directory with the old inode may be in its place.
  */
 export function isMovedBack(root: string, move: Move): boolean {
   return withEnds(root, move, ({ from, to }) => {
@@ -55,7 +58,9 @@ export function isMovedBack(root: string, move: Move): boolean {
   })
 }
 
-/** Waits for another process that is just renaming it, or a directory that contains it. */
+/**
+ * Finds the moved file or tree. Waits while another process is renaming a kept path or a directory that contains it.
+ */
 async function locate(root: string, move: Move): Promise<Location> {
   for (let attempt = 1; ; attempt++) {
     const location = withEnds(root, move, ends => whereIs(move, ends))
@@ -64,12 +69,12 @@ async function locate(root: string, move: Move): Promise<Location> {
   }
 }
 
-/** `replaced`: only another file or tree is where it was; `exchanged`: one is where it was moved to. */
+/** `replaced`: only another file or tree is at the source. `exchanged`: another file or tree is at the target. */
 type Location = 'back' | 'moved' | 'both' | 'replaced' | 'exchanged' | 'gone'
 
 /**
- * In our own folders, there are only files that we moved there, so their inodes do not matter, except in a tree that was
- * in its place: there, the new version may have worked.
+ * Our own folders contain only files that we moved there, so their inodes do not matter. Kept paths are the exception,
+ * because the new version may have worked in the tree that contains them.
  */
 function whereIs(move: Move, { from, to }: Ends<HeldPath>): Location {
   const { from: source, to: target, ino, times } = move
@@ -80,18 +85,19 @@ function whereIs(move: Move, { from, to }: Ends<HeldPath>): Location {
   if (after === null) return before === null ? 'gone' : 'replaced'
   if (isKept) return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged'
   if (after === ino || isOwnPath(target)) return 'moved'
-  // Settings that were written anew are still those of the host.
+  // Settings that another process has written anew still belong to the host.
   if (before === null && isSettingsMove(move)) return 'moved'
   const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder)
   return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone'
 }
 
 /**
- * Moves back what is at the target: a file, for example, that was written anew. But if the new version has renamed the
- * announced path inside its tree, as for a backup, moves that back, and sets aside what is at the target.
+ * Moves back the file or tree at the target, for example a file that was written anew. But if the new version has
+ * renamed the announced file or tree inside its own tree, for example as a backup, moves the announced file or tree
+ * back instead, and sets aside the file or tree at the target.
  */
 async function moveExchangedBack(root: string, move: Move): Promise<Undone> {
-  // Something is there to move back, so a tree that cannot be searched does not stop the undo.
+  // The target can be moved back in any case, so a tree that cannot be searched does not stop the undo.
   const renamed = await findRenamed(root, move).catch(() => undefined)
   if (renamed !== undefined) {
     const setAside = await moveDurably(root, { from: renamed, to: move.from })
@@ -105,14 +111,16 @@ async function moveTargetBack(root: string, { from, to }: Move): Promise<Undone>
   return { wasMade: true, setAside: await moveDurably(root, { from: to, to: from }) }
 }
 
-/** Returns undefined if the new version has not renamed it inside its tree, which is deleted later. */
+/**
+ * Moves back a kept path that the new version has renamed inside its tree. Returns undefined if there is no such path.
+ */
 async function moveRenamedBack(root: string, move: Move): Promise<Undone | undefined> {
   const path = isKeptMove(move) ? await findRenamed(root, move) : undefined
   if (path === undefined) return undefined
   return { wasMade: true, setAside: await moveDurably(root, { from: path, to: move.from }) }
 }
 
-/** Returns where files that were in the way are now. */
+/** Returns the paths to which files that were in the way were moved. */
 async function moveDurably(root: string, paths: Ends<string>): Promise<readonly string[]> {
   const { ends, setAside } = await makeMove(root, paths)
   try {
@@ -131,13 +139,16 @@ function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
   throw new Error(`the files that were moved from ${from} to ${to} are at neither path`)
 }
 
-/** True if what is there has only the number of the file or folder that was moved, which somebody has removed. */
+/**
+ * True if the file or folder found was created at another time than the moved file or folder, even if the inodes are
+ * equal.
+ */
 function isMadeAnew(move: Move, found: HeldPath): boolean {
   const [before, now] = [madeAt(move), madeAt(identityOf(found))]
   return before !== undefined && now !== undefined && before !== now
 }
 
-/** Undefined where the file system does not say. */
+/** Returns the time of creation, or undefined if the file system does not record it. */
 function madeAt(identity: Partial<Identity> | null): string | undefined {
   const made = identity?.times?.split(' ')[1]
   return made === '0' ? undefined : made

@@ -7,7 +7,7 @@ import { isMove, isOwnPath, isPlacePath, movablePathSchema } from './change-path
 import { type Ends, type HeldEnds, type HeldPath, holdEnds, inodeOf, namedAfter, withEnds } from './held-path.ts'
 import { putAside, remakeFolders } from './set-aside.ts'
 
-/** After each attempt, the wait is that many milliseconds: 1 after the first, 2 after the second. */
+/** The wait after attempt n is n milliseconds. */
 export const MAX_ATTEMPTS = 20
 
 export const moveSchema = z
@@ -17,7 +17,7 @@ export const moveSchema = z
     to: movablePathSchema,
     /** Inode of the moved file or tree, which distinguishes it from anything else at the other path. */
     ino: z.string().check(z.regex(/^[0-9]{1,20}$/)),
-    /** Its times of modification and creation, in nanoseconds: some file systems renumber inodes at each mount. */
+    /** Times of modification and creation, in nanoseconds, because some file systems renumber inodes at each mount. */
     times: z.exactOptional(z.string().check(z.regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
   })
   .check(z.refine(isMove, { error: 'is not a move that a deployment makes' }))
@@ -27,7 +27,7 @@ export type Identity = Required<Pick<Move, 'ino' | 'times'>>
 
 /**
  * Identifies the file or tree to be moved; waits while another process is replacing it. Throws DeploymentError
- * `step_failed` if it is missing or the target is taken.
+ * `step_failed` if the source is missing or the target is taken.
  */
 export async function identify(root: string, move: PlannedMove): Promise<Identity> {
   requireFree(root, move)
@@ -39,23 +39,29 @@ export async function identify(root: string, move: PlannedMove): Promise<Identit
   }
 }
 
-/** Throws DeploymentError `step_failed` if the target is taken, unless it is a version's place, which is set aside. */
+/**
+ * Throws DeploymentError `step_failed` if the target of a move is taken, unless the move installs a tree: `makeMove`
+ * then sets aside what is in the place.
+ */
 export function requireFree(root: string, move: PlannedMove): void {
   const isTree = isPlacePath(move.to) && isOwnPath(move.from)
   if (isTree || withEnds(root, move, ({ to }) => inodeOf(to)) === null) return
   throw justAppeared(move.to)
 }
 
-/** A move that was made. It is durable once its folders are synced, which stay open until its ends are closed. */
+/**
+ * A move that was made. The move is durable once its two folders are synced. The folders stay open until `ends` is
+ * closed.
+ */
 export interface MadeMove {
   readonly ends: HeldEnds
-  /** Where files that were in the way are now. */
+  /** The paths to which files that were in the way were moved. */
   readonly setAside: readonly string[]
 }
 
 /**
- * Makes a move. Another process, perhaps the old version itself, may replace the source or put something in the way, as
- * often as that is set aside, so the two renames follow each other immediately.
+ * Makes a move. Another process, perhaps the old version itself, may replace the source, or put files in the way each
+ * time such files are set aside. So the two renames follow each other immediately, and are attempted again.
  */
 export async function makeMove(root: string, paths: Ends<string>): Promise<MadeMove> {
   const setAside: string[] = []
@@ -80,7 +86,7 @@ function isInTheWay(error: unknown): boolean {
   return ['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR', 'ENOENT'].includes(errnoOf(error) ?? '')
 }
 
-/** Returns the identity of what is at a path, or null if nothing is there. */
+/** Returns the identity of the file or tree at a path, or null if nothing is there. */
 export function identityOf({ at }: HeldPath): Identity | null {
   try {
     const { ino, mtimeNs, birthtimeNs } = lstatSync(at, { bigint: true })
@@ -94,13 +100,13 @@ export function identityOf({ at }: HeldPath): Identity | null {
 export function justAppeared(path: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
-    `${path} has just appeared: another process is writing in this directory. Stop that process and run again.`,
+    `${path} has just appeared: another process is writing in its directory. Stop that process and run again.`,
   )
 }
 
 function justDisappeared(path: string): DeploymentError {
   return new DeploymentError(
     'step_failed',
-    `${path} has just disappeared: another process is working in this directory. Stop that process and run again.`,
+    `${path} has just disappeared: another process is working in its directory. Stop that process and run again.`,
   )
 }

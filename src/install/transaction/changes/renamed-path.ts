@@ -10,7 +10,7 @@ interface MovedFile {
   readonly from: string
   readonly to: string
   readonly ino: string
-  /** When it was modified and made. */
+  /** Times of modification and creation, in nanoseconds. */
   readonly times?: string
 }
 
@@ -18,10 +18,10 @@ interface MovedFile {
 const MAX_ENTRIES = 1_000_000
 
 /**
- * Finds a file or directory that was moved into a staged tree and was renamed there since, by its inode and the time
- * when it was made. Returns its path relative to the root, or undefined. Follows no symlink. The path may be another
- * process's by now: reach it through its open folder. Throws if the tree has too many entries or a folder that cannot be
- * searched, because the tree is deleted once nothing in it is missing elsewhere.
+ * Finds a file or directory that was moved into a staged tree and has been renamed there since, by its inode and its
+ * time of creation. Returns its path relative to the root, or undefined. Follows no symlink. Another process may
+ * replace the path at any time, so reach it through its open folder. Throws if the tree has too many entries or a
+ * folder that cannot be searched: the tree is deleted later, and a file that was not found would be deleted with it.
  */
 export async function findRenamed(root: string, moved: MovedFile, limit = MAX_ENTRIES): Promise<string | undefined> {
   const made = moved.times?.split(' ')[1] ?? '0'
@@ -53,17 +53,17 @@ function isIt(path: string, ino: string, made: string): boolean {
 
 function tooMany(moved: MovedFile, limit: number): Error {
   return new Error(
-    `${moved.from} is missing, and ${treeOf(moved)} has more than ${limit} files, too many to look for it there. ` +
-      'Stop the process that creates them, and run again.',
+    `${moved.from} is missing, and ${treeOf(moved)} has more than ${limit} files, too many to search for it. ` +
+      'Stop the process that creates these files, and run again.',
   )
 }
 
-/** Undefined if nothing is left there. */
+/** Returns undefined if the entry or the folder no longer exists. */
 function searching<Found>(folder: string, read: () => Found): Found | undefined {
   try {
     return read()
   } catch (error) {
     if (isAbsent(error)) return undefined
-    throw toHostError(error, `searching ${folder} for what the new version has renamed`)
+    throw toHostError(error, `searching ${folder} for a path that the new version has renamed`)
   }
 }

@@ -7,7 +7,8 @@ type Announcement =
 type JournalRecord = Announcement | { readonly record: string }
 
 /**
- * Records that a change is undone: the one that record number `of` announced, or the `nth` of several, counted from 0.
+ * Records that a change is undone: the change that record number `of` announced, or the `nth` of several, counted from
+ * 0.
  */
 interface Undone {
   readonly of: number
@@ -19,7 +20,10 @@ export interface AnnouncedChange {
   readonly seq: number
   readonly nth?: number
   readonly change: Change
-  /** A newer change was announced after it, and no rollback has stopped since: somebody may then have moved it back. */
+  /**
+   * The change was certainly made, because a newer change was announced after it. No longer set once a rollback has
+   * stopped, because an operator may have undone the change by hand since then.
+   */
   readonly wasMade?: true
 }
 
@@ -29,19 +33,19 @@ export function announcementOf([change, ...others]: readonly [Change, ...Change[
   return { record: 'changes' as const, changes: [change, ...others] }
 }
 
-/** Returns the changes that a record announces; none if it is not an announcement. */
+/** Returns the changes that a record announces; none if the record is not an announcement. */
 export function announcedIn(record: JournalRecord): readonly Change[] {
   if (!isAnnouncement(record)) return []
   return record.record === 'change' ? [record.change] : record.changes
 }
 
-/** Returns the same changes with their numbers. */
+/** Returns the changes that a record announces, with the number of the record. */
 export function numberedIn(record: JournalRecord, seq: number): AnnouncedChange[] {
   const changes = announcedIn(record)
   return changes.map((change, nth) => (changes.length === 1 ? { seq, change } : { seq, nth, change }))
 }
 
-/** Builds the record that a change is undone. */
+/** Builds the record that says that a change is undone. */
 export function undoneRecord({ seq, nth }: AnnouncedChange, wasMade: boolean) {
   return { record: 'undone' as const, of: seq, ...(nth === undefined ? {} : { nth }), was_made: wasMade }
 }

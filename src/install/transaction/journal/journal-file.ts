@@ -7,15 +7,18 @@ import { tryUnlinkSync } from '../../files/trees/remove-tree.ts'
 import { lockOpenFile } from '../../host/locks/kernel-lock.ts'
 import { PADDING, parseJournalText, startOfPadding } from './journal-line.ts'
 
-/** The journal's first size, and the steps in which it grows. */
+/** The size of a journal is a multiple of this number. */
 const CHUNK_BYTES = 64 * 1024
-/** Announcements never use up this room: an undo, its end and its reports always find it allocated. */
+/**
+ * Announcements leave this room free, so that the records of an undo, of the end and of the report find it allocated.
+ */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024
 
 const syncData = promisify(fdatasync)
 
 /**
- * Creates a journal of one line, with space for later ones. It exists completely or not at all, but is not durable yet.
+ * Creates a journal of one line, with space for more lines. The file exists completely or not at all, but is not
+ * durable yet.
  */
 export function writeNewJournalSync(path: string, line: string): void {
   const temporary = temporaryName(path)
@@ -29,8 +32,8 @@ export function writeNewJournalSync(path: string, line: string): void {
 }
 
 /**
- * The open journal. Text replaces its padding in place, so that it needs no new space. Lines after which a rollback
- * could be necessary leave room for that rollback, or make more.
+ * The open journal. A line replaces padding in place, so that it needs no new space. A line after which a rollback
+ * could be necessary leaves room for that rollback, or makes more room.
  */
 export class JournalFile {
   #path: string
@@ -66,8 +69,8 @@ export class JournalFile {
   }
 
   /**
-   * Writes a line; with `isDurable`, it is on the disk when this returns. A line replaces only padding: whatever part
-   * of it survives a power cut, the rest is padding.
+   * Writes a line; with `isDurable`, the line is on the disk on return. A line replaces only padding, so wherever a
+   * power cut lost a part of the line, there is padding.
    */
   async write(line: Buffer, isDurable: boolean): Promise<void> {
     await this.#eraseRemains()
@@ -78,25 +81,27 @@ export class JournalFile {
   }
 
   /**
-   * Overwrites, if possible, the remains of a line that could not be written; if not, the next line does so durably.
+   * Overwrites, if possible, the remains of a line that was not written completely. The next `write` overwrites them
+   * durably in any case.
    */
   tryErase(): void {
     try {
       this.#erase()
     } catch {
-      // The next line tries again.
+      // The next `write` tries again.
     }
   }
 
   /**
-   * Locks the file, and any that replaces it under this name, while this process has it open. Returns whether it could.
+   * Locks the file, and any file that replaces it when the journal grows, while this process has that file open.
+   * Returns whether the file could be locked.
    */
   async lock(): Promise<boolean> {
     this.#isLocked = await lockOpenFile(this.#fd)
     return this.#isLocked
   }
 
-  /** Renames the journal, which is durable under its new name when this returns. */
+  /** Renames the journal, which is durable under its new name on return. */
   async rename(path: string): Promise<void> {
     await syncFile(this.#fd)
     renameSync(this.#path, path)
@@ -140,7 +145,10 @@ export class JournalFile {
       done += writeSync(this.#fd, bytes, done, bytes.length - done, position + done)
   }
 
-  /** Grows into a new file, which is open before it takes the name; if that fails, the old one stays in use. */
+  /**
+   * Moves the journal to a larger file, which is open before it takes the name. If that fails, the old file stays in
+   * use.
+   */
   async #grow(bytes: number): Promise<void> {
     const text = readFileSync(this.#path).toString('utf8', 0, this.#length)
     const wanted = padded(text, bytes)
@@ -165,7 +173,7 @@ export class JournalFile {
   }
 }
 
-/** Returns the text with room for as many bytes more, and for an undo after them. */
+/** Returns the text with room for `more` bytes, and for an undo after them. */
 function padded(text: string, more = 0): string {
   const used = Buffer.byteLength(text)
   const size = Math.ceil((used + more + ROOM_FOR_UNDO_BYTES) / CHUNK_BYTES) * CHUNK_BYTES

@@ -7,7 +7,7 @@ export class JournalDamage extends Error {
 
 /** The contents of a journal, as far as its lines and checksums show. */
 export interface JournalText {
-  /** Each record as JSON, oldest first; the number of each is its position, counted from 1. */
+  /** The parsed records, oldest first. The number of a record is its position, counted from 1. */
   readonly records: readonly unknown[]
   /** The size of the complete records, in bytes. A torn record, if any, and padding follow them. */
   readonly length: number
@@ -24,16 +24,16 @@ export const PADDING = ' '
 /** The unit that a disk writes whole or not at all. */
 const SECTOR_BYTES = 512
 
-/** One line of the journal: a record with its number, and a checksum of both. */
+/** Returns one line of the journal: a record with its number, and a checksum of both. */
 export function formatLine(seq: number, record: object): string {
   const body = JSON.stringify(record)
   return `{"seq":${seq},"sum":"${checksum(seq, body)}",${body.slice(1)}\n`
 }
 
 /**
- * Reads the lines of a journal. A power cut may have torn the records that were being written: a proper prefix of the
- * next record, followed by padding, or records with whole sectors of padding. None of them was durable yet, so the
- * first torn one ends the journal.
+ * Reads the lines of a journal. A power cut may have torn the records that were being written. They are then a proper
+ * prefix of the next record, followed by padding, or records with whole sectors of padding. None of them was durable
+ * yet, so the first torn record ends the journal.
  *
  * Throws JournalDamage for anything else, including a journal that was cut off and so has lost its padding.
  */
@@ -84,7 +84,10 @@ interface Span {
   readonly end: number
 }
 
-/** Returns undefined for a torn line. The first record is never torn: it is durable before there is any other. */
+/**
+ * Returns undefined for a torn line. A torn first record counts as damage, because a journal is durable before it gets
+ * its final name.
+ */
 function parseLineUnlessTorn(bytes: Buffer, line: Span & { readonly seq: number }): { record: unknown } | undefined {
   try {
     return { record: parseLine(line.seq, decode(bytes.subarray(line.start, line.end))) }
@@ -94,7 +97,7 @@ function parseLineUnlessTorn(bytes: Buffer, line: Span & { readonly seq: number 
   }
 }
 
-/** True if the span contains a sector, or the rest of its first one, that is nothing but padding. */
+/** True if a whole sector of the span, or its part of the first sector, is nothing but padding. */
 function hasUnwrittenSector(bytes: Buffer, { start, end }: Span): boolean {
   const padding = Buffer.alloc(SECTOR_BYTES, PADDING)
   for (let at = start, next = 0; at < end; at = next) {
@@ -115,10 +118,11 @@ function parseLine(seq: number, line: string): unknown {
 }
 
 function verifyTail(seq: number, tail: string): void {
-  if (!tail.endsWith(PADDING)) throw new JournalDamage(`it ends after record ${seq - 1}, without the room that follows`)
+  if (!tail.endsWith(PADDING))
+    throw new JournalDamage(`it ends after record ${seq - 1}, without the room that must follow`)
   const torn = tail.trim()
   if (torn !== '' && !isPrefixOfRecord(seq, torn))
-    throw new JournalDamage(`what follows record ${seq - 1} is not the beginning of another`)
+    throw new JournalDamage(`the text after record ${seq - 1} is not the beginning of another record`)
 }
 
 function isPrefixOfRecord(seq: number, text: string): boolean {
@@ -145,7 +149,7 @@ function decode(bytes: Buffer): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch (error) {
-    throw new JournalDamage('it is not text', { cause: error })
+    throw new JournalDamage('it is not UTF-8 text', { cause: error })
   }
 }
 

@@ -11,17 +11,17 @@ import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from '../fac
 import { type AnnouncedChange, isUndoneBy, numberedIn } from './announcement.ts'
 
 /**
- * The first record of each journal. It has its own schema: a run that looks for dead runs reads the first record of its
- * own journal, too, and needs none of the others.
+ * The first record of each journal. It has its own schema, because a run that looks for dead runs also reads the first
+ * record of its own journal, and needs none of the other records there.
  */
 export const beginSchema = z.lazy(() =>
   z.object({
     record: z.literal('begin'),
     facts: deploymentFactsSchema,
-    /** The address that receives its report; see ReportSender. */
+    /** The address that receives the deployment's report; see ReportSender. */
     report_address: z.nullable(z.string()),
     keep_paths: z.array(z.string()),
-    /** Older versions of this action do not write it. */
+    /** Earlier versions of this action did not write this field. */
     process: z.exactOptional(processIdentitySchema),
   }),
 )
@@ -30,7 +30,9 @@ export const beginSchema = z.lazy(() =>
 export const recordSchema = z.lazy(() =>
   z.discriminatedUnion('record', [
     beginSchema.def.getter(),
-    /** The run keeps this file locked until it ends: a process that can lock it knows that the run has ended. */
+    /**
+     * The run keeps this journal locked until the run ends, so a process that can lock it knows that the run has ended.
+     */
     z.object({ record: z.literal('held') }),
     /** The run has the host. Until the commit, this is the host's record of what is installed. */
     z.object({ record: z.literal('host'), file: recordFileSchema }),
@@ -65,16 +67,16 @@ export const recordSchema = z.lazy(() =>
       discard: z.array(snapshotPathSchema),
       project: z.exactOptional(projectVersionSchema),
     }),
-    /** The run's own account of its end, written before it reports to anybody. */
+    /** The end of the run, as the run itself records it before it sends a report. */
     z.object({
       record: z.literal('end'),
       end: deploymentEndSchema,
-      /** The run was cancelled and had no time to restore all services: a recovery has to. */
+      /** The run, or an earlier recovery, did not restore or check all services: the next recovery has to do that. */
       unfinished: z.exactOptional(z.literal(true)),
     }),
-    /** The hub has accepted the report of that end. */
+    /** The hub has accepted the report of the run's end. */
     z.object({ record: z.literal('reported'), attempts: z.int().check(z.positive()) }),
-    /** Another run, `by`, begins to roll this one back. */
+    /** Another run, `by`, begins to roll this run back. */
     z.object({ record: z.literal('recovery'), at: timeSchema, by: z.uuid() }),
   ]),
 )
@@ -83,15 +85,15 @@ export type BeginRecord = z.infer<typeof beginSchema>
 export type CommitRecord = Extract<JournalRecord, { record: 'commit' }>
 
 /**
- * Records that announce a change or decide the outcome are on the disk before `append` returns, or it throws. The
- * others are given up if they cannot be written: a rollback must not need any.
+ * Records that announce a change or decide the outcome are on the disk before `append` returns, or `append` throws.
+ * Other records are dropped if they cannot be written: a rollback must not need them.
  */
 export const REQUIRED: ReadonlySet<JournalRecord['record']> = new Set(['change', 'changes', 'service', 'commit'])
-/** Records after the last announcement go into the room that was allocated with it. */
+/** The journal does not grow for these records: they use the room that announcements leave free. */
 export const OF_UNDO: ReadonlySet<JournalRecord['record']> = new Set(['undone', 'recovery', 'end', 'reported'])
 export const DURABLE: ReadonlySet<JournalRecord['record']> = new Set([...REQUIRED, ...OF_UNDO])
 
-/** Returns undefined if an undo follows: a run rolls back by itself if its commit record could not be made durable. */
+/** Returns the commit; undefined if any change was undone: a run whose commit could not be made durable rolls back. */
 export function findCommit(records: readonly JournalRecord[]): CommitRecord | undefined {
   const wasUndone = records.some(entry => entry.record === 'undone')
   return wasUndone ? undefined : records.find(entry => entry.record === 'commit')
@@ -111,7 +113,7 @@ export function pendingChanges(records: readonly JournalRecord[]): AnnouncedChan
     if (announced.length > 0) pending = pending.map(change => ({ ...change, wasMade: true }))
     pending.push(...announced)
     if (record.record === 'undone') pending = pending.filter(change => !isUndoneBy(change, record))
-    // There may have been no room to record each undo.
+    // After this end, no change is left to undo, even if there was no room to record each undo.
     else if (record.record === 'end' && record.end.rollback?.restored !== false) pending = []
     else if (record.record === 'end') pending = pending.map(({ wasMade: _, ...change }) => change)
   }

@@ -34,8 +34,9 @@ function isOfAnnounced(
 }
 
 /**
- * True if the commit installs and removes only parts of its origin, and discards only snapshots of
- * theirs that it does not retain. A single artifact must be in the place that the journal began with.
+ * True if the commit installs and removes only parts of the deployment's origin, and discards only snapshots of these
+ * parts that it does not retain. The part of a single artifact must have the kind and, if known, the id with which the
+ * journal begins.
  */
 function isOfItsParts(
   { rows, removed = [], discard, project }: CommitRecord,

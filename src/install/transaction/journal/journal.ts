@@ -9,24 +9,27 @@ import { readJournal } from './read-journal.ts'
 import { type Redact, redactRecord } from './redaction.ts'
 
 export interface Journal {
-  /** Returns the record's number, or undefined if it was not written. A required record is durable, or this throws. */
+  /** Returns the record's number, or undefined if it was not written. Throws if a required record is not durable. */
   append(record: JournalRecord): Promise<number | undefined>
   close(): void
 }
 
 /** The journal of this run. */
 export interface OwnJournal extends Journal {
-  /** Locks the journal, if it can, to show other processes whether this one has ended; records that it did. */
+  /**
+   * Locks the journal, if possible, to show other processes whether this process has ended; records that the journal is
+   * locked.
+   */
   hold(): Promise<void>
-  /** Renames the journal, which is durable under its new name when this resolves. */
+  /** Renames the journal, which is durable under its new name when the promise resolves. */
   rename(path: string): Promise<void>
   /** Removes a journal that announces nothing, and closes it. */
   discard(): void
 }
 
 /**
- * Starts the journal of a deployment, redacted (0600), with room for an undo. It becomes durable only with `rename`;
- * until then, the deployment announces nothing.
+ * Starts the journal of a deployment, redacted, with mode 0600 and room for an undo. The journal becomes durable only
+ * with `rename`; until then, the deployment announces nothing.
  */
 export function startJournal(path: string, begin: BeginRecord, redact: Redact = text => text): OwnJournal {
   writeNewJournalSync(path, formatLine(1, redactRecord(begin, redact)))
@@ -38,7 +41,7 @@ export function openJournal(path: string, redact: Redact = text => text): Journa
   return continueJournal(path, readJournal(path)?.length ?? 0, redact)
 }
 
-/** Ends a deployment: without a journal there is nothing to recover. */
+/** Removes the journal durably, which ends a deployment: without a journal, there is nothing to recover. */
 export async function removeJournal(path: string): Promise<void> {
   try {
     unlinkSync(path)

@@ -7,8 +7,9 @@ import { type BeginRecord, beginSchema, DURABLE, type JournalRecord, recordSchem
 import { verifySequence } from './journal-sequence.ts'
 
 /**
- * Returns the records of the journal, or undefined if there is none. Leaves out a torn last line, whose change was
- * never made. Throws JournalDamage for anything else that this action does not write.
+ * Returns the records of the journal, or undefined if there is no journal. Leaves out the first torn record and all
+ * that follow it, because their changes were never made. Throws JournalDamage for anything else that this action does
+ * not write.
  */
 export function readJournal(path: string): JournalRecord[] | undefined {
   const text = readText(path)
@@ -23,7 +24,7 @@ export function readJournal(path: string): JournalRecord[] | undefined {
   return parsed.data
 }
 
-/** Returns how the journal begins, whatever follows; undefined if that is not known. Never throws. */
+/** Returns the journal's first record, whatever follows; undefined if that record cannot be read. Never throws. */
 export function readBegin(path: string): BeginRecord | undefined {
   try {
     return beginSchema.safeParse(readText(path)?.records[0]).data
@@ -41,7 +42,11 @@ export function readUnprovenChanges(path: string): AnnouncedChange[] {
   return recordsIn(behind).flatMap((record, index) => numberedIn(record, records.length + 1 + index))
 }
 
-/** Records behind a durable one were written when it, and everything before it, was on the disk. */
+/**
+ * Throws JournalDamage if a durable record behind the torn one is followed by another record: the other record was
+ * written only when the durable record, and everything before it, was on the disk. So the torn record was damaged
+ * later.
+ */
 function verifyBehind({ records, behind }: JournalText): void {
   const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record))
   if (isProven) throw new JournalDamage(`its line ${records.length + 1} was written, and has been damaged since`)

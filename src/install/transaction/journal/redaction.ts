@@ -3,7 +3,7 @@ import type { JournalRecord } from './journal-record.ts'
 
 export type Redact = (text: string) => string
 
-/** Returns the value with every text redacted, except in fields with these names; keys stay. */
+/** Returns the value with every text redacted, except in fields with these names; keys stay as they are. */
 export function redactTexts(value: unknown, redact: Redact, exceptions: ReadonlySet<string>): unknown {
   if (typeof value === 'string') return redact(value)
   if (Array.isArray(value)) return value.map(item => redactTexts(item, redact, exceptions))
@@ -17,9 +17,9 @@ export function redactTexts(value: unknown, redact: Redact, exceptions: Readonly
 }
 
 /**
- * Returns a record of the journal without any secret in its texts from outside. The facts that a recovery works with
- * (places, services, rows, and the operator's own facts) stay; a fact from outside that contains a secret counts as
- * unknown.
+ * Returns a record of the journal without any secret in its texts from outside. Places, services, rows and the
+ * operator's own facts stay as they are, because a recovery works with them. A version or a repository that contains a
+ * secret becomes null.
  */
 export function redactRecord(record: JournalRecord, redact: Redact): JournalRecord {
   switch (record.record) {

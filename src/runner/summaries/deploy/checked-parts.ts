@@ -6,10 +6,10 @@ import type { LocalReport } from '../../../install/reports/local-report.ts'
 /** The parts that the health checks of a run have examined. */
 export type CheckedParts =
   | { readonly extent: 'none' | 'all' }
-  /** In words: `cart (1 of 3 parts)`. */
+  /** `inWords` names the parts: `cart (1 of 3 parts)`. */
   | { readonly extent: 'some'; readonly inWords: string }
 
-/** Counts only checks that passed and had something to examine. */
+/** Counts only checks that passed and had a part to examine. */
 export function checkedParts({ steps }: Pick<LocalReport, 'steps'>): CheckedParts {
   const passed = steps.filter(({ action, status }) => action === 'healthcheck' && status === 'done')
   const ids = new Set(passed.flatMap(({ checked = [] }) => checked))

@@ -79,7 +79,10 @@ function inWords(checked: CheckedParts, changed: boolean): string {
   }
 }
 
-/** Lists the steps with nothing to change, except those that had a service to start or were not reached. */
+/**
+ * Lists the steps that were or would be skipped because nothing changes for them. Omits `start` steps, because they may
+ * start a service.
+ */
 function skipped({ report, plannedSteps }: SummaryFacts): string[] {
   const others = new Set(report.steps.flatMap(({ id, status }) => (status === 'skipped' ? [] : [id])))
   const idle = plannedSteps.filter(step => step.isIdle && step.action !== 'start' && !others.has(step.id))
@@ -119,8 +122,8 @@ function artifact(report: LocalReport): string {
 }
 
 /**
- * Judges by the states: only a run that passed the check enters the next state. The check's own state then examines the
- * signed content, so an error there does not mean that the signature is wrong.
+ * Judges by the states: only a run that passed the signature check enters the next state. In the state of that check,
+ * the run then also compares digest and version, so an error there does not mean that the signature is wrong.
  */
 function signatureOf({ states, error, signature_valid: isValid, signer_public_key: signer }: LocalReport): string {
   if (isValid) return 'valid'
@@ -136,7 +139,7 @@ function signatureOf({ states, error, signature_valid: isValid, signer_public_ke
 
 const INVALID: ReadonlySet<ErrorCode> = new Set(['missing_signature', 'invalid_signature_format', 'signature_mismatch'])
 
-/** Refusals right after the signature was found valid, including the wait for the host. */
+/** Refusals right after the signature was found valid; `locked` ends the wait for the host. */
 const SIGNED: ReadonlySet<ErrorCode> = new Set([
   'locked',
   'digest_mismatch',

@@ -16,7 +16,7 @@ export function dryRunBlocks(dryRun: DryRunResult, steps: readonly PlannedStep[]
     .map(change => [change.how, code(change.path, MAX_PATH_CHARS), sizesInWords(change)])
   const more = count - rows.length
   return [
-    'This was a dry run: nothing was written on this host, and nothing was reported.',
+    'This was a dry run: nothing below project-root was written, and nothing was reported.',
     ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
     ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
     ...(more > 0 ? [`And ${more} more: a real run would ${dryRun.inDetail()}.`] : []),

@@ -24,8 +24,8 @@ export function describeEnding(run: RunFacts): Ending {
 function describeUncertain(report: LocalReport): string {
   const host = report.host_id
   if (isRefusedHost(report))
-    return `${subjectOf(report)} was refused on ${host}, whose state is uncertain: repair it by hand`
-  return `${host} may have neither the old nor the new version of ${nameOf(report)} intact: repair it by hand`
+    return `${subjectOf(report)} was refused on ${host}, whose state is uncertain: repair the host`
+  return `${host} may have neither the old nor the new version of ${nameOf(report)} intact: repair the host`
 }
 
 function describeFailure(report: LocalReport): Ending {
@@ -53,20 +53,20 @@ const VERBS: Partial<Record<ErrorCode, string>> = {
   timeout: 'could not be fetched',
   bad_response: 'could not be fetched',
   artifact_unavailable: 'could not be fetched',
-  not_found: 'is not on the hub and was not installed',
-  no_published_version: 'has no published version and was not installed',
+  not_found: 'was not found on the hub and was not installed',
+  no_published_version: 'has no known version and was not installed',
   not_installed: 'was not found intact',
   cancelled: 'was cancelled',
   interrupted: 'was interrupted',
   locked: 'gave way to another deployment',
-  disk_full: 'had no room',
+  disk_full: 'did not fit',
   internal_error: 'failed',
   step_failed: 'failed',
   step_timed_out: 'failed',
 }
 
 function restoredNow({ previous_version: before, rollback, unrecorded }: LocalReport): string {
-  if (unrecorded) return 'what was there before is back'
+  if (unrecorded) return 'the files that were there before are back'
   if (before === null) return 'nothing is installed, as before'
   if (rollback?.healthy === false) return `${before} is installed again, but not healthy`
   return `${before} is ${rollback?.healthy === true ? 'running' : 'installed'} again`

@@ -10,7 +10,7 @@ const MAX_ROWS = 100
 const MAX_CELL_CHARS = 200
 const MAX_ID_CHARS = 130
 
-/** The result and the duration of each step, as one table. A step that failed the run is always in it. */
+/** The result and the duration of each step, as one table. A step that failed the run is always listed. */
 export function stepsTable({ steps, error, outcome }: LocalReport): string[] {
   if (steps.length === 0) return []
   const isListed = (step: Step, index: number): boolean => index < MAX_ROWS || step.status === 'failed'
@@ -36,7 +36,7 @@ const MARKS: Record<Step['status'], string> = {
   not_run: '–',
 }
 
-/** The summary gives the cause of a failed step above the table, but that of a warning nowhere else. */
+/** The summary gives the cause of a failed step above the table, but the cause of a warning only in the table. */
 function resultOf(step: Step, error: LocalReport['error']): string {
   switch (step.status) {
     case 'done':

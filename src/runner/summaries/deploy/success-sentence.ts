@@ -7,7 +7,7 @@ import { actingSteps, hasMovedParts } from '../acting-steps.ts'
 import { type Ending, nameOf, type RunFacts } from '../ending.ts'
 import { checkedParts } from './checked-parts.ts'
 
-/** Describes a run that succeeded. Its step still fails if the hub refused its report. */
+/** Describes a run that succeeded. The step fails anyway if the hub refused the report. */
 export function describeSuccess(run: RunFacts): Ending {
   const { report, error } = run
   const ending = report.changed ? describeChange(report) : describeUnchanged(run)
@@ -24,7 +24,7 @@ function describeChange(report: LocalReport): Ending {
   if (report.unrecorded)
     return {
       mark: '✅',
-      sentence: `First install of ${nameOf(report)} ${after} ${on}; it replaced one that this action had not installed`,
+      sentence: `First install of ${nameOf(report)} ${after} ${on}; it replaced files that this action had not installed`,
     }
   if (before === null) return { mark: '✅', sentence: `First install of ${nameOf(report)} ${after} ${on}` }
   if (before !== after) return { mark: '✅', sentence: `${nameOf(report)} ${before} → ${after} ${on}` }
@@ -46,7 +46,7 @@ function describeSame(report: LocalReport, version: string): string {
   return `${there} was already on ${host}, and was installed again${other}`
 }
 
-/** True if the run replaced the tree. Only a tree to which nothing but files was added may stay in its place. */
+/** True if the run replaced the tree. A tree may stay in its place only if nothing but files was added to it. */
 function isOfReplaced({ snapshot, ...entry }: DriftEntry): boolean {
   return snapshot !== undefined || !isOnlyAdded(entry)
 }
@@ -69,7 +69,10 @@ function describeUnchanged({ report, plannedSteps, dryRun }: RunFacts): Ending {
   const acted = actingSteps(report)
   const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []))
   if (starters.length > 0)
-    return { mark: '✅', sentence: `${there} is already on ${host}; ${listNames(starters)} started what did not run` }
+    return {
+      mark: '✅',
+      sentence: `${there} is already on ${host}; ${listNames(starters)} started services that did not run`,
+    }
   if (acted.length > 0) return { mark: '✅', sentence: `${there} is already on ${host}; its steps were run again` }
   if (drift.length === 0) return { mark: '✅', sentence: `${there} is already on ${host}, unmodified` }
   // A report lists added paths last, so every path that it omits here is an added one.
@@ -93,8 +96,8 @@ function isCheck({ states }: LocalReport): boolean {
 }
 
 /**
- * True for a project whose parts may differ within one version: its sources may supply others, or a rollback restored
- * earlier ones.
+ * True for a project whose parts may differ within one version: its sources may supply other parts, or a rollback may
+ * have restored earlier ones.
  */
 function hasOtherParts({ contract, sources, rollback_of: replaced }: LocalReport): boolean {
   return contract === 'project' && (sources !== undefined || replaced !== undefined)

@@ -16,14 +16,14 @@ type Tree = Record<string, Uint8Array>
 const LIMITS = { maxExtractedBytes: 20_000_000, maxEntries: 1000 }
 const SOURCE_DATE = { GIT_COMMITTER_DATE: '2024-01-02T03:04:05Z', GIT_AUTHOR_DATE: '2024-01-02T03:04:05Z' }
 
-/** zip stores nothing into a pipe, so directories and symlinks are left out. */
+/** Neither directories nor symlinks: zip does not compress them, and it writes only compressed entries into a pipe. */
 const PIPED = ['README.md', 'src/run.sh', 'src/deep/large.bin']
 
 const component = fc.oneof(fc.stringMatching(/^[a-z]{1,3}$/), fc.stringMatching(/^[a-zA-Z0-9 ._-]{0,12}[äö日😀]?z$/u))
 const path = fc.array(component, { minLength: 1, maxLength: 4 }).map(components => components.join('/'))
 const trees = fc.dictionary(path, fc.uint8Array({ maxLength: 3000 }), { minKeys: 2, maxKeys: 12 }).filter(isTree)
 
-/** True if no path is also a parent of another one, and the tree has more than one top-level name. */
+/** True if no path is also a parent of another path, and the tree has more than one top-level name. */
 function isTree(tree: Tree): boolean {
   const paths = Object.keys(tree)
   const isParent = (one: string) => paths.some(other => other.startsWith(`${one}/`))

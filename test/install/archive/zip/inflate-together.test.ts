@@ -21,7 +21,7 @@ function pack(data: Buffer): Packed {
   return { packed: deflateRawSync(data), size: data.length, crc: crc32(data) | 0 }
 }
 
-/** The end of a member of a gzip file. */
+/** The end of a gzip member: the CRC and the size of its data. */
 function trailer(data: Buffer): Buffer {
   const bytes = Buffer.alloc(8)
   bytes.writeUInt32LE(crc32(data), 0)
@@ -29,7 +29,7 @@ function trailer(data: Buffer): Buffer {
   return bytes
 }
 
-/** A deflate stream without an end, of one block that takes the next `length` bytes as they are. */
+/** The header of a deflate block that is not the last one and takes the next `length` bytes as they are. */
 function storedBlock(length: number): Buffer {
   const bytes = Buffer.alloc(5)
   bytes.writeUInt16LE(length, 1)
@@ -37,7 +37,7 @@ function storedBlock(length: number): Buffer {
   return bytes
 }
 
-/** Inflates entries whose packed bytes are in a file with other bytes between them. */
+/** Inflates entries whose packed bytes are in one file, with other bytes before each of them. */
 async function inflate(items: readonly Packed[]): Promise<Buffer | undefined> {
   return inTemporaryDirectory(async directory => {
     const path = join(directory, 'archive')
@@ -68,11 +68,11 @@ const first = Buffer.from('the first of three files')
 const second = Buffer.from('the second of three files, which is the longest')
 const third = Buffer.from('the third')
 
-/** Adds nothing to the sizes, because it is empty, but another tool would mistake it for the whole entry. */
+/** An empty member: it adds nothing to the sizes, but another tool would mistake it for the whole entry. */
 const hiddenMember = Buffer.concat([deflateRawSync(Buffer.alloc(0)), trailer(Buffer.alloc(0)), MEMBER_HEADER])
 const zeros = Buffer.alloc(5)
 
-/** The first one ends in a block that takes its own trailer and the header of the second for data. */
+/** Two entries. The first ends in a block that takes its own trailer and the header of the second as data. */
 function swallowing(data: Buffer, end: Buffer): Packed[] {
   const taken = Buffer.concat([data, trailer(data), MEMBER_HEADER])
   const whole = Buffer.concat([taken, end])

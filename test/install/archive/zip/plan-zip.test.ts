@@ -14,9 +14,9 @@ const run = promisify(execFile)
 
 const RULES = { maxExtractedBytes: 1e9, maxEntries: 1000, platform: 'linux', shape: 'flattened' } as const
 
-/** An object for each file would take a hundred and more. */
+/** An object for each file would take 100 bytes or more. */
 const MAX_HEAP_BYTES_PER_FILE = 50
-/** A path of 60 levels takes 4,000 and more where each path has its own copy of the levels above it. */
+/** A path of 60 levels would take 4,000 bytes or more if each path had its own copy of the levels above it. */
 const MAX_HEAP_BYTES_PER_DEEP_PATH = 600
 
 const DEEP = Array.from({ length: 60 }, (_, level) => `level-${level}`).join('/')
@@ -30,13 +30,13 @@ const symlinksIntoTheDeep = (count: number): ZipItem[] => [
   ...Array.from({ length: count }, (_, at) => symlink(`d/l${at}`, 'short/x')),
 ]
 
-/** Each one is below another directory than the one before. */
+/** The directories are below two top-level directories in turn. */
 const deepDirectories = (count: number): ZipItem[] => [
   file('a'),
   ...Array.from({ length: count }, (_, at) => directory(`${at % 2}/${DEEP}/${at}/`)),
 ]
 
-/** Returns the heap that a planned ZIP of 10,000 such items takes for each of them. */
+/** Returns the bytes of heap that a planned ZIP with 10,000 of these items takes for each path. */
 async function heapBytesPerItem(items: (count: number) => ZipItem[]): Promise<number> {
   return await inTemporaryDirectory(async folder => {
     const paths = [500, 10_000].map(count => {
@@ -65,7 +65,7 @@ describe('planZip', () => {
     })
   }
 
-  // Otherwise a ZIP with many symlinks would have the same megabyte read for each of them.
+  // In another order, the same megabyte of a ZIP could be read again for each of its symlinks.
   it('reads symlinks in the order of their data, whatever the order of the directory', async () => {
     const damaged = (name: string): ZipItem => ({ ...symlink(name, 'a'), both: { crc: 1 } })
     const bytes = buildZip([file('a'), damaged('first'), damaged('second')], { reversedDirectory: true })

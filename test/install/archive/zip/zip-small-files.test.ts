@@ -16,12 +16,12 @@ import { buildZip, file, type ZipItem } from '../../../archives/zip-builder.ts'
 import { inTemporaryDirectory, withVerifiedArtifact } from '../verified-artifact.ts'
 
 const LIMITS = { maxExtractedBytes: DEFAULT_MAX_EXTRACTED_BYTES, maxEntries: DEFAULT_MAX_ENTRIES }
-/** The first bytes of each file in a packed file. */
+/** The header of a gzip member. */
 const MEMBER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0])
 /** Bytes that compression hardly reduces, the same in every run. */
 const NOISE = createCipheriv('aes-128-ctr', Buffer.alloc(16), Buffer.alloc(16)).update(Buffer.alloc(3_000_000))
 
-/** Extracts a ZIP, and returns the contents by name. */
+/** Extracts a ZIP of these items, and returns their contents by name. */
 async function extract(items: readonly ZipItem[]): Promise<Map<string, Buffer>> {
   return inTemporaryDirectory(async directory => {
     const target = join(directory, 'target')
@@ -35,7 +35,7 @@ function contents(items: readonly ZipItem[]): Map<string, Buffer> {
   return new Map(items.map(({ name, data = '' }) => [name, Buffer.from(data)]))
 }
 
-/** Small files of all sizes up to the largest that counts as small. */
+/** Files of many sizes, up to the largest that counts as small. */
 function manyFiles(): ZipItem[] {
   const sizes = [0, 1, 2, 511, 512, 4095, 65_535, 262_126, 262_144, 300_000, 1_048_576]
   const kinds: ((size: number) => Buffer | string)[] = [
@@ -90,7 +90,7 @@ describe('readInBatches', () => {
   })
 })
 
-/** Whether a deflate stream is valid there does not matter: it only has to be read. */
+/** Adds an entry whose data need not be a valid deflate stream: the data only has to be read. */
 function addEntryAt(entries: ZipEntries, dataOffset: number): void {
   const packing = { method: 'deflated' as const, size: 10, packedSize: 200_000 }
   entries.add({ ...packing, name: `f${dataOffset}`, crc: 0, headerOffset: 0 })

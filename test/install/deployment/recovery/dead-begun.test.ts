@@ -28,7 +28,10 @@ interface BegunScene extends Scene {
   write(process: ProcessIdentity, more?: { startedAt?: string; records?: readonly JournalRecord[] }): void
 }
 
-/** A host without a journal in flight, to which another run comes. */
+/**
+ * A host without a journal in flight, as the run `runId` finds it. `write` writes the journal of a run that has begun,
+ * but has never had the lock.
+ */
 async function makeBegunScene(t: TestContext, runId = OTHER_RUN): Promise<BegunScene> {
   const scene = await makeScene(t)
   const path = begunPath(scene.layout, DEPLOYMENT_ID)
@@ -273,7 +276,7 @@ describe('the journal of a run that has only begun', () => {
     await recover(scene.host)
     assert.ok(!existsSync(scene.path))
     assert.deepEqual(scene.reports(), [])
-    assert.ok(scene.log.lines.some(line => line.startsWith(`warning Removed ${scene.path}, a damaged record `)))
+    assert.ok(scene.log.lines.some(line => line.startsWith(`warning Removed ${scene.path}, the damaged journal `)))
   })
 
   it('is never obeyed: a change that it announces is not undone', async t => {

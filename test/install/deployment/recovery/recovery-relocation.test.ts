@@ -9,7 +9,7 @@ import { applyChanges, type PlannedChange } from '../../../../src/install/transa
 import { rowOf } from '../../prepared-host.ts'
 import { announced, begun, makeScene, SNAPSHOT, STAGING } from './recovery-scene.ts'
 
-/** An update of a plugin whose directory changes, in the order in which the steps make it. */
+/** The changes of an update that moves a plugin to another directory, in the order in which the steps make them. */
 const RELOCATION: readonly PlannedChange[] = [
   { type: 'make_directory', path: 'app' },
   { type: 'make_directory', path: 'app/of' },

@@ -18,7 +18,7 @@ import { journalText } from '../../transaction/journal/journal-text.ts'
 export const STAGING = `.hub-deploy/staging/${DEPLOYMENT_ID}`
 export const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 
-/** An update with a kept path and new settings, in the order in which the steps make it. */
+/** The changes of an update with a kept path and new settings, in the order in which the steps make them. */
 export const UPDATE: readonly PlannedChange[] = [
   { type: 'move', from: 'plugins/greeter', to: SNAPSHOT },
   { type: 'move', from: `${SNAPSHOT}/data`, to: `${STAGING}/tree/data` },
@@ -26,23 +26,23 @@ export const UPDATE: readonly PlannedChange[] = [
   { type: 'create_file', staged: `${STAGING}/greeter.env`, path: 'plugins/greeter.env' },
 ]
 
-/** A record that is still to be completed. */
+/** A journal record without the inodes and numbers that `writeJournal` adds. */
 export type SceneRecord =
   | Exclude<JournalRecord, { record: 'change' | 'undone' }>
   | { record: 'change'; change: PlannedChange }
   | { record: 'undone'; change: PlannedChange; was_made: boolean; lost?: string }
 
-/** A host in the middle of an update, with its journal still to be written. */
+/** A host with an installed version and a staged one. It has no journal until `writeJournal` is called. */
 export interface Scene {
   layout: Layout
   host: Host
   log: CollectedLog
   sender: RecordingSender
-  /** The tree that the host runs. */
+  /** Lists `plugins/`. */
   plugins(): Record<string, string>
-  /** The change with the inode that its announcement has. */
+  /** Returns the change with the inode that `writeJournal` gives it. */
   withInode(change: PlannedChange): Change
-  /** Writes the journal, and completes the records with inodes and with the numbers of undone changes. */
+  /** Adds the inodes of moves and the numbers of undone changes to the records, and writes them as the journal. */
   writeJournal(records: readonly SceneRecord[], torn?: string): void
   journalText(): string
   reports(): LocalReport[]
@@ -124,13 +124,13 @@ export function reportedStates(scene: Scene): string[] {
   return report?.states.map(({ state }) => state) ?? []
 }
 
-/** Asserts that nothing is left to recover. */
+/** Asserts that there is no journal, and that nothing is staged. */
 export function assertSettled({ layout }: Scene): void {
   assert.ok(!existsSync(layout.journal))
   assert.deepEqual(readdirSync(layout.staging), [])
 }
 
-/** Asserts that there is exactly one report, here and at the hub, with these fields. */
+/** Asserts that there is one local report, with these fields, and that one report, with the same outcome, was sent. */
 export function assertReported(scene: Scene, expected: Partial<LocalReport>): void {
   const reports = scene.reports()
   assert.equal(reports.length, 1)

@@ -27,12 +27,12 @@ const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 interface Scene {
   layout: Layout
   sender: RecordingSender
-  /** The reports that the observer heard whenever something may be left to recover. */
+  /** The reports that the observer got with each call of `onBegun`. */
   interrupted: LocalReport[]
   newDeployment(log?: Log): RunningDeployment<DeployState>
   newLock(): HostLock
   begin(): Promise<BegunDeployment>
-  /** Opens the host for changes. The caller releases its lock. */
+  /** Opens the host for changes. The caller must release the lock of the host. */
   open(): Promise<HostSession>
 }
 

@@ -14,7 +14,7 @@ import { collectLog } from '../../collected-log.ts'
 import { requestOf, toolsOf } from '../../prepared-deployment.ts'
 import { factsOf, prepareTemporaryHost } from '../../prepared-host.ts'
 
-/** Remains that a quiet host does not have. */
+/** Each function leaves a file that a quiet host does not have. */
 const LEFT: Record<string, (layout: Layout) => void> = {
   'the lock of a run that has ended': ({ lock }) => writeFileSync(lock, ''),
   'the journal of a run that had not': layout => writeFileSync(begunPath(layout, randomUUID()), ''),
@@ -60,7 +60,7 @@ describe('surveyHost', () => {
   it('first recovers the host from a dead run, or refuses with the lock', async t => {
     const { layout, deployment, lock } = await makeScene(t)
     writeFileSync(layout.journal, '')
-    const look = surveyHost(deployment, lock, () => assert.fail('looked'))
+    const look = surveyHost(deployment, lock, () => assert.fail('the check ran'))
     await assert.rejects(look, error => error instanceof DeploymentError && error.code === 'inconsistent')
     assert.ok(deployment.isLocked)
     lock.release()
@@ -81,7 +81,7 @@ describe('surveyHost', () => {
     const { layout, log, deployment, lock } = await makeScene(t)
     const holder = await acquireLock({ path: layout.lock, timeoutMs: 0, runUrl: null, log: () => {} })
     t.after(() => holder.release())
-    await surveyHost(deployment, lock, () => assert.fail('looked'))
+    await surveyHost(deployment, lock, () => assert.fail('the check ran'))
     assert.ok(!deployment.isLocked)
     assert.match(log.lines.join(), new RegExp(`in progress here: process ${process.pid} `))
   })

@@ -53,13 +53,13 @@ describe('a scanned tree', () => {
       mkdirSync(join(root, `${folder}`))
       for (let file = 0; file < files; file++) writeFileSync(join(root, `${folder}`, `${file}`), '')
     }
-    // It pauses after each directory that it has listed.
+    // The scan pauses, with an undefined item, after each directory that it has listed.
     let listed = 0
     for (const item of scanTree(root, ALL)) {
       if (item !== undefined) break
       listed += 1
     }
-    assert.ok(listed > 1 && listed <= limit / files + 1, `${listed} directories`)
+    assert.ok(listed > 1 && listed <= limit / files + 1, `${listed} directories were listed before the first item`)
   })
 
   it('is scanned to its end if it has more names than are in memory at once', { skip: whyLeftToCi() }, t => {

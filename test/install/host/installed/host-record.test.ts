@@ -149,7 +149,7 @@ describe('a name in the host record', () => {
   })
 })
 
-/** Asserts that the message names the file, its fault and the remedy. */
+/** Asserts that the record is refused with a message that names the file, its fault and the remedy. */
 function assertRefused(layout: Layout, record: unknown): void {
   writeFileSync(layout.installed, JSON.stringify(record))
   assert.throws(

@@ -23,17 +23,17 @@ const COMMIT = {
   removed: [removedRowOf({ id: 'third', snapshots: [snapshotOf('1-1.0.0')] })],
   discard: ['.hub-deploy/snapshots/plugins/greeter/1-1.0.0'],
 }
-/** The keys of two services: the run has changed the first. */
+/** The keys of two services, of which the run has changed only the first. */
 const [CHANGED, UNCHANGED] = ['{"unit":"changed"}', '{"unit":"unchanged"}']
 
 interface Scene {
   readonly layout: Layout
-  /** As a journal contains it. */
+  /** The host record as the run's journal contains it. */
   readonly known: HostRecord
   readonly text: string
 }
 
-/** A host with two plugins, whose record a run knows. */
+/** A host with two installed plugins, and its record as a run has found it. */
 async function openScene(t: TestContext): Promise<Scene> {
   const layout = await prepareTemporaryHost(t)
   await recordInstalled(layout, { rows: [rowOf(), OTHER], removed: [] })

@@ -13,8 +13,8 @@ export interface OtherHolder {
 }
 
 /**
- * Starts a process that has the lock until it is killed, at the latest when the test ends. `through` is a command that
- * runs it.
+ * Starts a process that takes the lock and has it until the process is killed, at the latest when the test ends.
+ * Resolves once the process has the lock. `through` is a command that runs the process, for example in a namespace.
  */
 export async function holdElsewhere(
   t: TestContext,
@@ -33,11 +33,11 @@ export async function holdElsewhere(
     await gone
   }
   t.after(kill)
-  await Promise.race([once(child.stdout, 'data'), gone.then(() => assert.fail(`The holder has ended: ${said}`))])
+  await Promise.race([once(child.stdout, 'data'), gone.then(() => assert.fail(`The process has ended: ${said}`))])
   return { kill }
 }
 
-/** Changes the facts about its holder in the file of a lock. */
+/** Changes facts about the holder in a lock file. */
 export function rewriteHolder(lock: string, changes: Record<string, unknown>): void {
   const holder = JSON.parse(readFileSync(lock, 'utf8'))
   writeFileSync(lock, JSON.stringify({ ...holder, ...changes }))

@@ -49,7 +49,7 @@ describe('tryKernelLock', { skip }, () => {
     const path = newPath(t)
     writeFileSync(path, '')
     const folder = temporaryDirectory(t)
-    // Stands in for `flock`: somebody removes the file while it is being locked.
+    // This stand-in for `flock` moves the file away just before the file is locked.
     writeFileSync(join(folder, 'flock'), `#!/bin/sh\nmv "${path}" "${path}.old" && exec ${which('flock')} "$@"\n`, {
       mode: 0o755,
     })

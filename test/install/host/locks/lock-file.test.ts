@@ -16,7 +16,9 @@ const HOLDER_ID = '0b3a8a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
 const OTHER_ID = '1c4a8a52-7a0a-4d4b-9d53-6f6a3f6d1b22'
 const OWN_ID = '2d5a8a52-7a0a-4d4b-9d53-6f6a3f6d1b33'
 const GONE = 2 ** 31 - 1
-/** The start of the SHA-256 of an empty file, after which a process that has read an empty file names its mark. */
+/**
+ * The start of the SHA-256 of an empty file. A process that has read an empty lock file names its mark after this hash.
+ */
 const EMPTY = 'e3b0c44298fc1c149afbf4c8996fb924'
 
 function self(more: Partial<Holder> = {}): Holder {
@@ -61,7 +63,7 @@ describe('tryTake', () => {
     let isOther: boolean | undefined
     const slow = {
       ...self(),
-      // Called while the file is there and still empty.
+      // Called while the lock file exists but is still empty.
       toJSON() {
         isOther ??= tryTake(path, other)
         return self()

@@ -16,7 +16,7 @@ import { holdElsewhere, rewriteHolder } from './held-elsewhere.ts'
 const OTHER_MACHINE = 'f'.repeat(32)
 const HOLDER_ID = '0b3a8a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
 const NOBODY = 2 ** 31 - 1
-/** The command that kills a namespace may end a moment before the processes in it. */
+/** When `unshare` is killed, the processes in its namespaces may end a moment later. */
 const LONG_MS = 60_000
 const noFlock = missingTools('flock')
 const own = readOwnIdentity()
@@ -55,7 +55,7 @@ describe('the lock of a killed process', { skip: noFlock }, () => {
   for (const [where, changes] of Object.entries(circumstances)) {
     it(`${where} is taken over at once`, async t => {
       const folder = temporaryDirectory(t)
-      if (changes['machine_id'] === null && !isOnOneMachine(folder)) return t.skip('the file system is a shared one')
+      if (changes['machine_id'] === null && !isOnOneMachine(folder)) return t.skip('the file system may be shared')
       const path = join(folder, 'lock')
       const holder = await holdElsewhere(t, path)
       await holder.kill()
@@ -103,7 +103,7 @@ describe('a lock without a kernel lock', () => {
     'of an earlier boot of this machine': {
       written: { ...holder, boot_id: 'former' },
       isTaken: true,
-      skip: own.machine_id === null && 'this machine has no id',
+      skip: own.machine_id === null && 'this machine has no machine id',
     },
     'of an earlier boot of this machine, under another name': {
       written: { ...holder, boot_id: 'former', hostname: 'formerly' },
@@ -193,7 +193,7 @@ describe('the lock of a killed process on a file system that several machines ma
     'of an earlier boot of this machine, under another name': {
       changes: { hostname: 'formerly', boot_id: 'former' },
       isTaken: true,
-      skip: own.machine_id === null && 'this machine has no id',
+      skip: own.machine_id === null && 'this machine has no machine id',
     },
     'of a machine that may still be running': {
       changes: { hostname: 'other', boot_id: 'other', machine_id: OTHER_MACHINE },
@@ -206,7 +206,7 @@ describe('the lock of a killed process on a file system that several machines ma
   }
   for (const [whose, { changes, isTaken, skip = false }] of Object.entries(holders)) {
     it(`${whose} is ${isTaken ? 'taken over' : 'left alone'}`, { skip }, async t => {
-      // A stand-in: it is as unknown to us as a file system in the network.
+      // ramfs stands in for a network file system: neither is known to belong to one machine.
       const path = join(mountMemory(t, 'mode=700', 'ramfs'), 'lock')
       const holder = await holdElsewhere(t, path)
       await holder.kill()
@@ -216,7 +216,7 @@ describe('the lock of a killed process on a file system that several machines ma
   }
 })
 
-/** Runs another command with another boot id and another machine id. */
+/** Returns a command that runs the command in its arguments with another boot id and another machine id. */
 function otherMachine(folder: string, hasFlock: boolean): string[] {
   const facts = join(folder, 'facts')
   mkdirSync(facts)
@@ -235,5 +235,5 @@ function whyNoNamespaces(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
   const { status } = spawnSync('unshare', ['--uts', '--pid', '--mount-proc', '--fork', 'hostname', 'f00d'])
-  return status === 0 ? false : 'needs root, and leave to make namespaces'
+  return status === 0 ? false : 'needs root and the permission to create namespaces'
 }

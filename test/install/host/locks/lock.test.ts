@@ -26,7 +26,7 @@ const CONTENDER = join(import.meta.dirname, 'lock-contender.ts')
 const HOLDER_ID = '0b3a8a52-7a0a-4d4b-9d53-6f6a3f6d1b11'
 const OTHER_ID = '1c4a8a52-7a0a-4d4b-9d53-6f6a3f6d1b22'
 
-const NO_MACHINE = readOwnIdentity().machine_id === null && 'this machine has no id'
+const NO_MACHINE = readOwnIdentity().machine_id === null && 'this machine has no machine id'
 
 function requestIn(folder: string, more: Partial<LockRequest> = {}): LockRequest {
   return { path: join(folder, 'lock'), timeoutMs: 0, runUrl: 'https://ci.example/runs/1', log: () => {}, ...more }
@@ -281,7 +281,10 @@ describe('a lock that 8 processes want at once', { concurrency: false }, () => {
   }
 })
 
-/** The names in a folder and the time of each one's last change, without the file that every attempt creates. */
+/**
+ * Lists the name and the last change time of each file in a folder, except for `kernel-lock`, which every attempt
+ * creates.
+ */
 function listFolder(folder: string): unknown[] {
   const names = readdirSync(folder).filter(name => name !== 'kernel-lock')
   return names.map(name => [name, lstatSync(join(folder, name), { bigint: true }).ctimeNs])
@@ -292,7 +295,10 @@ interface ContenderRequest {
   hasFlock: boolean
 }
 
-/** Returns how a contender ended. Two holders at once make one of them fail on the marker. */
+/**
+ * Runs a contender, and resolves to how it ended. If two contenders have the lock at once, one of them fails on the
+ * marker.
+ */
 function contend(t: TestContext, folder: string, { dies, hasFlock }: ContenderRequest): Promise<string> {
   const args = [CONTENDER, join(folder, 'lock'), join(folder, 'marker'), ...(dies ? ['die'] : [])]
   const env = { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE, ...(hasFlock ? {} : { PATH: '/nonexistent' }) }

@@ -141,7 +141,7 @@ const CASES: Record<string, { change: (root: string) => void; difference: Partia
   },
 }
 
-/** Changes that leave the same bytes and modes, which is no drift. */
+/** Changes that are no drift, because the bytes and the modes stay the same. */
 const TOUCHES: Record<string, (root: string) => void> = {
   'files were touched': root => {
     for (const path of Object.keys(FILES)) utimesSync(join(root, path), new Date(), new Date())

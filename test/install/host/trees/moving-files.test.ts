@@ -14,7 +14,7 @@ const FILES = { 'main.py': 'old', 'lib/a.py': 'a', 'lib/b.py': 'b' }
 const LIB = ['lib/a.py', 'lib/b.py']
 const NEVER = new AbortController().signal
 
-/** An installed tree, with a note of it from before a deployment. */
+/** An installed tree with its record, and with a note that there was no drift before a deployment. */
 async function openTree(t: TestContext, isAfterCrash = false): Promise<TreeBefore> {
   const layout = await prepareTemporaryHost(t)
   const { root } = await installRecorded(layout, FILES)
@@ -24,7 +24,7 @@ async function openTree(t: TestContext, isAfterCrash = false): Promise<TreeBefor
   return { root, note, recorded: findRecordedIn(layout, PLACE), isAfterCrash }
 }
 
-/** Renames `lib` away, and back while it is looked for. */
+/** Renames `lib`, and renames it back while `act` searches. Resolves to the paths that `act` found. */
 async function whileAway(root: string, act: () => Promise<ReadonlySet<string>>): Promise<string[]> {
   renameSync(join(root, 'lib'), join(root, 'last'))
   const back = setTimeout(10).then(() => renameSync(join(root, 'last'), join(root, 'lib')))

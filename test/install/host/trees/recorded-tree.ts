@@ -14,7 +14,7 @@ import { writeTree } from '../../temporary-directory.ts'
 
 type Texts = Readonly<Record<string, string>>
 
-/** A tree of these files, all 0644, and symlinks, as an extraction describes it. */
+/** A tree of these files, all of mode 0644, and of these symlinks, as an extraction describes it. */
 export function treeOf(files: Texts, symlinks: Texts = {}): PartTree {
   return {
     files: inTreeOrder(Object.entries(files).map(([path, text]) => ({ path, text }))).map(({ path, text }) => ({
@@ -27,19 +27,22 @@ export function treeOf(files: Texts, symlinks: Texts = {}): PartTree {
   }
 }
 
-/** Writes such a tree. */
+/** Writes these files, all of mode 0644, and these symlinks. */
 export function writeTreeOf(root: string, files: Texts, symlinks: Texts = {}): void {
   writeTree(root, files)
   for (const path of Object.keys(files)) chmodSync(join(root, path), 0o644)
   for (const [path, target] of Object.entries(symlinks)) symlinkSync(target, join(root, path))
 }
 
-/** Records such a tree, which is at `root`. */
+/** Writes the record of a tree whose files are at `root`. */
 export async function recordTreeAt(layout: Layout, root: string, tree: PartTree): Promise<RecordedTree> {
   return await writeTreeRecord(layout, stagedItems({ tree, staged: root }, []))
 }
 
-/** Installs `plugins/greeter` with these files and their record. Returns its path and the record's identity. */
+/**
+ * Installs `plugins/greeter` with these files and their record. Resolves to the plugin's root and the record's
+ * identity.
+ */
 export async function installRecorded(
   layout: Layout,
   files: Texts,
@@ -54,7 +57,7 @@ export async function installRecorded(
 
 export const GREETER: Place = { shelf: 'plugins', id: 'greeter', directory: 'plugins' }
 
-/** The text of the record that earlier versions of the action wrote for such a tree. */
+/** The text of the record that earlier versions of the action wrote for this tree. */
 export function earlierRecordOf({ files, symlinks }: PartTree): string {
   const digests = new Map(Array.from(files, ({ path, sha256 }) => [path, sha256]))
   return JSON.stringify({

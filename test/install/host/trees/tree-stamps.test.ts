@@ -10,7 +10,7 @@ import { timesMoveOn } from '../../times-move-on.ts'
 
 const keepPaths = ['data']
 
-/** Scans a tree, changes it and moves it. Resolves to true if its stamps are the scanned ones. */
+/** Scans a tree, changes it and moves it. Resolves to true if it still has the stamps that the scan found. */
 async function areSame(t: TestContext, change: (root: string) => void): Promise<boolean> {
   const folder = temporaryDirectory(t)
   const [root, moved] = [join(folder, 'tree'), join(folder, 'moved')]

@@ -21,7 +21,7 @@ const OTHER_ARTIFACT = { artifact_sha256: 'cd'.repeat(32) }
 
 /** The differences from a part whose new tree is installed and intact. */
 interface Difference {
-  /** The files on the host. */
+  /** Files to write into the installed tree. */
   files?: Record<string, string>
   row?: Partial<InstalledRow>
   tree?: PartTree
@@ -91,7 +91,7 @@ describe('a part that was installed from the verified artifact itself', () => {
     row?: Partial<InstalledRow>
     keepPaths?: readonly string[]
     secret?: string
-    /** Runs after the tree was compared with its record. */
+    /** Changes the tree after it was compared with its record. */
     meanwhile?(root: string): void
   }
 

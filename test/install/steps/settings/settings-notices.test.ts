@@ -14,7 +14,7 @@ const WRITE = '{ id: b, action: write_env, plugin: x, from: plugins/x/.env.templ
 
 interface Scene {
   required?: string[]
-  /** The host's `plugins/x.env`; null when it has none. */
+  /** The content of the host's `plugins/x.env`; null if there is no such file. */
   settings?: string | null
   steps?: string[]
   /** The input `settings`. */

@@ -23,7 +23,7 @@ import { contextOf, deploymentOf, partOf } from '../../prepared-deployment.ts'
 import { prepareTemporaryHost } from '../../prepared-host.ts'
 import { writeTree } from '../../temporary-directory.ts'
 
-/** The differences from `plugins/x/.env.template` without required settings. */
+/** The differences from writing `plugins/x/.env.template` as settings, with no required and no given settings. */
 interface Setting {
   from?: string
   environment?: PartEnvironment

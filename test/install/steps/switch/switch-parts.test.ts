@@ -36,7 +36,7 @@ interface Scene {
   transaction: Transaction
   staged: string
   listing(): Record<string, string>
-  /** Resolves to the snapshot of the replaced tree. */
+  /** Installs the part. Resolves to the name of the snapshot of the replaced tree, if there is one. */
   install(setting?: Setting): Promise<string | undefined>
 }
 
@@ -70,7 +70,7 @@ async function makeScene(
   }
 }
 
-/** Files by their content, without directories. */
+/** Returns a listing without the modes of the files, and without directories. */
 function withoutModes(listing: Record<string, string>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(listing).flatMap(([path, what]) =>
@@ -243,7 +243,8 @@ describe('an installed tree that another process changes between its comparison 
   }
 
   /**
-   * Changes the first part's tree at the `nth` call of `reach` if it is still in its place. Resolves to true if it was.
+   * Switches the parts, and changes the first part's tree at the `nth` call of `reach` if the tree is still in its
+   * place. `isChanged` says whether the tree was changed.
    */
   async function switchMeanwhile(t: TestContext, nth: number, more: { msPerCall?: number; snapshot?: boolean } = {}) {
     const scene = await makeInstalled(t, more)
@@ -263,7 +264,7 @@ describe('an installed tree that another process changes between its comparison 
       const { layout, context, isChanged } = await switchMeanwhile(t, nth)
       if (!isChanged) break
       const { snapshot, modified } = context.results.get('plugins/x') ?? {}
-      assert.ok(modified !== undefined && snapshot !== undefined, `not noticed at call ${nth}`)
+      assert.ok(modified !== undefined && snapshot !== undefined, `the change at call ${nth} was not noticed`)
       const record = [...(readTreeRecord(layout, modified) ?? [])]
       assert.equal(record.find(({ path }) => path === 'lib/a')?.sha256, DIGEST)
       const { drift } = context.deployment.record.facts
@@ -276,7 +277,7 @@ describe('an installed tree that another process changes between its comparison 
       assert.equal(context.results.get('plugins/y')?.modified, undefined)
     }
     // Two parts are compared, planned and identified; then the first one is moved.
-    assert.ok(nth > 6, `only ${nth - 2} moments`)
+    assert.ok(nth > 6, `the tree was in its place at only ${nth - 2} calls`)
   })
 
   it('is not compared again right after its comparison', async t => {

@@ -2,8 +2,8 @@ import { openJournal, startJournal } from '../../../../src/install/transaction/j
 import { factsOf } from '../../prepared-host.ts'
 
 /**
- * Announces changes in a journal until one cannot be announced or the journal has grown, then undoes the first one; run
- * under strace.
+ * Announces 400 changes in a journal, which then has to grow, or stops when a change cannot be announced. Then records
+ * the first change as undone. A test runs this under strace.
  */
 const path = process.argv[2] as string
 ;(await startJournal(path, { record: 'begin', facts: factsOf(), report_address: null, keep_paths: [] })).close()

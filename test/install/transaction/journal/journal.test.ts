@@ -141,7 +141,7 @@ describe('readJournal', () => {
     const records = [BEGIN, CHANGE, ...Array.from({ length: 12 }, () => STATE), CHANGE]
     const random = createRandom(7)
     for (let cut = 0; cut < 500; cut++) {
-      // The change is on the disk before anything is written after it.
+      // The first change is on the disk before any later record is written.
       const durable = 2 + Math.floor(random() * (records.length - 2))
       const bytes = Buffer.from(journalText(records))
       const synced = journalText(records.slice(0, durable)).trimEnd().length + 1
@@ -320,7 +320,7 @@ describe('a locked journal', { skip: missingTools('flock') }, () => {
 })
 
 describe('a journal that grows', { skip: whyNoStrace() }, () => {
-  // The journal is opened for appending and for copying. A fifth open would be for the use of the copy.
+  // The journal is opened when it is started, read, continued and copied. A fifth open would open the copy.
   for (const failing of ['?open,openat:error=EMFILE:when=5+', '?rename,renameat,renameat2:error=EIO:when=2+'])
     it(`keeps the records in the file of its name when the system refuses ${failing}`, t => {
       const path = pathIn(t)

@@ -20,7 +20,10 @@ const treeSchema = z.lazy(() =>
       z.object({
         path: innerPathSchema,
         target: z.string().check(z.regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
-        /** The digest of the file that it leads to, through any other symlinks; absent if it leads to none. */
+        /**
+         * The digest of the file that the symlink leads to, through any other symlinks; absent if there is no such
+         * file.
+         */
         sha256: z.exactOptional(digestSchema),
       }),
     ),
@@ -29,9 +32,9 @@ const treeSchema = z.lazy(() =>
 type EarlierTree = z.infer<typeof treeSchema>
 
 /**
- * Returns the items in a record of an earlier version of the action, in order; undefined if there is none. Its name is
- * the digest of its entries. Versions that differ only in modes shared one such record, so it contains no modes. Throws
- * TreeRecordDamage, or DeploymentError `host_not_writable` if it is not a regular file.
+ * Returns the items in a record of an earlier version of the action, in order; undefined if there is no such record.
+ * The name of the record is the digest of its entries. Trees that differed only in modes shared one such record, so its
+ * modes are not returned. Throws TreeRecordDamage, or as `readStateFileSync` does.
  */
 export function readEarlierRecord(path: string, digest: string): RecordedItem[] | undefined {
   const text = readStateFileSync(path)
@@ -58,7 +61,7 @@ function digestOf({ files, symlinks }: EarlierTree): string {
   return treeDigest([...files, ...throughLinks])
 }
 
-/** In the oldest records, only a symlink's target shows which file it leads to. */
+/** In the oldest records, only a symlink's target shows which file the symlink leads to. */
 function completed({ files, symlinks }: EarlierTree): EarlierTree {
   const digests = new Map(files.map(({ path, sha256 }) => [path, sha256]))
   const known = symlinks.map(symlink => {

@@ -7,7 +7,8 @@ import type { RecordedItem } from './recorded-item.ts'
 type StagedTree = Pick<ExtractedTree<ExtractedFiles>, 'files' | 'symlinks'>
 
 /**
- * Returns the items of an extracted tree in order, with these stamps, without the keep-paths, which belong to the host.
+ * Returns the items of an extracted tree in order, with the stamps that `stampOf` returns. Leaves out the keep-paths,
+ * which belong to the host.
  */
 export function* itemsOf(
   { files, symlinks }: StagedTree,
@@ -39,7 +40,10 @@ function* linkItems({ files, symlinks }: StagedTree, stampOf: StampOf): Generato
 /** Returns the known stamp of an item, or undefined. */
 type StampOf = (item: { readonly path: string; readonly stamp?: string }) => string | undefined
 
-/** Returns the same items with their stamps in the folder of the extracted tree; reads those that are not known. */
+/**
+ * Returns the items of `itemsOf` with their stamps in the folder of the extracted tree. Reads the unknown stamps from
+ * that folder.
+ */
 export function stagedItems(
   { tree, staged }: { readonly tree: StagedTree; readonly staged: string },
   keepPaths: readonly string[],

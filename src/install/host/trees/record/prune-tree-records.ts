@@ -2,7 +2,10 @@ import { readdirSync, unlinkSync } from 'node:fs'
 import type { Layout } from '../../layout.ts'
 import type { TreeIdentity } from './tree-identity.ts'
 
-/** Removes the records that no installed or retained version names, and nothing else. */
+/**
+ * Removes the records that no installed or retained version names, and nothing else. If some cannot be removed, throws
+ * the first error after trying all.
+ */
 export function pruneTreeRecords({ trees }: Layout, used: readonly TreeIdentity[]): void {
   const names = new Set(
     used.flatMap(({ tree_digest: digest, tree_record: record }) => {

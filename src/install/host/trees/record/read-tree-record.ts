@@ -13,10 +13,11 @@ import { TreeRecordDamage } from './tree-record-damage.ts'
 const WINDOW_BYTES = 64 * 1024
 
 /**
- * Returns the recorded items of a version, in order; undefined if it has no record. Reads the record while it is used:
- * the items are verified only once all of them have been read without an error.
+ * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
+ * caller uses the items, which are verified only once all have been read without an error.
  *
- * Throws TreeRecordDamage, the system's error, or DeploymentError `host_not_writable` if it is not a regular file.
+ * Throws TreeRecordDamage or the system's error; for a record of an earlier version of the action, throws as
+ * `readEarlierRecord` does.
  */
 export function readTreeRecord(
   layout: Layout,
@@ -30,8 +31,9 @@ export function readTreeRecord(
 }
 
 /**
- * Returns the lines of a version's record in order. Reads the whole record first, which takes a fifth of the time that
- * all items take. Undefined if it has no record. Throws as `readTreeRecord` does, before the first line.
+ * Returns the lines of a version's record in order; undefined if the version has no record. Reads the whole record
+ * first, and leaves the lines unparsed, which takes a fifth of the time that `readTreeRecord` takes for all items.
+ * Throws as `readTreeRecord` does, before the first line.
  */
 export function readRecordLines(layout: Layout, identity: TreeIdentity): Iterable<RecordedLine> | undefined {
   const { tree_record: record } = identity
@@ -47,8 +49,8 @@ export function readRecordLines(layout: Layout, identity: TreeIdentity): Iterabl
 export type FindRecorded = (path: string) => RecordedItem | undefined
 
 /**
- * Opens a version's record to look up single items, which costs a tenth of reading all of them; undefined if it has no
- * record. Throws as `readTreeRecord` does, before any lookup.
+ * Opens a version's record to look up single items, at a tenth of the cost of reading all of them; returns undefined if
+ * the version has no record. Throws as `readTreeRecord` does, before any lookup.
  */
 export function openTreeRecord(layout: Layout, identity: TreeIdentity): FindRecorded | undefined {
   const { tree_record: record } = identity
@@ -94,7 +96,7 @@ function* readItems(fd: number, name: string): Generator<RecordedItem, undefined
     for (const line of linesOf(fd, found)) {
       const item = parseLine(line, recordedAt)
       if (before !== '' && comparePaths(before, item.path) >= 0)
-        throw new TreeRecordDamage(`${item.path} is not in its place`)
+        throw new TreeRecordDamage(`its line for ${item.path} is out of order`)
       before = item.path
       yield item
     }

@@ -1,9 +1,9 @@
 import { treeDigest } from '../../../../core/trust/tree-digest.ts'
 import type { TreeItem } from '../../../files/trees/tree-item.ts'
 
-/** A file or symlink of a tree, as it is recorded. */
+/** An item of a tree, as the tree's record describes it. */
 export interface RecordedItem extends TreeItem {
-  /** Digest of a file, or of the file that a symlink leads to; undefined for a symlink that leads to none. */
+  /** Digest of a file, or of the file that a symlink leads to; otherwise undefined. */
   readonly sha256: string | undefined
   /** See `FoundItem`; undefined if only the content can show whether the item has changed. */
   readonly stamp: string | undefined

@@ -6,7 +6,7 @@ import { earlierRecordPath, type Layout, treeRecordPath } from '../../layout.ts'
  */
 export type TreeIdentity = Pick<InstalledVersion, 'tree_digest' | 'tree_record'>
 
-/** Returns the identity in a row, without the rest of it. */
+/** Returns the `TreeIdentity` in a row, without the row's other fields. */
 export function identityOf({ tree_digest, tree_record }: TreeIdentity): TreeIdentity {
   return tree_record === undefined ? { tree_digest } : { tree_digest, tree_record }
 }

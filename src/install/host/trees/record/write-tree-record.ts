@@ -12,8 +12,9 @@ import type { RecordedTree } from './tree-identity.ts'
 const WINDOW_BYTES = 64 * 1024
 
 /**
- * Records a tree whose items come in order, under the SHA-256 of the record's own text; durable when it returns. So
- * every installed tree has its own record, which stays valid when the tree is moved. Works in slices.
+ * Records a tree whose items come in order; the record is durable on return. The name of the record is the SHA-256 of
+ * its text, which contains the stamps of the files. So every installed tree has a record of its own. The record stays
+ * valid when the tree is moved. Works in slices.
  */
 export async function writeTreeRecord(
   layout: Layout,
