@@ -22,7 +22,7 @@ def call(url, headers=None, body=None):
 
 
 def download(url, path, headers=None, digest=None):
-    """Streams to a file and through the digest, if any. Returns the response's headers."""
+    """Streams the response to a file and through the digest, if there is one. Returns the response's headers."""
     with urllib.request.urlopen(urllib.request.Request(url, headers=headers or {})) as answer, open(path, "wb") as file:
         while chunk := answer.read(CHUNK_BYTES):
             file.write(chunk)
