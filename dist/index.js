@@ -29681,9 +29681,88 @@ function snapshots_listNames(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/deployment/replaced-snapshot.js
+
+
+
+
+
+
+
+/** Returns the row of the snapshot to which the part's old tree was moved; undefined if it was not moved. */
+function findReplaced({ results, order, deployment }, part, { installed, version }) {
+    const { snapshot: name, modified } = results.get(placeName(part)) ?? {};
+    if (name === undefined)
+        return undefined;
+    const row = {
+        name,
+        version,
+        project_version: installed?.project_version ?? null,
+        artifact_sha256: installed?.artifact_sha256 ?? null,
+        ...tree_identity_identityOf(modified ?? installed ?? { tree_digest: null }),
+        installed_at: installed?.installed_at ?? null,
+        deployment_id: installed?.deployment_id ?? null,
+        run_url: installed?.run_url ?? null,
+        ...(installed?.source && { source: installed.source }),
+        ...(installed && !isFrom(installed, order.origin)
+            ? { origin: { contract: installed.contract, slug: installed.slug } }
+            : {}),
+        ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
+        keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
+    };
+    return withHostFiles(deployment, part, row);
+}
+/**
+ * Notes in a snapshot's row the kept paths that the snapshot contains and that no newer version has taken over. A
+ * snapshot with such paths is never pruned. A path that a newer version has taken over does not count, even if the
+ * replaced version recreates the path before that version is stopped.
+ */
+function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
+    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
+    const takenOver = 'previous' in part && part.returning === undefined ? keepPaths : [];
+    const isTakenOver = isBelow(takenOver);
+    const kept = presentPaths(path, (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)));
+    if (kept.length > 0) {
+        const message = `The snapshot ${path} of ${placeName(part)} contains files of this host (${kept.join(', ')}): they stay there, and return when you restore the snapshot.`;
+        tools.log.notice(message);
+    }
+    return withKeptPaths(snapshot, kept);
+}
+
+;// CONCATENATED MODULE: ./build/install/deployment/retained-snapshots.js
+
+
+/** Decides which snapshots of a place stay. The others are removed only after the commit. */
+function retain({ deployment }, place, { recorded, replaced, isRetained }) {
+    const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded);
+    const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, deployment.request.keepSnapshots);
+    logRetention(deployment, place, retention);
+    const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard;
+    return {
+        snapshots: retention.keep,
+        discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
+    };
+}
+/** Logs why each of these snapshots stays or will be removed. */
+function logRetention({ request, tools }, place, { keep, discard }) {
+    const rule = `keep-snapshots is ${request.keepSnapshots}`;
+    const lastGood = keep.findLast(isGenuine);
+    for (const row of keep) {
+        const reason = whyIrreplaceable(row) ?? (row === lastGood ? 'it is the last good one' : rule);
+        tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`);
+    }
+    for (const { name } of discard)
+        tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`);
+}
+function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }) {
+    if (kept !== undefined)
+        return `it contains this host's ${kept.join(', ')}`;
+    if (modified)
+        return 'it contains changes that were made on this host';
+    return sha256 === null ? 'it cannot be fetched again' : undefined;
+}
+
 ;// CONCATENATED MODULE: ./build/install/deployment/installation.js
-
-
 
 
 
@@ -29736,8 +29815,7 @@ function versionOfProject({ order, deployment }, rows) {
 function buildRow(context, part) {
     const { order, transaction } = context;
     const { installed, removed, version } = part.previous;
-    const moved = findReplaced(context, part, { installed, version });
-    const replaced = moved && withHostFiles(context.deployment, part, moved);
+    const replaced = findReplaced(context, part, { installed, version });
     const before = installed ?? removed;
     const recorded = before === undefined ? [] : handOver(before, order.origin);
     const mustStay = replaced !== undefined && (isIrreplaceable(replaced) || !isGenuine(replaced));
@@ -29769,79 +29847,11 @@ function isInstalledAlready({ order }, { intact, artifactSha256, source, returni
  */
 function buildRemovedRow(context, part) {
     const { id, installed } = part;
-    const moved = findReplaced(context, part, { installed, version: installed.version });
-    const replaced = moved && withHostFiles(context.deployment, part, moved);
+    const replaced = findReplaced(context, part, { installed, version: installed.version });
     const recorded = installed.snapshots;
     const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true });
     const { contract, kind, slug } = installed;
     return { row: { contract, kind, slug, id, ...directoryIn(part), snapshots }, discard };
-}
-/**
- * Notes in a snapshot's row the kept paths that the snapshot contains and that no newer version has taken over. A
- * snapshot with such paths is never pruned. A path that a newer version has taken over does not count, even if the
- * replaced version recreates the path before that version is stopped.
- */
-function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
-    const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
-    const takenOver = 'previous' in part && part.returning === undefined ? keepPaths : [];
-    const isTakenOver = isBelow(takenOver);
-    const kept = presentPaths(path, (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)));
-    if (kept.length > 0) {
-        const message = `The snapshot ${path} of ${placeName(part)} contains files of this host (${kept.join(', ')}): they stay there, and return when you restore the snapshot.`;
-        tools.log.notice(message);
-    }
-    return withKeptPaths(snapshot, kept);
-}
-/** Decides which snapshots of a place stay. The others are removed only after the commit. */
-function retain({ deployment }, place, { recorded, replaced, isRetained }) {
-    const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded);
-    const retention = chooseRetained(replaced && isRetained ? [...known, replaced] : known, deployment.request.keepSnapshots);
-    logRetention(deployment, place, retention);
-    const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard;
-    return {
-        snapshots: retention.keep,
-        discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
-    };
-}
-/** Logs why each of these snapshots stays or will be removed. */
-function logRetention({ request, tools }, place, { keep, discard }) {
-    const rule = `keep-snapshots is ${request.keepSnapshots}`;
-    const lastGood = keep.findLast(isGenuine);
-    for (const row of keep) {
-        const reason = whyIrreplaceable(row) ?? (row === lastGood ? 'it is the last good one' : rule);
-        tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`);
-    }
-    for (const { name } of discard)
-        tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`);
-}
-function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }) {
-    if (kept !== undefined)
-        return `it contains this host's ${kept.join(', ')}`;
-    if (modified)
-        return 'it contains changes that were made on this host';
-    return sha256 === null ? 'it cannot be fetched again' : undefined;
-}
-/** Returns the row of the snapshot to which the part's old tree was moved; undefined if it was not moved. */
-function findReplaced({ results, order, deployment }, part, { installed, version }) {
-    const { snapshot: name, modified } = results.get(placeName(part)) ?? {};
-    if (name === undefined)
-        return undefined;
-    return {
-        name,
-        version,
-        project_version: installed?.project_version ?? null,
-        artifact_sha256: installed?.artifact_sha256 ?? null,
-        ...tree_identity_identityOf(modified ?? installed ?? { tree_digest: null }),
-        installed_at: installed?.installed_at ?? null,
-        deployment_id: installed?.deployment_id ?? null,
-        run_url: installed?.run_url ?? null,
-        ...sourceOf(installed),
-        ...(installed && !isFrom(installed, order.origin)
-            ? { origin: { contract: installed.contract, slug: installed.slug } }
-            : {}),
-        ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
-        keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
-    };
 }
 /**
  * Builds the version in a part's row. A version that returns keeps its recorded facts, such as the time of its
@@ -29862,11 +29872,8 @@ function newVersion({ deployment, order, results }, part) {
         installed_at: tools.now().toISOString(),
         deployment_id: record.facts.deployment_id,
         run_url: tools.runner.workflow.url,
-        ...sourceOf(part),
+        ...(part.source && { source: part.source }),
     };
-}
-function sourceOf(from) {
-    return from?.source === undefined ? {} : { source: from.source };
 }
 
 ;// CONCATENATED MODULE: ./build/core/byte-shortage.js

@@ -1,5 +1,3 @@
-import { join } from 'node:path'
-import { isBelow } from '../../core/is-below.ts'
 import { countInWords } from '../../core/quantities.ts'
 import { type Installation, readInstalled } from '../host/installed/host-record.ts'
 import { handOver, isFrom } from '../host/installed/origin.ts'
@@ -11,24 +9,15 @@ import {
   projectVersionSchema,
   type RemovedRow,
   removedRowSchema,
-  type SnapshotRow,
-  type SourceRecord,
 } from '../host/installed/rows.ts'
-import { presentPaths } from '../host/keep-paths.ts'
-import { type PartName, placeName, snapshotsPath } from '../host/layout.ts'
-import {
-  chooseRetained,
-  existingSnapshots,
-  isGenuine,
-  isIrreplaceable,
-  type Retention,
-  withKeptPaths,
-} from '../host/snapshots.ts'
-import { identityOf } from '../host/trees/record/tree-identity.ts'
+import { placeName } from '../host/layout.ts'
+import { isGenuine, isIrreplaceable } from '../host/snapshots.ts'
 import type { InstalledPart, Part } from '../steps/parts/part.ts'
 import { noteModifiedSnapshots } from '../steps/parts/report-drift.ts'
 import type { StepContext } from '../steps/step-context.ts'
 import type { Deployment } from '../transaction/context.ts'
+import { findReplaced } from './replaced-snapshot.ts'
+import { retain } from './retained-snapshots.ts'
 
 /**
  * Builds what to commit after the steps: the installed parts, the removed parts, and the snapshots to keep or discard.
@@ -88,8 +77,7 @@ interface Retained<Row> {
 function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const { order, transaction } = context
   const { installed, removed, version } = part.previous
-  const moved = findReplaced(context, part, { installed, version })
-  const replaced = moved && withHostFiles(context.deployment, part, moved)
+  const replaced = findReplaced(context, part, { installed, version })
   const before = installed ?? removed
   const recorded = before === undefined ? [] : handOver(before, order.origin)
   const mustStay = replaced !== undefined && (isIrreplaceable(replaced) || !isGenuine(replaced))
@@ -126,107 +114,11 @@ function isInstalledAlready(
  */
 function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<RemovedRow> {
   const { id, installed } = part
-  const moved = findReplaced(context, part, { installed, version: installed.version })
-  const replaced = moved && withHostFiles(context.deployment, part, moved)
+  const replaced = findReplaced(context, part, { installed, version: installed.version })
   const recorded = installed.snapshots
   const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained: true })
   const { contract, kind, slug } = installed
   return { row: { contract, kind, slug, id, ...directoryIn(part), snapshots }, discard }
-}
-
-/**
- * Notes in a snapshot's row the kept paths that the snapshot contains and that no newer version has taken over. A
- * snapshot with such paths is never pruned. A path that a newer version has taken over does not count, even if the
- * replaced version recreates the path before that version is stopped.
- */
-function withHostFiles(
-  { layout, keepPaths, tools }: Deployment,
-  part: Part | InstalledPart,
-  snapshot: SnapshotRow,
-): SnapshotRow {
-  const path = join(snapshotsPath(layout, part), snapshot.name)
-  const takenOver = 'previous' in part && part.returning === undefined ? keepPaths : []
-  const isTakenOver = isBelow(takenOver)
-  const kept = presentPaths(
-    path,
-    (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)),
-  )
-  if (kept.length > 0) {
-    const message = `The snapshot ${path} of ${placeName(part)} contains files of this host (${kept.join(', ')}): they stay there, and return when you restore the snapshot.`
-    tools.log.notice(message)
-  }
-  return withKeptPaths(snapshot, kept)
-}
-
-/** The snapshots of a place before retention. */
-interface Candidates {
-  readonly recorded: readonly SnapshotRow[]
-  /** The snapshot to which this deployment moved the old tree. */
-  readonly replaced: SnapshotRow | undefined
-  /** Whether `replaced` may stay. */
-  readonly isRetained: boolean
-}
-
-/** Decides which snapshots of a place stay. The others are removed only after the commit. */
-function retain(
-  { deployment }: StepContext,
-  place: PartName,
-  { recorded, replaced, isRetained }: Candidates,
-): { snapshots: SnapshotRow[]; discard: string[] } {
-  const known = existingSnapshots(snapshotsPath(deployment.layout, place), recorded)
-  const retention = chooseRetained(
-    replaced && isRetained ? [...known, replaced] : known,
-    deployment.request.keepSnapshots,
-  )
-  logRetention(deployment, place, retention)
-  const discarded = replaced && !isRetained ? [...retention.discard, replaced] : retention.discard
-  return {
-    snapshots: retention.keep,
-    discard: discarded.map(({ name }) => `.hub-deploy/snapshots/${placeName(place)}/${name}`),
-  }
-}
-
-/** Logs why each of these snapshots stays or will be removed. */
-function logRetention({ request, tools }: Deployment, place: PartName, { keep, discard }: Retention): void {
-  const rule = `keep-snapshots is ${request.keepSnapshots}`
-  const lastGood = keep.findLast(isGenuine)
-  for (const row of keep) {
-    const reason = whyIrreplaceable(row) ?? (row === lastGood ? 'it is the last good one' : rule)
-    tools.log.info(`Snapshot ${row.name} of ${placeName(place)} stays: ${reason}.`)
-  }
-  for (const { name } of discard) tools.log.info(`Snapshot ${name} of ${placeName(place)} will be removed: ${rule}.`)
-}
-
-function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 }: SnapshotRow): string | undefined {
-  if (kept !== undefined) return `it contains this host's ${kept.join(', ')}`
-  if (modified) return 'it contains changes that were made on this host'
-  return sha256 === null ? 'it cannot be fetched again' : undefined
-}
-
-/** Returns the row of the snapshot to which the part's old tree was moved; undefined if it was not moved. */
-function findReplaced(
-  { results, order, deployment }: StepContext,
-  part: PartName,
-  { installed, version }: { installed: InstalledRow | undefined; version: string | null },
-): SnapshotRow | undefined {
-  const { snapshot: name, modified } = results.get(placeName(part)) ?? {}
-  if (name === undefined) return undefined
-  return {
-    name,
-    version,
-    project_version: installed?.project_version ?? null,
-    artifact_sha256: installed?.artifact_sha256 ?? null,
-    ...identityOf(modified ?? installed ?? { tree_digest: null }),
-    installed_at: installed?.installed_at ?? null,
-    deployment_id: installed?.deployment_id ?? null,
-    run_url: installed?.run_url ?? null,
-    ...sourceOf(installed),
-    ...(installed && !isFrom(installed, order.origin)
-      ? { origin: { contract: installed.contract, slug: installed.slug } }
-      : {}),
-    ...(modified === undefined && !installed?.modified ? {} : { modified: true }),
-    keep_paths: [...new Set([...(installed?.keep_paths ?? []), ...deployment.keepPaths])],
-  }
 }
 
 /**
@@ -249,10 +141,6 @@ function newVersion({ deployment, order, results }: StepContext, part: Part): In
     installed_at: tools.now().toISOString(),
     deployment_id: record.facts.deployment_id,
     run_url: tools.runner.workflow.url,
-    ...sourceOf(part),
+    ...(part.source && { source: part.source }),
   }
-}
-
-function sourceOf(from: { readonly source?: SourceRecord | undefined } | undefined): { source?: SourceRecord } {
-  return from?.source === undefined ? {} : { source: from.source }
 }
