@@ -32149,8 +32149,8 @@ async function planRemoval(context, part) {
             const modified = await identifyReplaced(context, part, snapshot.path);
             results.set(placeName(part), { snapshot: snapshot.name, modified });
             await announceModified(deployment, part, snapshot);
-            const did = `${version ?? ''} removed`;
-            return { status: 'done', did: did.trim(), story: `${placePath(part)} ${did}` };
+            const did = version === null ? 'removed' : `${version} removed`;
+            return { status: 'done', did, story: `${placePath(part)} ${did}` };
         },
     };
 }
