@@ -33631,6 +33631,7 @@ function justModified(snapshot) {
 
 
 
+
 /** A project may have many services. */
 const perform_step_MAX_LISTED = 5;
 /**
@@ -33752,7 +33753,10 @@ async function notify(context, step) {
     }
 }
 function requirePart({ order }, name) {
-    return requireEntry(findPart(order.parts, name), name);
+    const part = findPart(order.parts, name);
+    if (part === undefined)
+        throw new DeploymentError('step_failed', `This deployment contains no ${name}: correct the plan.`);
+    return part;
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/settings/settings-notices.js

@@ -1,4 +1,5 @@
 import { basename } from 'node:path'
+import { DeploymentError } from '../../core/errors.ts'
 import { isMarkerStep, placeOfInstall, placeOfSettings } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { listFirst } from '../../core/quantities.ts'
@@ -136,5 +137,8 @@ async function notify(context: StepContext, step: Extract<PlanStep, { action: 'n
 }
 
 function requirePart({ order }: StepContext, name: string): Part {
-  return requireEntry(findPart(order.parts, name), name)
+  const part = findPart(order.parts, name)
+  if (part === undefined)
+    throw new DeploymentError('step_failed', `This deployment contains no ${name}: correct the plan.`)
+  return part
 }
