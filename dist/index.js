@@ -30606,8 +30606,8 @@ async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
 
 
 
-/** An environment variable has at most 128 KiB. */
-const MAX_HANDOVER_CHARS = 60_000;
+/** The runner passes the text in an environment variable, which Linux limits to 128 KiB. */
+const MAX_HANDOVER_BYTES = 60_000;
 const LOCK_TIMEOUT_MS = 5000;
 /** The main step's request that its post step check the health of the restored version. */
 const handoverSchema = schemas_lazy(() => object({
@@ -30635,7 +30635,7 @@ function writeHandover(layout, facts, checks) {
         return JSON.stringify(handover);
     };
     let count = checks.length;
-    while (count > 0 && textWith(count).length > MAX_HANDOVER_CHARS)
+    while (count > 0 && Buffer.byteLength(textWith(count)) > MAX_HANDOVER_BYTES)
         count = Math.floor(count / 2);
     return textWith(count);
 }

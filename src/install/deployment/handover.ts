@@ -16,8 +16,8 @@ import { type RestoredCheck, restoredCheckSchema } from '../services/healthcheck
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { holdLock } from './recovery/hold-lock.ts'
 
-/** An environment variable has at most 128 KiB. */
-const MAX_HANDOVER_CHARS = 60_000
+/** The runner passes the text in an environment variable, which Linux limits to 128 KiB. */
+const MAX_HANDOVER_BYTES = 60_000
 const LOCK_TIMEOUT_MS = 5000
 
 /** The main step's request that its post step check the health of the restored version. */
@@ -50,7 +50,7 @@ export function writeHandover(layout: Layout, facts: DeploymentFacts, checks: re
     return JSON.stringify(handover)
   }
   let count = checks.length
-  while (count > 0 && textWith(count).length > MAX_HANDOVER_CHARS) count = Math.floor(count / 2)
+  while (count > 0 && Buffer.byteLength(textWith(count)) > MAX_HANDOVER_BYTES) count = Math.floor(count / 2)
   return textWith(count)
 }
 

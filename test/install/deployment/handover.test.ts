@@ -22,12 +22,19 @@ describe('the health checks that a cancelled run hands to its post step', () => 
     const path = await writeLocalReport(hostOf(layout), reportOf({ outcome: 'rolled_back', rollback: ROLLBACK }))
     const checks = Array.from({ length: 2000 }, (_, index) => checkBy('true', `part-${index}`))
     const text = writeHandover(layout, factsOf(), checks)
-    assert.ok(text.length < 128 * 1024)
+    assert.ok(Buffer.byteLength(text) < 128 * 1024)
     const { checks: kept, left_out: left } = JSON.parse(text)
     assert.equal(kept.length + left, 2000)
     const few = JSON.stringify({ ...JSON.parse(text), checks: kept.slice(0, 1) })
     assert.equal(await checkRestored(hostOf(layout), few), undefined)
     assert.equal(JSON.parse(readFileSync(path, 'utf8')).rollback.healthy, null)
+  })
+
+  it('fit into an environment variable even if each character takes 3 bytes', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const checks = Array.from({ length: 14 }, () => checkBy(`: ${'界'.repeat(4000)}`))
+    const text = writeHandover(layout, factsOf(), checks)
+    assert.ok(Buffer.byteLength(text) < 128 * 1024, `${Buffer.byteLength(text)} bytes`)
   })
 
   it('still name the unhealthy service when the local report is gone', async t => {
