@@ -25649,7 +25649,9 @@ function servicesOf(order, plugin) {
     return [...new Map(services.map(service => [JSON.stringify(service), service])).values()];
 }
 function requireConfig({ hostConfig }) {
-    return requireEntry(hostConfig, 'host-config');
+    if (hostConfig === undefined)
+        throw new DeploymentError('step_failed', 'The plan needs a host config, but there is none: set host-config.');
+    return hostConfig;
 }
 /**
  * Returns an entry that the plan needs. The entry should exist, because the plan was checked before anything was

@@ -15,7 +15,9 @@ export function servicesOf(order: InstallOrder, plugin: string | undefined): Ser
 }
 
 export function requireConfig({ hostConfig }: Pick<InstallOrder, 'hostConfig'>): HostConfig {
-  return requireEntry(hostConfig, 'host-config')
+  if (hostConfig === undefined)
+    throw new DeploymentError('step_failed', 'The plan needs a host config, but there is none: set host-config.')
+  return hostConfig
 }
 
 /**

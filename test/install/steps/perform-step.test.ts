@@ -23,3 +23,19 @@ describe('a step about a part that the plan does not install', () => {
     })
   }
 })
+
+describe('a step that needs a host config', () => {
+  for (const action of ['restart', 'healthcheck'] as const) {
+    it(`fails without one, and names the input to set (${action})`, async t => {
+      const step: PlanStep =
+        action === 'restart'
+          ? { ...AT, id: 'up', action, plugin: 'web' }
+          : { ...AT, id: 'ok', action, plugin: 'web', timeoutSeconds: 1, retries: 0 }
+      const context = await contextOf(t, deploymentOf(await prepareTemporaryHost(t)), { steps: [step] })
+      await assert.rejects(
+        performStep(context, step),
+        new DeploymentError('step_failed', 'The plan needs a host config, but there is none: set host-config.'),
+      )
+    })
+  }
+})
