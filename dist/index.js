@@ -22381,7 +22381,7 @@ function runningAfter(layout, facts, outcome) {
 /**
  * Returns the version that the host runs: the one that a dead run has committed but not recorded, else the one in the
  * host's record, else the one that this deployment found installed. Returns null while another run may be changing the
- * version, or if the version's directories are gone. Never throws.
+ * version, or if the version's directories are gone or cannot be examined. Never throws.
  */
 function readRunningVersion(layout, facts) {
     const journal = orNone(() => readJournal(layout.journal) ?? []);
@@ -22391,7 +22391,7 @@ function readRunningVersion(layout, facts) {
     const own = [...(committed ?? []), ...orNone(() => readInstalled(layout))].filter(row => isOf(row, facts));
     if (own.length === 0)
         return facts.previous_version;
-    const present = own.filter(row => pathExistsSync(installPath(layout, placeOf(row))));
+    const present = own.filter(row => isThere(installPath(layout, placeOf(row))));
     return (facts.contract === 'project' ? newestProjectVersion(present) : present[0]?.version) ?? null;
 }
 /**
@@ -22414,6 +22414,15 @@ function timeOf({ installed_at: at }) {
 }
 function isOf({ contract, kind, slug }, facts) {
     return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind);
+}
+/** False if the path cannot be examined. */
+function isThere(path) {
+    try {
+        return pathExistsSync(path);
+    }
+    catch {
+        return false;
+    }
 }
 /** Ignores a record that cannot be read: the code that needs the record reports the error. */
 function orNone(read) {

@@ -20,7 +20,7 @@ export function runningAfter(layout: Layout, facts: DeploymentFacts, outcome: Ou
 /**
  * Returns the version that the host runs: the one that a dead run has committed but not recorded, else the one in the
  * host's record, else the one that this deployment found installed. Returns null while another run may be changing the
- * version, or if the version's directories are gone. Never throws.
+ * version, or if the version's directories are gone or cannot be examined. Never throws.
  */
 export function readRunningVersion(layout: Layout, facts: DeploymentFacts): string | null {
   const journal = orNone(() => readJournal(layout.journal) ?? [])
@@ -28,7 +28,7 @@ export function readRunningVersion(layout: Layout, facts: DeploymentFacts): stri
   if (committed === undefined && isChanging(journal, facts)) return null
   const own = [...(committed ?? []), ...orNone(() => readInstalled(layout))].filter(row => isOf(row, facts))
   if (own.length === 0) return facts.previous_version
-  const present = own.filter(row => pathExistsSync(installPath(layout, placeOf(row))))
+  const present = own.filter(row => isThere(installPath(layout, placeOf(row))))
   return (facts.contract === 'project' ? newestProjectVersion(present) : present[0]?.version) ?? null
 }
 
@@ -55,6 +55,15 @@ function timeOf({ installed_at: at }: InstalledRow): number {
 
 function isOf({ contract, kind, slug }: InstalledRow, facts: DeploymentFacts): boolean {
   return contract === facts.contract && slug === facts.slug && (contract === 'project' || kind === facts.kind)
+}
+
+/** False if the path cannot be examined. */
+function isThere(path: string): boolean {
+  try {
+    return pathExistsSync(path)
+  } catch {
+    return false
+  }
 }
 
 /** Ignores a record that cannot be read: the code that needs the record reports the error. */
