@@ -11,7 +11,7 @@ import type { Format, Workload } from './workloads.ts'
 import { zipFolder } from './zip-folder.ts'
 
 export interface ArtifactCache {
-  /** Returns one version of a workload: the one that an earlier run made, or a new one. */
+  /** Returns the artifact of one version of a workload. If the cache has no such artifact, makes it first. */
   get(workload: Workload, format: Format, version: Version): Promise<Artifact>
 }
 

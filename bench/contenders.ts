@@ -22,7 +22,7 @@ export interface Job {
 export interface Contender {
   readonly name: ContenderName
   readonly format: Format
-  /** The programs that this machine lacks; empty if the contender can run. */
+  /** The programs, Python modules and files of `dist/` that the contender lacks; empty if it can run. */
   readonly missing: readonly string[]
   start(job: Job, ...how: Parameters<Start>): Promise<ProcessEnd>
 }

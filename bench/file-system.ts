@@ -4,7 +4,7 @@ import { freemem, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { firstLine, isInstalled } from './programs.ts'
 
-/** A folder to deploy into, on a file system of a known type. */
+/** A folder to deploy into, with a description of its file system. */
 export interface FileSystem {
   readonly folder: string
   readonly description: string
@@ -32,7 +32,7 @@ export function openFileSystem(wanted: string | undefined): FileSystem {
   }
 }
 
-/** The milliseconds to create and to delete 3,000 small files: no contender writes as many files in less time. */
+/** Measures the speed of the file system: the milliseconds to create and to delete 3,000 small files. */
 export function probe({ folder }: FileSystem): { createMs: number; deleteMs: number } {
   const files = mkdtempSync(join(folder, 'probe-'))
   const startedAt = performance.now()

@@ -11,7 +11,7 @@ export interface HubProcess {
   stop(): Promise<void>
 }
 
-/** Serves the artifacts on loopback, from its own process, so that serving costs every contender the same. */
+/** Serves the artifacts on loopback, from a separate process, so that serving costs every contender the same. */
 export async function startHub(artifacts: Readonly<Record<string, Artifact>>, folder: string): Promise<HubProcess> {
   const catalogue = join(folder, 'catalogue.json')
   writeFileSync(catalogue, JSON.stringify(artifacts))

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
 // A preload for `node --import`. At the exit, it writes the longest block of the process's event loop, in milliseconds,
-// to the file that LOOP_DELAY_FILE names. It ignores the time to load the program, when there is nothing to cancel yet.
+// to the file that LOOP_DELAY_FILE names. The time to load the program does not count: nothing can be cancelled yet.
 
 const RESOLUTION_MS = 1
 const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS })

@@ -49,12 +49,12 @@ export const OPTIONS = {
   hub: {
     type: 'boolean',
     default: false,
-    help: 'instead of the races: show what the reference hub answers under load',
+    help: 'instead of the races: show how the reference hub performs under load',
   },
   project: {
     type: 'boolean',
     default: false,
-    help: 'instead of the races: show how a project of 40 parts is switched',
+    help: 'instead of the races: show how long the switch of a project of 40 parts takes',
   },
   record: {
     type: 'boolean',

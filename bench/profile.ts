@@ -18,7 +18,8 @@ const SHOWN_FUNCTIONS = 16
 const TRACED = 'fsync,fdatasync,syncfs,rename,link,openat,write,writev,mkdir,unlink,unlinkat'
 
 /**
- * Reports how a first install spends its time: the start-up, then each workload's states, system calls and functions.
+ * Reports how a first install spends its time: the start-up, then the states, system calls and functions of each ZIP
+ * workload.
  */
 export async function profileReport(races: readonly RacedWorkload[], place: Place): Promise<string> {
   const parts = [startTable(place)]

@@ -23,7 +23,8 @@ interface Switch {
 }
 
 /**
- * Creates a table with the time between the first and the last rename of a project's trees, medians of several rounds.
+ * Creates a table of a project's deployments, with medians of several rounds: the whole time, the syncs, the renames,
+ * and the time from the first to the last rename of a tree.
  */
 export async function projectReport({ repository, cache, folder }: Place): Promise<string> {
   const rounds = await withReleases({ workload: PROJECT, format: 'sealed', cache, folder }, async releases => {

@@ -13,7 +13,10 @@ export interface Place {
   readonly folder: string
 }
 
-/** Runs the races one after the other, without the contenders that cannot run; `skipped` gives the reasons. */
+/**
+ * Runs the races one after the other, without the contenders that cannot run, and without the races that our action
+ * cannot run; `skipped` gives the reasons.
+ */
 export async function runRaces(
   races: readonly RacedWorkload[],
   place: Place,
@@ -36,7 +39,7 @@ function runRace(
 ): Promise<RaceRow> {
   const { format, rounds, name } = workload
   return withReleases({ workload, format, cache, folder }, async releases => {
-    process.stderr.write(`Racing ${contenders.map(each => each.name).join(', ')} on ${name}: ${rounds} rounds.\n`)
+    process.stderr.write(`Racing ${contenders.map(each => each.name).join(', ')} on ${name} (rounds: ${rounds}).\n`)
     const { artifact } = releases[1]
     return {
       workload,
@@ -52,5 +55,5 @@ function isSkipped({ missing }: Contender): boolean {
 }
 
 function whySkipped({ name, format, missing }: Contender): string {
-  return `Skipped: ${name} for ${format}, because this machine has no ${missing.join(', ')}.`
+  return `Skipped: ${name} for ${format}, because it lacks ${missing.join(', ')}.`
 }

@@ -10,8 +10,8 @@ const RAW_KEY_BYTES = 32
 const CHUNK_BYTES = 1024 * 1024
 
 /**
- * Seals a project's folder in the encrypted artifact format: a nonce, then a tar in zstd in AES-256-GCM, then the tag,
- * with an Ed25519 signature over all of it. Throws if this machine has no `tar`.
+ * Seals a project's folder in the encrypted artifact format: a nonce, then a tar that is compressed with zstd and
+ * encrypted with AES-256-GCM, then the tag. An Ed25519 signature covers all of it. Throws if this machine has no `tar`.
  */
 export async function seal(project: string, path: string, version: string): Promise<SealedArtifact> {
   const tar = `${path}.tar`

@@ -19,8 +19,8 @@ export interface SourceRecipe {
 }
 
 /**
- * Writes one version of a plugin's sources below `folder`. If the workload has several plugins, `part` is the number of
- * the plugin. A file's number decides its passages, so the same sample gives the same tree. File sizes follow an
+ * Writes one version of a plugin's sources below `folder`. If the workload has several plugins, `part` is the plugin's
+ * index. The index of a file decides its passages, so the same sample gives the same tree. File sizes follow an
  * exponential distribution.
  */
 export function writeSourceTree({ workload, version, sample }: SourceRecipe, folder: string, part = 0): void {

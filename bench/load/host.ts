@@ -23,10 +23,10 @@ export interface ProjectTarget extends Published {
   readonly credential: string
 }
 
-/** One deployment of a host. */
+/** One deployment on a host. */
 export interface Deployment {
   readonly hostId: string
-  /** False if the host has that version already. */
+  /** False if the host has the target's version already. */
   readonly downloads: boolean
 }
 

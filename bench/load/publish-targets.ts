@@ -9,7 +9,7 @@ import { SIGNING_SECRET, SLUG } from '../release.ts'
 import type { Workload } from '../workloads.ts'
 import type { MarketplaceTarget, ProjectTarget } from './host.ts'
 
-/** The targets before their hub runs. */
+/** The targets without the URL of their hub, which does not run yet. */
 export interface Targets {
   readonly marketplace: Omit<MarketplaceTarget, 'hubUrl'>
   readonly project: Omit<ProjectTarget, 'hubUrl'>

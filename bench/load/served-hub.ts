@@ -10,7 +10,7 @@ const CLI = join(import.meta.dirname, '../../hub/cli.ts')
 export interface ServedHub {
   readonly url: string
   readonly child: ChildProcess
-  /** The processor time in milliseconds, and the peak memory in MB of 10^6 bytes. Only Linux has them. */
+  /** The processor time in milliseconds, and the peak memory in MB of 10^6 bytes. Needs Linux. */
   usage(): { cpuMs: number; peakMb: number }
   stop(signal?: NodeJS.Signals): Promise<void>
 }

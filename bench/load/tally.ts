@@ -1,12 +1,12 @@
 import { type Answer, type Call, timedRequest } from './timed-request.ts'
 
-/** The results of hosts: the milliseconds of each call, by its name, and the errors. */
+/** The results of hosts: the milliseconds of each call, by the call's name, and the errors. */
 export interface Tally {
   readonly calls: Record<string, number[]>
   readonly errors: string[]
 }
 
-/** A call whose answer must have this status and, if given, these bytes. */
+/** A call whose answer must have this status and, if `sha256` is given, a body with this digest. */
 export interface ExpectedCall extends Call {
   readonly name: string
   readonly status: number

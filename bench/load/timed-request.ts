@@ -12,7 +12,7 @@ export interface Call {
 export interface Answer {
   readonly status: number
   readonly headers: IncomingMessage['headers']
-  /** Empty for a download: only its digest is kept. */
+  /** Only the start of a body that is longer than 64 KiB. */
   readonly body: string
   readonly sha256: string
   readonly firstByteMs: number
@@ -21,7 +21,7 @@ export interface Answer {
 
 const KEPT_BYTES = 64 * 1024
 
-/** Sends one request on a separate connection, as another host would. Rejects if the answer is cut off. */
+/** Sends one request on a separate connection, as another host would. Rejects if there is no answer or it is cut off. */
 export function timedRequest({ url, method = 'GET', headers = {}, json }: Call): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const startedAt = performance.now()

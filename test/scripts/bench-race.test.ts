@@ -19,7 +19,7 @@ for (const format of ['zip', 'sealed'] as const) {
   describe(`the race for ${format}`, () => {
     for (const contender of listContenders(format, REPOSITORY)) {
       const { name, missing } = contender
-      const skip = (missing.length > 0 && `this machine has no ${missing.join(', ')}`) || whyLeftToCi()
+      const skip = (missing.length > 0 && `the contender lacks ${missing.join(', ')}`) || whyLeftToCi()
 
       it(`measures ${name} installing both versions`, { skip }, async t => {
         const folder = temporaryDirectory(t)
