@@ -4,7 +4,7 @@ if (parseInt(found, 10) < 24) {
   console.error('Error: deploy-post.js needs Node.js 24, but ' + process.execPath + ' is ' + found + ': run it with externals/node24/bin/node of the runner, or node_modules/.bin/node of a checkout.')
   process.exitCode = 1
 } else if (/^(--help|-h)$/.test(process.argv[2])) {
-  console.log("deploy-post.js is the post step of a GitHub Action, which a self-hosted runner starts.\nIts inputs are environment variables; action.yml lists them. Required: INPUT_HUB-URL, INPUT_SLUG, INPUT_API-KEY, INPUT_SIGNING-SECRET, INPUT_PROJECT-ROOT.\nTo deploy your own plugin or service on this machine: npm run try -- --from FOLDER")
+  console.log("deploy-post.js is the post step of a GitHub Action. A self-hosted runner starts it.\nIts inputs are environment variables; action.yml lists them. Required: INPUT_HUB-URL, INPUT_SLUG, INPUT_API-KEY, INPUT_SIGNING-SECRET, INPUT_PROJECT-ROOT.\nTo deploy your own plugin, service or project on this machine: npm run try -- --from FOLDER")
 } else {
   process.once('exit', code => { if (!ended && code === 0) process.exitCode = 13 })
   require('./start.js').start(__dirname, 'deployPost').then(() => { ended = true })

@@ -5,7 +5,9 @@ const PROGRAMS = ['chromium', 'chromium-browser', 'google-chrome']
 
 /** Returns why this machine cannot show a page, for a test's `skip`; false if it can. */
 export function whyNoBrowser(): string | false {
-  return chromiumPath() === undefined && `none of ${PROGRAMS.join(', ')} is on PATH: apt-get install chromium`
+  return (
+    chromiumPath() === undefined && `none of ${PROGRAMS.join(', ')} is on PATH, so run \`apt-get install chromium\``
+  )
 }
 
 /**
@@ -17,8 +19,7 @@ export async function openBrowser(): Promise<Browser> {
   const executablePath = chromiumPath()
   if (executablePath === undefined) throw new Error(`No browser: ${whyNoBrowser()}.`)
   const { chromium } = await import('playwright-core')
-  // Chromium's own sandbox refuses to start as root. Without the sandbox, Chromium is safe enough, because Chromium shows nothing but
-  // our own pages.
+  // Chromium's sandbox does not work for root. Chromium shows only our own pages, so it is safe without the sandbox.
   return await chromium.launch({ executablePath, chromiumSandbox: process.getuid?.() !== 0 })
 }
 

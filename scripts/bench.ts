@@ -31,7 +31,7 @@ await runProgram({
   },
 })
 
-/** One line for an expected error, such as a missing program; the stack trace of an unexpected one. */
+/** Returns the message of an expected error, such as a missing program, and the stack trace of any other error. */
 function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   return 'code' in error || error === interruptionIfAny() ? error.message : (error.stack ?? error.message)

@@ -15,7 +15,7 @@ const NODE_MAJOR = 24
 
 await runProgram({
   name: 'npm run build',
-  purpose: 'Rebuilds dist/ from src/: one bundle, its loader, and a small file for each program that starts it.',
+  purpose: 'Rebuilds dist/ from src/: one bundle, its loader, and a small file for each program.',
   options: {},
   run: build,
 })
@@ -44,9 +44,9 @@ function compile(): void {
 }
 
 /**
- * Copies some packages to `build/`, and replaces those of their files that `scripts/replaced/` has: the originals load
+ * Copies some packages to `build/`, and puts the files of `scripts/replaced/` in the place of the originals, which load
  * a lot of code for features that few or no runs need. The bundler resolves an import from the folder of the file that
- * contains it, so it bundles the copies.
+ * contains it, so it bundles these files.
  */
 function replaceUnused(): void {
   const modules = join(BUILD, 'node_modules')
@@ -91,7 +91,7 @@ function writeStubs(): void {
 /**
  * Builds a stub that even Node.js 12.22, which some systems still have, can parse: if Node.js is too old, the stub says
  * so and does not load the bundle. A promise that never settles does not count as success. With `--help`, which no
- * runner passes, the stub prints its usage text.
+ * runner passes, the stub prints its usage text if it has one.
  */
 function stubOf(action: string, usage: string | undefined): string {
   const help =

@@ -16,6 +16,8 @@ async function checkDist(): Promise<void> {
   // `git diff` misses new files.
   const changes = execFileSync('git', ['status', '--porcelain', '--', 'dist'], { cwd: ROOT, encoding: 'utf8' })
   if (changes === '') return
-  process.stderr.write(`dist/ did not match src/, and has been rebuilt: review and commit these files:\n${changes}`)
+  process.stderr.write(
+    `The committed dist/ does not match src/. It has been rebuilt: review and commit these files:\n${changes}`,
+  )
   process.exitCode = 1
 }

@@ -20,9 +20,8 @@ const CHAPTERS = [
 
 await runProgram({
   name: 'npm run demo',
-  purpose: `Deploys seven times from a reference hub onto a temporary host, with dist/ as a runner does. For each deployment it
-shows the result of the step and what the host runs, on three screens in all. It fails if a deployment does not end as
-expected.`,
+  purpose: `Deploys seven times from a reference hub onto a temporary host, with dist/ as a runner does. For each deployment,
+it shows the result of the step and the versions on the host. It fails if a deployment does not end as expected.`,
   options: {
     verbose: {
       type: 'boolean',

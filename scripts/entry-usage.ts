@@ -20,9 +20,9 @@ function usagesOf(repository: string, path: string): [string, string][] {
   const { inputs, runs }: ActionDefinition = parse(readFileSync(join(repository, path), 'utf8'))
   const required = Object.entries(inputs).flatMap(([name, { required }]) => (required ? [variableOf(name)] : []))
   const main = basename(runs.main)
-  const usage = (subject: string): string => `${subject} of a GitHub Action, which a self-hosted runner starts.
+  const usage = (subject: string): string => `${subject} of a GitHub Action. A self-hosted runner starts it.
 Its inputs are environment variables; ${path} lists them. Required: ${required.join(', ') || 'this depends on the other inputs'}.
-To deploy your own plugin or service on this machine: npm run try -- --from FOLDER`
+To deploy your own plugin, service or project on this machine: npm run try -- --from FOLDER`
   const post = runs.post === undefined ? [] : [basename(runs.post)]
   return [
     [main, usage(`${main} is the program`)],

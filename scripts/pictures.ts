@@ -33,7 +33,7 @@ const FOLDER = join(import.meta.dirname, '../docs/pictures')
 await runProgram({
   name: 'npm run pictures',
   purpose:
-    "Runs deployments with the real hub, and saves pictures of their summaries, their logs and a hub's page to a folder.",
+    "Runs deployments with the reference hub, and saves pictures of their summaries, their logs and a hub's page to a folder.",
   options: { into: { type: 'string', value: 'FOLDER', help: 'the folder for the pictures (default: docs/pictures)' } },
   async run({ into }) {
     const missing = whyNoBrowser()

@@ -5,7 +5,7 @@ import { DeployError } from '../src/core/errors.ts'
 
 /** An option with its line in the usage text. */
 export interface ProgramOption extends ParseArgsOptionDescriptor {
-  /** The placeholder of its value in the usage text. */
+  /** The placeholder for its value in the usage text. */
   readonly value?: string
   /** Its purpose. Further lines are aligned with the first. */
   readonly help: string
@@ -18,7 +18,7 @@ export interface Program<T extends Readonly<Record<string, ProgramOption>>> {
   /** Its purpose in sentences; lines are printed as they are. */
   readonly purpose: string
   readonly options: T
-  /** The one argument that it takes without an option's name, if any. */
+  /** The placeholder for the only positional argument, if the program takes one. */
   readonly argument?: string
   /** The text after the options in the usage text. */
   readonly notes?: string
@@ -28,9 +28,9 @@ export interface Program<T extends Readonly<Record<string, ProgramOption>>> {
 type OptionValues<T extends ParseArgsOptionsConfig> = ReturnType<typeof parseArgs<{ options: T }>>['values']
 
 /**
- * Runs a program with the arguments of this process. `--help` and `-h` print its usage text. A wrong command line
- * prints one sentence and exits with 2, and an expected failure exits with 1. Any other failure is a defect and keeps
- * its stack.
+ * Runs a program with the arguments of this process. `--help` and `-h` print its usage text. For a wrong command line,
+ * prints the message and exits with 2. For an expected failure, prints the message and exits with 1. Any other failure
+ * is a defect: prints its stack and exits with 1.
  */
 export async function runProgram<T extends Readonly<Record<string, ProgramOption>>>(
   program: Program<T>,

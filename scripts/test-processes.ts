@@ -57,7 +57,7 @@ export function testProcesses(): ReadonlyMap<string, readonly string[]> {
   return new Map<string, readonly string[]>([...single, ...(isLeft ? [['left-to-ci', left] as const] : []), ...shared])
 }
 
-/** Writes a file for each process. `node --test` starts them in the order of their names. */
+/** Writes a file for each process, and removes all others. `node --test` starts the processes in the files' order. */
 function writeProcesses(processes: ReturnType<typeof testProcesses>): void {
   mkdirSync(FOLDER, { recursive: true })
   const together = relative(FOLDER, join(ROOT, 'test', 'together.ts'))
@@ -76,7 +76,7 @@ function write(name: string, text: string): void {
   if (!existsSync(path) || readFileSync(path, 'utf8') !== text) writeFileSync(path, text)
 }
 
-/** Splits the files into equal parts, give or take one file. Neighbors stay together. */
+/** Splits the files, in their order, into equal parts, give or take one file. */
 function split(files: readonly string[], parts: number): string[][] {
   const cut = (part: number): number => Math.round((files.length * part) / parts)
   return Array.from({ length: parts }, (_, part) => files.slice(cut(part), cut(part + 1)))

@@ -29,9 +29,9 @@ interface Trial {
 
 await runProgram({
   name: 'npm run try',
-  purpose: `Deploys your plugin, service or project as a runner would, from a hub to a host. Both are in one temporary folder of
-this machine, or in that of --root. Outside that folder, nothing changes but the action's cache of compiled code,
-~/.cache/hub-deploy, and whatever the commands of your host config change.`,
+  purpose: `Deploys your plugin, service or project as a runner would, from a hub to a host. Both are in a temporary folder of
+this machine, or in the folder of --root. Outside that folder, the only changes are those to the action's cache of
+compiled code (by default ~/.cache/hub-deploy) and those that the commands of your host config make.`,
   argument: '[FOLDER]',
   options: {
     from: { type: 'string', value: 'FOLDER', help: 'your plugin, service or project, for example examples/plugin' },
@@ -101,12 +101,12 @@ async function trySources(trial: Trial): Promise<void> {
   showFiles(files, values)
   if (interruption.hasCome) {
     process.exitCode = 1
-    return print('', `A signal came before the deployment, so nothing was deployed: ${fate(trial)}.`)
+    return print('', `A signal came before the deployment, so nothing was deployed. Now ${fate(trial)}.`)
   }
   const result = await deploy(trial)
   process.exitCode = result.exitCode === 0 ? 0 : 1
   showResult(result, stage, sources)
-  if (interruption.hasCome) return print('', `A signal came, so the trial ends here: ${fate(trial)}.`)
+  if (interruption.hasCome) return print('', `A signal came, so the trial ends here. Now ${fate(trial)}.`)
   if (result.exitCode === 0) showWorkflow(sources, files, values.setting)
   await showNext(trial, result)
 }

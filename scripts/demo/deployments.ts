@@ -17,7 +17,7 @@ export interface Deployment {
   readonly expected: Readonly<Record<string, string>>
   /** Checks more than the outputs. */
   verify?(on: DemoStage): void
-  /** The finding of the checks, as a sentence that follows the version on the host. */
+  /** A true sentence about the host after the run, which follows the versions on the host. */
   readonly verified: string
 }
 
@@ -59,11 +59,11 @@ export const DEPLOYMENTS: readonly Deployment[] = [
     run: deployGreeter,
     expected: { outcome: 'success', changed: 'true', version: '1.1.0', 'previous-version': '1.0.0' },
     verify: on => expectEqual('data/visits.txt', readFileSync(visits(on), 'utf8'), '42\n'),
-    verified: 'greeter kept its data; 1.0.0 is a snapshot.',
+    verified: 'greeter kept its data, and 1.0.0 is a snapshot.',
   },
   {
     title: 'Refuse a tampered artifact',
-    story: 'greeter 1.2.0 is signed, then one of its bits flips on the hub’s disk.',
+    story: 'After greeter 1.2.0 is signed, one of its bits flips on the hub’s disk.',
     async arrange(on) {
       on.tamper(await on.publish(RELEASES.greeter12))
     },

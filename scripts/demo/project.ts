@@ -20,7 +20,7 @@ export interface DemoProject {
   revokeCredential(): void
   /** Deploys the latest version with the project action from `dist/`. */
   deploy(): Promise<ActionResult>
-  /** All reports that the hub has accepted, oldest first. */
+  /** The reports that the hub has accepted, at most the newest 100, oldest first. */
   readReports(): StoredProjectReport[]
 }
 

@@ -11,7 +11,7 @@ const DIGEST = /\b([\da-f]{12})[\da-f]{52}\b/g
 /** Leaves room in 100 columns for the name of the field, and for the mark of a shortened text. */
 const TEXT_WIDTH = 90
 
-/** Prints the story, the result of the step, and the version on the host. */
+/** Prints the story, the result of the step, and the versions on the host. */
 export function showBriefly(deployment: Deployment, { result, root }: { result: ActionResult; root: string }): void {
   const { title, story, verified } = deployment
   const isSuccess = result.exitCode === 0

@@ -9,7 +9,7 @@ import { openStore, type Store } from '../../hub/store.ts'
 import { verifyHmacSignature } from '../../src/core/trust/signature.ts'
 import { NOW, type ReportGiven, report } from '../../test/hub/fleet-of.ts'
 
-/** A picture. `name` is the name of its file in `docs/pictures/`, without the extension. */
+/** A picture. `name` is the name of its file, without the extension. */
 export interface HubPicture {
   readonly name: string
   readonly png: Buffer

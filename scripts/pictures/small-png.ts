@@ -13,8 +13,8 @@ interface Pixels {
 
 /**
  * Returns the picture in about a third of the bytes: keeps the 256 most frequent colors, and replaces each of the
- * remaining colors by the nearest of the 256. Meant for screenshots of text, in which the remaining colors are only at
- * the edges of letters. Reads only the format that Chromium writes, RGB with 8 bits for each channel.
+ * remaining colors with the nearest of the 256. Meant for screenshots of text, in which the remaining colors are only
+ * at the edges of letters. Reads only the format that Chromium writes, RGB with 8 bits for each channel.
  */
 export function shrinkPng(png: Buffer): Buffer {
   const { width, height, rgb } = readPixels(png)

@@ -80,7 +80,7 @@ function explained(schema: JsonSchema, help: Readonly<Record<string, string>>): 
     unused.delete(path)
     return help[path]
   })
-  if (unused.size > 0) throw new Error(`There is help for names that are not keys: ${[...unused].join(', ')}`)
+  if (unused.size > 0) throw new Error(`There is help for names that are not keys: ${[...unused].join(', ')}.`)
   return schema
 }
 
@@ -120,7 +120,7 @@ const RANGES: Readonly<Record<string, string>> = {
 function withRanges(pattern: string): string {
   return pattern.replace(/\\p\{(\w+)\}/gi, (written, category: string) => {
     const range = written.startsWith('\\p') ? RANGES[category] : undefined
-    if (range === undefined) throw new Error(`The pattern ${pattern} has no ranges for ${written}.`)
+    if (range === undefined) throw new Error(`RANGES has no entry for ${written} of the pattern ${pattern}.`)
     return range
   })
 }

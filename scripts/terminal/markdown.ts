@@ -40,7 +40,7 @@ function linesOf(token: Token): string[] {
   }
 }
 
-/** An alert (`> [!WARNING]`) starts with its kind. */
+/** Indents a quotation. Starts an alert (`> [!WARNING]`) with its kind instead. */
 function quoteLines({ text }: Tokens.Blockquote): string[] {
   const kind = ALERT.exec(text)?.[1]
   const lines = blockLines(lexer(text.replace(ALERT, '')))

@@ -4,14 +4,15 @@ import { UsageError } from '../../hub/errors.ts'
 import type { Sources } from './sources.ts'
 
 /**
- * Throws UsageError if one of the two folders, that of the sources and that of --root, contains the other: the secrets
- * in the folder of --root could be published. Resolves symlinks first.
+ * Throws UsageError if one of the two folders, that of the sources and that of --root, is or contains the other: the
+ * secrets in the folder of --root could be published, or the sources mixed with the files of the hub and the host.
+ * Resolves symlinks first.
  */
 export function requireApart({ kind, folder }: Sources, named: string): void {
   const [from, root] = [realPathOf(folder), realPathOf(named)]
   if (!isWithin(from, root) && !isWithin(root, from)) return
   throw new UsageError(
-    `The folder of --root, ${root}, and that of your ${kind}, ${from}, must not contain each other, because hub, host and secrets could be published: name another folder with --root.`,
+    `The folder of --root, ${root}, and that of your ${kind}, ${from}, must not contain each other, so that nothing of the hub or the host is published as your ${kind}: name another folder with --root.`,
   )
 }
 

@@ -27,7 +27,7 @@ export function pluginToBreak(folder: string): string {
 }
 
 /**
- * Copies a project's sources into a new folder. Adds a step to the copy's plan that runs after all others, and fails.
+ * Copies a project's sources into a new folder. Adds a step to the copy's plan that runs after all others and fails.
  */
 export function copyWithBrokenStep({ folder, pluginsDirname }: Project, copy: string): void {
   for (const path of [pluginsDirname, 'extensions', PLAN_PATH].filter(each => existsSync(join(folder, each))))

@@ -4,15 +4,15 @@ export interface Interruption {
   /** Resolves at the first signal, or at once if one has come. */
   readonly wait: Promise<void>
   /**
-   * From now on, a signal that only our own process gets also interrupts the process `pid`, as the runner does when a
+   * From now on, SIGTERM or SIGHUP to our own process also sends SIGINT to the process `pid`, as the runner does when a
    * job is cancelled. Pass undefined once that process has ended.
    */
   alsoStops(pid: number | undefined): void
 }
 
 /**
- * From now on, a signal does not end this process. This process ends by itself, after the processes that it started
- * have cleaned up.
+ * From now on, SIGINT, SIGTERM and SIGHUP do not end this process. This process ends by itself, after the processes
+ * that it started have cleaned up.
  */
 export function watchSignals(): Interruption {
   let hasCome = false
@@ -22,7 +22,7 @@ export function watchSignals(): Interruption {
       hasCome = true
       resolve()
     }
-    // Ctrl-C in a terminal reaches the processes that this one started, too.
+    // Ctrl-C in a terminal also reaches the processes that this one started.
     process.on('SIGINT', note)
     for (const signal of ['SIGTERM', 'SIGHUP'] as const) {
       process.on(signal, () => {

@@ -24,7 +24,10 @@ export interface FileOptions {
   readonly break: boolean
 }
 
-/** Throws UsageError for options that exclude each other, and HubError for a file that cannot be read. */
+/**
+ * Returns the operator's files for the sources. Throws UsageError for options that exclude each other or do not apply
+ * to the sources, and HubError for a file that cannot be read.
+ */
 export function readOperatorFiles(sources: Sources, options: FileOptions): OperatorFile[] {
   const { plan, 'host-config': hostConfig } = options
   if (sources.kind === 'project' && plan !== undefined)

@@ -22,7 +22,7 @@ export interface Project {
   readonly pluginsDirname: string
   /** No file of a project names its version. */
   readonly versionFile: undefined
-  /** True if the host signs at least one of its plugins, for which the host framework's key is needed. */
+  /** True if the host signs at least one of its plugins, with the host framework's key. */
   readonly isSigned: boolean
 }
 
@@ -35,7 +35,8 @@ export interface GivenProject {
 
 /**
  * Reads the project's id from its plan. No file names its version, or a plugins folder other than the default. Throws
- * UsageError for options that do not apply, or if there is no plan, and HubError if the plan cannot be used.
+ * UsageError for options that do not apply or are malformed, or if there is no plan, and HubError if the plan cannot be
+ * used.
  */
 export function readProject(folder: string, given: GivenProject): Project {
   const { slug, version = FIRST_VERSION, 'plugins-dirname': pluginsDirname = DEFAULT_PLUGINS_DIRNAME } = given
@@ -47,7 +48,9 @@ export function readProject(folder: string, given: GivenProject): Project {
   requireForm('plugins-dirname', pluginsDirname, pluginsDirnameSchema)
   const plan = join(folder, PLAN_PATH)
   if (!statSync(plan, { throwIfNoEntry: false })?.isFile())
-    throw new UsageError(`${folder} has no file ${PLAN_PATH}: add this plan if it is a project, or remove --kind.`)
+    throw new UsageError(
+      `${folder} has no file ${PLAN_PATH}: add this plan if it is a project, else name another kind with --kind.`,
+    )
   const id = { kind: 'project', slug: readProjectId(plan), folder } as const
   const isSigned = hasSignedPlugin(join(folder, pluginsDirname))
   return { ...id, version, pluginsDirname, versionFile: undefined, isSigned }

@@ -31,8 +31,8 @@ export interface TryStage {
   /** The host's project root, inside `folder`. */
   readonly root: string
   /**
-   * Signs and publishes the sources. With `isBroken`, adds a step that fails to a project's plan, which is part of the
-   * project. Throws as `publishFolder` and `releaseProject` do.
+   * Signs and publishes the sources. With `isBroken`, publishes a project with another step in its plan, which fails.
+   * Throws as `publishFolder` and `releaseProject` do.
    */
   publish(sources: Sources, isBroken: boolean): Promise<Published>
   /** Deploys the version of the sources with the deploy or the project action from `dist/`. */
@@ -51,7 +51,7 @@ export interface DeployChoices {
 
 /**
  * Starts a hub on loopback. With `named`, the hub and the host are in that folder and stay there, and the next stage in
- * the same folder continues with them. Throws UsageError if the folder has any other content.
+ * the same folder continues with them. Throws UsageError if the folder has any other content or cannot be used.
  */
 export async function openTryStage(named: string | undefined): Promise<TryStage> {
   const [stage, secrets] = named === undefined ? await openTemporary() : await openNamed(named)
@@ -109,7 +109,7 @@ async function openNamed(folder: string): Promise<[LocalStage, Secrets]> {
   return [stage, secrets]
 }
 
-/** Returns the names in the folder, which it creates if necessary. */
+/** Creates the folder if necessary, and returns the names in it. Throws UsageError if that fails. */
 function contentOf(folder: string): string[] {
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
@@ -140,7 +140,7 @@ function readSecrets(path: string): Secrets {
   try {
     return secretsSchema.parse(JSON.parse(readFileSync(path, 'utf8')))
   } catch {
-    throw new UsageError(`${path} does not contain the secrets of an earlier run: name another folder with --root.`)
+    throw new UsageError(`${path} cannot be read as the secrets of an earlier run: name another folder with --root.`)
   }
 }
 

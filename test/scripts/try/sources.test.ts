@@ -156,7 +156,12 @@ describe('the source in a folder', () => {
     const plan = 'deployment/install.yaml'
     const rows: readonly (readonly [string | undefined, GivenSources, typeof UsageError | typeof HubError, RegExp])[] =
       [
-        [undefined, { kind: 'project' }, UsageError, /has no file deployment\/install\.yaml: add this plan if/],
+        [
+          undefined,
+          { kind: 'project' },
+          UsageError,
+          /has no file deployment\/install\.yaml: add this plan if it is a project, else name another kind/,
+        ],
         ['steps: [\n', {}, HubError, /^deployment\/install\.yaml, line 2, column 1: invalid YAML/],
         ['steps: []\n', {}, HubError, /^deployment\/install\.yaml: project_id: is missing/],
         [

@@ -187,7 +187,7 @@ describe('npm run try', { concurrency: 2 }, () => {
   it('says if --slug is not the name of the plugin', { skip: ONLY_IN_CI }, async () => {
     const child = start([PLUGIN, '--slug', 'gretter'], mkdtempSync(join(folder, 'tmp-')))
     assert.equal(await child.ended, 0, child.errors())
-    assert.match(child.output(), /^Note: --slug is gretter, but plugin\.yaml names the plugin greeter\.$/m)
+    assert.match(child.output(), /^Note: --slug is gretter, but the name in plugin\.yaml gives the slug greeter\.$/m)
   })
 
   it("follows the operator's plan, which may roll back, and masks a setting", async () => {
@@ -248,7 +248,10 @@ describe('npm run try', { concurrency: 2 }, () => {
     while (readdirSync(temporary).length === 0) await setTimeout(5)
     child.process.kill('SIGTERM')
     assert.equal(await child.ended, 1, child.output())
-    assert.match(child.output(), /^A signal came before the deployment, so nothing was deployed: .* is removed\.$/m)
+    assert.match(
+      child.output(),
+      /^A signal came before the deployment, so nothing was deployed\. Now .* is removed\.$/m,
+    )
     assert.deepEqual(readdirSync(temporary), [])
   })
 
