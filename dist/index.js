@@ -17133,7 +17133,7 @@ function settingsPath(layout, place) {
 function snapshotsPath(layout, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
 }
-/** Where a deployment keeps its journal until it has locked the host. */
+/** Where a deployment keeps its journal until that deployment has locked the host. */
 function begunPath({ own }, deploymentId) {
     return (0,external_node_path_namespaceObject.join)(own, `begun-${deploymentId}.jsonl`);
 }
@@ -17794,8 +17794,8 @@ const EXIT_BUSY = 1;
 const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
 /**
  * Tries once to lock a file, which is created if it is missing and must never be removed. `flock` (util-linux) locks a
- * descriptor that this process keeps open, and exits. No process but `flock` inherits the descriptor, so the lock ends
- * with this process, however that process ends. Throws DeploymentError `unsafe_host` if the path is not a regular file,
+ * descriptor that this process keeps open, and exits. Only `flock` inherits the descriptor, so the lock ends with this
+ * process, however this process ends. Throws DeploymentError `unsafe_host` if the path is not a regular file,
  * the system's error, or the signal's reason.
  */
 async function tryKernelLock(request) {
@@ -17869,7 +17869,7 @@ const ONE_MACHINE_FILE_SYSTEMS = new Set([
     0x794c7630, // overlay
     0x01021994, // tmpfs
 ]);
-/** Opens the file for writing, which network file systems require for a lock. */
+/** Opens the file for writing, because network file systems require that for a lock. */
 function openRegularFileSync(path) {
     const fd = openForLockingSync(path);
     if ((0,external_node_fs_namespaceObject.fstatSync)(fd).isFile())
@@ -18334,7 +18334,7 @@ function isSeenRunning(other, own) {
 function isInContainer({ pid_namespace }) {
     return pid_namespace !== null && pid_namespace !== INITIAL_PID_NAMESPACE;
 }
-/** True if a process with this pid exists now, whether or not this user may signal it. */
+/** True if a process with this pid exists now, even if this user may not signal it. */
 function pidExists(pid) {
     try {
         process.kill(pid, 0);
@@ -18401,8 +18401,8 @@ const ownSchema = object({
     pid_namespace: nullable(schemas_string()),
     hostname: schemas_string(),
     run_url: nullable(schemas_string()),
-    // Older versions of this action do not write this field either. It names the part that the holder deploys, for
-    // people.
+    // Older versions of this action do not write this field either. It contains the name and version that the holder
+    // deploys, for messages.
     deployment: optional(nullable(schemas_string())),
     since: schemas_string(),
 });
@@ -18540,7 +18540,10 @@ function isAbandoned({ path, holder }, own) {
         return false;
     return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own);
 }
-/** True if the kernel has given this process the lock that the holder had, which proves that the holder has ended. */
+/**
+ * True if the holder no longer has its kernel lock, because this process has that lock or has found it free. Then the
+ * holder has ended.
+ */
 function isWithoutItsKernelLock(holder, own, path) {
     if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock)
         return false;
@@ -18609,8 +18612,8 @@ const KERNEL_LOCK = 'kernel-lock';
  * which ends with its holder, and a file that names the holder. A file whose holder is provably dead, or whose content
  * is garbage, is taken over at once. If no kernel lock is available, the file alone decides.
  *
- * Throws DeploymentError `locked` with the holder and the link to its run, `unsafe_host` if the lock is not a regular
- * file, or a system error as `toHostError` returns it; the signal's reason once it is aborted.
+ * Throws DeploymentError `locked` with the holder and the link to its run, `unsafe_host` as `tryKernelLock` and
+ * `readLock` do, or a system error as `toHostError` returns it; the signal's reason once the signal is aborted.
  */
 async function acquireLock(request, clock = systemClock) {
     const contender = { id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel: 'busy' };
@@ -18823,14 +18826,14 @@ function unkeepable(root, { path, parent }) {
 
 
 
-/** The target of the renames that must fail always contains a directory of this name, so it is never empty. */
+/** The target of the renames that must fail always contains a directory of this name, so that the target is never empty. */
 const FULL = 'full';
 /** The maximum number of names in one message. */
 const MAX_NAMED = 5;
 const OVERLAY_MAGIC = 0x794c7630;
 /**
- * Checks that the content of a place can be switched by renames: that the content contains no mount point, and that the
- * system lets this run move the content and the kept paths in it. Leaves the content where it is.
+ * Checks that the content of a place can be switched by renames: that the content neither is nor contains a mount
+ * point, and that the system lets this run move the content and the kept paths in it. Leaves the content where it is.
  *
  * Throws DeploymentError `unsafe_host`, which says what to do. Throws `inconsistent` as `requireNothingStranded` does,
  * or if a path was moved by the check and could not be moved back.
@@ -18851,8 +18854,8 @@ function requireMovableTree(layout, { root, keepPaths }) {
         requireMovable({ root, path }, irreplaceable(layout));
 }
 /**
- * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, even
- * bind mounts of one file system. Throws DeploymentError `host_not_writable`.
+ * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, not
+ * even those of one file system. Throws DeploymentError `host_not_writable`, or as `openDirectorySync` does.
  */
 function requireOneMount(layout, { shelf, directory }) {
     const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
@@ -18873,9 +18876,9 @@ function requireNoMountPoint(root) {
     throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment must move: its volume would move, too. ${root} was not moved. ${remedy}`);
 }
 /**
- * Checks that a path can be moved, by a rename that must fail: no directory can replace a directory that is not empty.
- * If the path cannot be moved, the system reports the reason for that instead. (If the path is not a directory, the
- * system reports either that the target is one, or why the path cannot be moved.)
+ * Checks that a path can be moved, by a rename that must fail: no directory can replace a directory that is not empty,
+ * and nothing else can replace a directory. If the path can be moved, the system reports that the target is not empty,
+ * or is a directory. Otherwise, the system reports why the path cannot be moved.
  */
 function requireMovable(moved, target) {
     const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
@@ -18939,7 +18942,7 @@ function isWritable(path) {
     }
 }
 /**
- * Returns a directory that no rename can replace, because it is never empty; so several runs can use it without a lock.
+ * Returns a directory that no rename can replace, because it is never empty. So several runs can use it without a lock.
  * The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
  */
 function irreplaceable(layout) {
@@ -18978,7 +18981,7 @@ function realDirectory({ root }, directory) {
     const nearest = nearestDirectory(path);
     return (0,external_node_path_namespaceObject.join)((0,external_node_fs_namespaceObject.realpathSync)(nearest), (0,external_node_path_namespaceObject.relative)(nearest, path));
 }
-/** Returns what `realDirectory` returns, or undefined if the path leads nowhere. */
+/** Does the same as `realDirectory`, but returns undefined if the path leads nowhere. */
 function findRealDirectory(layout, directory) {
     try {
         return realDirectory(layout, directory);
@@ -19190,11 +19193,11 @@ const timeSchema = schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}
 /** SHA-256 as this action writes it: lower case. */
 const digestSchema = schemas_string()
     .check(_regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits in lower case' }));
-/** The slug of the marketplace, or the id of a project. */
+/** The marketplace slug of a plugin or service, or the id of a project. */
 const originSlugSchema = union([slugSchema, projectIdSchema], {
     error: 'must be a slug of the marketplace or the id of a project',
 });
-/** One line of at most 2,000 characters, which is displayed or compared but never opened. */
+/** One line of at most 2,000 characters, which is displayed or compared but never used as a path. */
 const lineSchema = schemas_string()
     .check(_regex(/^\P{Cc}{0,2000}$/u, { error: 'must be one line of at most 2000 characters' }));
 /** The name of a snapshot's directory, `<n>-<version>`, without its path. */
@@ -20200,7 +20203,7 @@ const MAX_STATE_BYTES = 256 * 1024 * 1024;
 /**
  * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
  * Throws DeploymentError `host_not_writable` if the path is not a regular file of at most 256 MiB, or the system's
- * error as DeploymentError. Both messages contain the path.
+ * error as `toHostError` returns it. Both messages contain the path.
  */
 function readStateFileSync(path) {
     try {
@@ -20223,7 +20226,7 @@ function describeDamage(error) {
     const issue = error.issues[0];
     return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300);
 }
-/** Replaces the schema library's own message if the schema has none. */
+/** Replaces the default message of the schema library, which an issue has if the schema sets none. */
 function describeIssue(issue) {
     if (issue?.message !== 'Invalid input')
         return issue?.message ?? '';
@@ -21604,7 +21607,7 @@ async function readUnended(layout, signal) {
 ;// CONCATENATED MODULE: ./build/install/host/installed/project-versions.js
 
 
-/** The limit for one project, so that a project that changes nothing but its version does not fill the record. */
+/** The limit for one project, so that a project that changes only its version does not fill the record. */
 const MAX_PROJECT_VERSIONS = 20;
 /**
  * Returns the versions that stay recorded, with `added` if there is one: of each project, the newest 20 whose parts
@@ -21649,7 +21652,7 @@ function isSameTree(a, b) {
 
 /**
  * The records of the hosts that this process has locked, by the path of their file: no other process may write these
- * files meanwhile. The records are here, and not in a context, because the lock belongs to the process, too: a reader
+ * files meanwhile. The records are here, and not in a context, because the lock also belongs to the process: a reader
  * without the context would read what another process has written.
  */
 const held = new Map();
@@ -21775,7 +21778,10 @@ function partsOf(path) {
 
 const STICKY = 0o1000;
 const GROUP_AND_OTHERS_WRITE = 0o022;
-/** Returns everything that decides where an absolute path leads and what is there, outermost first; `us` is our uid. */
+/**
+ * Returns everything that decides where an absolute path leads and what is there, in the order of `walkPath`; `us` is
+ * our uid.
+ */
 function decidersOf(path, us) {
     const { way, end } = walkPath(path);
     const before = way.map(visited => judge(visited, { us, isEnd: false }));
@@ -21921,9 +21927,9 @@ function isOpenToOthers({ mode }) {
  */
 const MAX_LISTINGS = 5;
 /**
- * Checks that `.hub-deploy/` is a real directory of this user, 0700. Every name in it that a run relies on must be a
- * real directory or a regular file of this user, which nobody else can write; a file must have no name elsewhere. Does
- * not check the contents of staged trees and snapshots, which belong to the owner of the installed files. A missing
+ * Checks that `.hub-deploy/` is a real directory of this user, to which no other user has access. Every name in it that
+ * a run relies on must be a real directory or a regular file of this user, which nobody else can write; a file must
+ * have no name elsewhere. Does not check the contents of staged trees and snapshots, which belong to the owner of the installed files. A missing
  * folder passes. Tightens no permissions, because somebody may already have used the open ones.
  *
  * Throws UntouchableHostError `unsafe_host`.
@@ -22051,8 +22057,8 @@ const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
  *
  * Returns one sentence for each path that others own or can write and that the operator accepts.
  *
- * Throws UntouchableHostError: `unsafe_host` with the users who could write and the fix; or, if the host could not be
- * checked, the code and the reason.
+ * Throws UntouchableHostError: `unsafe_host`, with what is unsafe and the fix; or, if the host could not be checked, the
+ * code and message of the error that prevented the check.
  */
 function requireSafeHost(access) {
     return checking(access, us => {
@@ -22075,7 +22081,7 @@ function requireSafeDirectory(access, directory) {
 }
 /**
  * Does the same as `requireSafeDirectory` in a deployment that has begun on a safe host. Throws DeploymentError
- * instead, with the same code, because the end of such a deployment is reported.
+ * instead, with the same code, because the end of that deployment is reported.
  */
 function requireSafeDestination(access, directory) {
     try {
@@ -22682,7 +22688,7 @@ function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
 }
 /**
  * Returns the lines of a version's record in order; undefined if the version has no record. Reads the whole record
- * first, and leaves the lines unparsed, which takes a fifth of the time that `readTreeRecord` takes for all items.
+ * first, and leaves the lines unparsed. So it takes a fifth of the time that `readTreeRecord` takes for all items.
  * Throws as `readTreeRecord` does, before the first line.
  */
 function readRecordLines(layout, identity) {
@@ -27703,9 +27709,9 @@ function expect(schema, value, rule) {
 const INTEGRATION = 'integration.yaml';
 /**
  * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if that file names another directory than the operator does. If the operator names none and the file cannot be used,
- * warns and returns the recorded directory, or `plugins` without a record, because somebody may have damaged the file
- * to make plugins move.
+ * if that file names a different directory than the operator. If the operator names none and the file cannot be used,
+ * warns and returns the recorded directory (`plugins` without a record), because somebody may have damaged the file to
+ * make plugins move.
  */
 function findPluginsDirectory(layout, { input, recorded }, log) {
     const { directory, problem } = readHostsDirectory(layout);
@@ -27721,8 +27727,8 @@ function findPluginsDirectory(layout, { input, recorded }, log) {
     return { directory: used, isOperators: false };
 }
 /**
- * Warns if the host loads plugins from another directory than the one in which a project installs them, or if the
- * host's file cannot be used.
+ * Warns if the host does not load plugins from the directory in which a project installs them, or if the host's file
+ * cannot be used.
  */
 function warnOfOtherDirectory(layout, directory, log) {
     const { directory: asked, problem } = readHostsDirectory(layout);
@@ -27741,7 +27747,7 @@ function knownDirectories(layout) {
     const hosts = directory === undefined ? [] : [directory];
     return [...new Set([DEFAULT_PLUGINS_DIRECTORY, ...hosts, ...recordedDirectories(readHostRecord(layout))])];
 }
-/** Reads the host framework's own file. Never follows a symlink, which may lead to a secret of the runner's user. */
+/** Reads the host framework's own file, unless it is a symlink, which could lead to a secret of the runner's user. */
 function readHostsDirectory({ root }) {
     const path = (0,external_node_path_namespaceObject.join)(root, INTEGRATION);
     try {
@@ -28708,8 +28714,8 @@ function formerPlace({ place, installed, removed }, origin) {
     return isReturning ? placeOf(removed) : place;
 }
 /**
- * Returns the versions from this origin that our record still lists for a place: the installed one and the snapshots.
- * Versions from other origins cannot be compared with them.
+ * Returns the versions from this origin that our record lists for an installed part: the installed one and the
+ * snapshots; none if the part is not installed. Versions from other origins cannot be compared with these.
  */
 function versionsFrom({ installed }, origin) {
     if (installed === undefined)
@@ -28766,8 +28772,8 @@ function verifyPlace(previous, { origin, allowTakeover }, log) {
 }
 /**
  * Does the same as `verifyPlace` for a part of a project. The project's publisher chooses the part's id and directory,
- * so an existing part of this id without a record counts as someone else's. The directory of that part does not matter,
- * because services and commands know parts by id alone.
+ * so an existing part with this id but without a record counts as someone else's. Neither the shelf nor the directory
+ * of an existing part matters, because services and commands know parts by id alone.
  */
 function verifyProjectPlace(layout, place, claim) {
     const recorded = new Set();
@@ -28978,7 +28984,7 @@ function needsPluginSig(plugin) {
  * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
  * `plugin.yaml`, then over each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
  *
- * Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
+ * Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin, and file system errors.
  */
 async function buildPluginSig({ id, staged, pluginYaml }, secret) {
     const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
@@ -29638,8 +29644,8 @@ function itemsIn(layout, part, keepPaths) {
 
 
 /**
- * Returns the name of the next snapshot in the folder of a place: a number, one above the highest in the folder or on
- * record, then the version or `unknown`.
+ * Returns the name of the next snapshot in the folder of a place: the number after the highest one in the folder or on
+ * record, a hyphen, and the version or `unknown`.
  */
 function nextSnapshotName(folder, version, recorded = []) {
     const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
@@ -30004,7 +30010,7 @@ function keepReserve(layout) {
         tryUnlinkSync(reservePath(layout));
     }
 }
-/** Releases the reserve; returns whether there was one. */
+/** Releases the reserve. Returns false if there is none, or if it cannot be removed. */
 function spendReserve(layout) {
     return tryUnlinkSync(reservePath(layout));
 }
@@ -30051,9 +30057,10 @@ async function prepareHost(access, log) {
     }
 }
 /**
- * Checks, before anything is fetched, that this run can switch versions in a place: that the place's shelf passes
- * `checkShelf`, and that the place's present content can be moved. Throws as `checkShelf` and `requireSwitchable` do,
- * and DeploymentError `host_not_writable` for an obstructing path.
+ * Checks in advance that this run can switch versions in a place: that the place's shelf passes `checkShelf`, and that
+ * the place's present content can be moved. Throws as `checkShelf` and `requireSwitchable` do, and DeploymentError
+ * `host_not_writable` if something other than a directory is in place of the place's snapshots, or if the present
+ * content is a directory that this user cannot write.
  */
 function checkHost(host, place) {
     const { layout } = host;
@@ -30076,9 +30083,10 @@ function checkPlaces(host, present, target) {
 }
 /**
  * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
- * switches versions. Also checks that 1 MiB of space is free.
+ * switches versions. Also checks that there is space for this action's own records.
  *
- * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error.
+ * Throws DeploymentError `host_not_writable` or `disk_full`, or as `openDirectorySync` does, or `step_failed` for any
+ * other system error.
  */
 function checkShelf(layout, shelf) {
     try {
@@ -30955,13 +30963,13 @@ const DISCARDED = 'discarded-';
 /** One hour: far longer than writing one file takes. */
 const LONGEST_WRITE_MS = 3_600_000;
 /**
- * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on the
- * record that the run knows. Moves the snapshots that are not retained to the staging folder, where `cleanStaging`
+ * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
+ * `known` or, without it, on the present record. Moves the snapshots that are not retained to the staging folder, where `cleanStaging`
  * deletes them.
  *
- * Throws only if the record cannot be read or written; logs a warning for a snapshot that cannot be moved. Returns true
- * if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false, only another
- * call moves or records the remaining snapshots.
+ * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
+ * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
+ * only another call moves or records the remaining snapshots.
  */
 async function finishCommitted({ layout, log }, installation, known) {
     if (known !== undefined)
@@ -31004,9 +31012,8 @@ async function noteDiscarded(layout, left) {
     await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
 }
 /**
- * Gives up the staging folder of a deployment whose journal can no longer be used for a recovery, so that
- * `cleanStaging` deletes the folder. Does nothing if the folder is gone; throws the system's error if it cannot be
- * renamed.
+ * Renames the staging folder of a deployment whose journal no longer needs the folder, so that `cleanStaging` deletes
+ * the folder. Does nothing if the folder is gone; throws the system's error if the folder cannot be renamed.
  */
 function discardStaging(layout, deploymentId) {
     try {
@@ -31022,7 +31029,7 @@ function discardStaging(layout, deploymentId) {
  * folders: the staging folder of a deployment without a journal may contain this host's own files, so that folder is
  * moved to `set-aside`.
  *
- * The caller holds the lock, and there is no journal.
+ * The caller holds the lock, and no journal needs a staged file.
  */
 async function cleanStaging(layout, log) {
     for (const name of (0,external_node_fs_namespaceObject.readdirSync)(layout.staging)) {
@@ -31074,8 +31081,8 @@ function cleanup_putAside(layout, path) {
     }
 }
 /**
- * Moves a staging folder to `set-aside`, with a warning. Removes the folder if it is empty: a run that was killed
- * before staging anything leaves an empty folder.
+ * Moves a staging folder to `set-aside`, with a warning. Removes the folder instead if it is empty: a run that was
+ * killed before staging anything leaves an empty folder.
  */
 async function setStagingAside(layout, log, name) {
     const path = (0,external_node_path_namespaceObject.join)(layout.staging, name);
@@ -33044,8 +33051,8 @@ async function awaitAll(...works) {
 
 
 /**
- * Counts the files that a new tree changes, adds and removes. Compares two records, line by line and in their order,
- * while the new one is written, so that the files are not read again.
+ * Counts the files that a new tree changes, adds and removes. Compares the items of the new tree with the record of the
+ * old one while the items pass through `count`, so that no file is read again.
  */
 class TreeChange {
     #before;
@@ -33130,7 +33137,7 @@ class TreeChange {
         this.#counts[from]--;
         this.#counts[to]++;
     }
-    /** `58 files changed, 2 added, 1 removed`, or the number of all files if the changes could not be counted. */
+    /** For example `58 files changed, 2 added, 1 removed`; the number of all files if the changes could not be counted. */
     inWords() {
         const { changed, added, removed, all } = this.#counts;
         if (this.#before === undefined || this.#isUncounted)
@@ -34225,7 +34232,7 @@ function pathsOf(files) {
 
 /**
  * Checks that a part keeps this host's data when the part's directory changes: the settings, and the targets of
- * symlinks in the kept paths. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * symlinks in the kept paths. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
  */
 async function requireMovableData(host, move) {
     if (isSamePlace(move.target, formerPlace(move.previous, move.origin)))
@@ -34297,11 +34304,11 @@ async function keptLinks(root, keepPaths) {
 
 
 /**
- * Checks that a plugin can be in the directory chosen for it: that the directory leads out of the project root only if
- * the operator chose it, or if it is `plugins`; that a publisher's directory has no other purpose; that the plugin is
- * not inside another part and contains none; that the plugin does not unexpectedly replace content without a record;
- * and that `requireMovableData` allows the move. A service always passes. Throws DeploymentError `unsafe_host` or
- * `place_taken`.
+ * Checks that a plugin can be in the directory chosen for it: that the directory, unless it is `plugins`, leads neither
+ * to `extensions` nor `.hub-deploy`, and leads out of the project root only if the operator chose it; that a
+ * publisher's directory has no other purpose; that the plugin is not inside another part and contains none; that the
+ * plugin does not unexpectedly replace content without a record; and that `requireMovableData` allows the move. A
+ * service always passes. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
  */
 async function verifyDestination(host, destination) {
     const { layout } = host;
@@ -34337,7 +34344,8 @@ function refuseForeignDirectory(layout, { directory }) {
     throw new DeploymentError('place_taken', `This project wants to install plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, found)} exists and is not known to be for plugins. Nothing was changed. If it is for plugins, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`);
 }
 /**
- * Everything in a subdirectory of a directory of parts belongs to the part of that name, whichever process created it.
+ * A subdirectory of a directory of parts, with everything in it, belongs to the part that has the subdirectory's name,
+ * whichever process created the subdirectory.
  */
 function refuseBelowPart(layout, { directory }) {
     const path = realDirectory(layout, directory);
@@ -34417,8 +34425,7 @@ async function signForHost(plugin, secret) {
 }
 /**
  * True if `signForHost` would not change the `plugin.sig` of an installed plugin, or the lack of one; then logs the
- * same warnings as `signForHost`. Also false if only the artifact could show whether `signForHost` would change the
- * file.
+ * same warnings as `signForHost`. False if only the artifact could show whether `signForHost` would change the file.
  */
 async function isSignedForHost(plugin, secret) {
     const { installed, pluginYaml, find } = plugin;
@@ -46508,8 +46515,8 @@ function activity_stampOf(path) {
 const EARLIER_KEEP_PATHS = ['.env', 'data'];
 /**
  * Compares the files of an installed part with those that were installed. Returns undefined if they do not differ, and
- * a reason if they could not be compared. Reads only files whose inode or times have changed. Throws only the signal's
- * reason.
+ * a reason if they could not be compared. Reads a file only if its inode and times do not show that it is unchanged.
+ * Throws only the signal's reason.
  */
 async function part_check_checkPart(setting, row) {
     const { layout, signal } = setting;
@@ -46597,8 +46604,9 @@ function isPartDrifted({ row, drift }) {
     return drift !== undefined || row.modified === true;
 }
 /**
- * True if installed files differ, or could not be compared for a lasting reason, or if the host's record is lost.
- * Undefined while a deployment makes the answer unknown.
+ * True if a part was restored from a modified snapshot, if installed files differ or could not be compared for a
+ * lasting reason, or if the host's record is lost. Undefined while a deployment, in progress or interrupted, makes the
+ * answer unknown.
  */
 function isDrifted({ activity, parts, isRecordLost }) {
     const found = parts.flatMap(({ drift }) => drift ?? []);
@@ -46614,7 +46622,7 @@ function mayDiffer(activity) {
 }
 /** The maximum number of differing paths to list. */
 const MAX_PATHS = 2000;
-/** The maximum number of times to examine a host that is changed meanwhile. */
+/** The maximum number of times to examine a host that changes meanwhile. */
 const inspect_MAX_ATTEMPTS = 3;
 /**
  * Examines a host without changing anything: waits for no lock and writes no file. The result describes one moment, or

@@ -234,7 +234,10 @@ function partsOf(path) {
 
 const STICKY = 0o1000;
 const GROUP_AND_OTHERS_WRITE = 0o022;
-/** Returns everything that decides where an absolute path leads and what is there, outermost first; `us` is our uid. */
+/**
+ * Returns everything that decides where an absolute path leads and what is there, in the order of `walkPath`; `us` is
+ * our uid.
+ */
 function decidersOf(path, us) {
     const { way, end } = walkPath(path);
     const before = way.map(visited => judge(visited, { us, isEnd: false }));

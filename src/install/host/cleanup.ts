@@ -22,13 +22,13 @@ const DISCARDED = 'discarded-'
 const LONGEST_WRITE_MS = 3_600_000
 
 /**
- * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on the
- * record that the run knows. Moves the snapshots that are not retained to the staging folder, where `cleanStaging`
+ * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
+ * `known` or, without it, on the present record. Moves the snapshots that are not retained to the staging folder, where `cleanStaging`
  * deletes them.
  *
- * Throws only if the record cannot be read or written; logs a warning for a snapshot that cannot be moved. Returns true
- * if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false, only another
- * call moves or records the remaining snapshots.
+ * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
+ * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
+ * only another call moves or records the remaining snapshots.
  */
 export async function finishCommitted(
   { layout, log }: RecordedHost,
@@ -75,9 +75,8 @@ async function noteDiscarded(layout: Layout, left: readonly string[]): Promise<v
 }
 
 /**
- * Gives up the staging folder of a deployment whose journal can no longer be used for a recovery, so that
- * `cleanStaging` deletes the folder. Does nothing if the folder is gone; throws the system's error if it cannot be
- * renamed.
+ * Renames the staging folder of a deployment whose journal no longer needs the folder, so that `cleanStaging` deletes
+ * the folder. Does nothing if the folder is gone; throws the system's error if the folder cannot be renamed.
  */
 export function discardStaging(layout: Layout, deploymentId: string): void {
   try {
@@ -92,7 +91,7 @@ export function discardStaging(layout: Layout, deploymentId: string): void {
  * folders: the staging folder of a deployment without a journal may contain this host's own files, so that folder is
  * moved to `set-aside`.
  *
- * The caller holds the lock, and there is no journal.
+ * The caller holds the lock, and no journal needs a staged file.
  */
 export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
   for (const name of readdirSync(layout.staging)) {
@@ -144,8 +143,8 @@ function putAside(layout: Layout, path: string): void {
 }
 
 /**
- * Moves a staging folder to `set-aside`, with a warning. Removes the folder if it is empty: a run that was killed
- * before staging anything leaves an empty folder.
+ * Moves a staging folder to `set-aside`, with a warning. Removes the folder instead if it is empty: a run that was
+ * killed before staging anything leaves an empty folder.
  */
 async function setStagingAside(layout: Layout, log: Log, name: string): Promise<void> {
   const path = join(layout.staging, name)

@@ -90,7 +90,7 @@ export function snapshotsPath(layout: Layout, { shelf, id }: PartName): string {
   return join(layout.snapshots, shelf, id)
 }
 
-/** Where a deployment keeps its journal until it has locked the host. */
+/** Where a deployment keeps its journal until that deployment has locked the host. */
 export function begunPath({ own }: Layout, deploymentId: string): string {
   return join(own, `begun-${deploymentId}.jsonl`)
 }

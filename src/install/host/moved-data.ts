@@ -9,8 +9,8 @@ import { findLeftBehind, formerPlace, type PreviousInstall } from './previous-in
 import { findRealDirectory, realDirectory, type SwitchingHost } from './switchable.ts'
 
 /**
- * A part and its target. The target may differ from the part's present place, or from the place that a removed part
- * had.
+ * A part and its target. The target may differ from the part's present place, or, if the part was removed, from its
+ * former place.
  */
 export interface Move {
   readonly target: Place
@@ -22,7 +22,7 @@ export interface Move {
 
 /**
  * Checks that a part keeps this host's data when the part's directory changes: the settings, and the targets of
- * symlinks in the kept paths. Throws DeploymentError `unsafe_host` or `place_taken`.
+ * symlinks in the kept paths. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
  */
 export async function requireMovableData(host: SwitchingHost, move: Move): Promise<void> {
   if (isSamePlace(move.target, formerPlace(move.previous, move.origin))) return

@@ -15,8 +15,8 @@ const INTEGRATION = 'integration.yaml'
 export interface PluginsDirectory {
   readonly directory: string
   /**
-   * False if the directory is from the host's own file, which other programs may write, from our record, or is the
-   * default.
+   * False if the directory comes from the host's own file, which other programs may write, or from our record, or if it
+   * is the default.
    */
   readonly isOperators: boolean
 }
@@ -31,9 +31,9 @@ export interface KnownDirectories {
 
 /**
  * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if that file names another directory than the operator does. If the operator names none and the file cannot be used,
- * warns and returns the recorded directory, or `plugins` without a record, because somebody may have damaged the file
- * to make plugins move.
+ * if that file names a different directory than the operator. If the operator names none and the file cannot be used,
+ * warns and returns the recorded directory (`plugins` without a record), because somebody may have damaged the file to
+ * make plugins move.
  */
 export function findPluginsDirectory(
   layout: Layout,
@@ -55,8 +55,8 @@ export function findPluginsDirectory(
 }
 
 /**
- * Warns if the host loads plugins from another directory than the one in which a project installs them, or if the
- * host's file cannot be used.
+ * Warns if the host does not load plugins from the directory in which a project installs them, or if the host's file
+ * cannot be used.
  */
 export function warnOfOtherDirectory(layout: Layout, directory: string, log: Log): void {
   const { directory: asked, problem } = readHostsDirectory(layout)
@@ -90,7 +90,7 @@ interface HostsDirectory {
   readonly problem?: string
 }
 
-/** Reads the host framework's own file. Never follows a symlink, which may lead to a secret of the runner's user. */
+/** Reads the host framework's own file, unless it is a symlink, which could lead to a secret of the runner's user. */
 export function readHostsDirectory({ root }: Layout): HostsDirectory {
   const path = join(root, INTEGRATION)
   try {

@@ -50,8 +50,8 @@ export function formerPlace({ place, installed, removed }: PreviousInstall, orig
 }
 
 /**
- * Returns the versions from this origin that our record still lists for a place: the installed one and the snapshots.
- * Versions from other origins cannot be compared with them.
+ * Returns the versions from this origin that our record lists for an installed part: the installed one and the
+ * snapshots; none if the part is not installed. Versions from other origins cannot be compared with these.
  */
 export function versionsFrom({ installed }: PreviousInstall, origin: Origin): InstalledVersion[] {
   if (installed === undefined) return []
@@ -125,8 +125,8 @@ export function verifyPlace(previous: PreviousInstall, { origin, allowTakeover }
 
 /**
  * Does the same as `verifyPlace` for a part of a project. The project's publisher chooses the part's id and directory,
- * so an existing part of this id without a record counts as someone else's. The directory of that part does not matter,
- * because services and commands know parts by id alone.
+ * so an existing part with this id but without a record counts as someone else's. Neither the shelf nor the directory
+ * of an existing part matters, because services and commands know parts by id alone.
  */
 export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & { readonly log: Log }): void {
   const recorded = new Set<string | undefined>()

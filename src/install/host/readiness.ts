@@ -41,9 +41,10 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
 }
 
 /**
- * Checks, before anything is fetched, that this run can switch versions in a place: that the place's shelf passes
- * `checkShelf`, and that the place's present content can be moved. Throws as `checkShelf` and `requireSwitchable` do,
- * and DeploymentError `host_not_writable` for an obstructing path.
+ * Checks in advance that this run can switch versions in a place: that the place's shelf passes `checkShelf`, and that
+ * the place's present content can be moved. Throws as `checkShelf` and `requireSwitchable` do, and DeploymentError
+ * `host_not_writable` if something other than a directory is in place of the place's snapshots, or if the present
+ * content is a directory that this user cannot write.
  */
 export function checkHost(host: SwitchingHost, place: Place): void {
   const { layout } = host
@@ -66,9 +67,10 @@ export function checkPlaces(host: SwitchingHost, present: Place, target: Place):
 
 /**
  * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
- * switches versions. Also checks that 1 MiB of space is free.
+ * switches versions. Also checks that there is space for this action's own records.
  *
- * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error.
+ * Throws DeploymentError `host_not_writable` or `disk_full`, or as `openDirectorySync` does, or `step_failed` for any
+ * other system error.
  */
 export function checkShelf(layout: Layout, shelf: ShelfPlace): void {
   try {

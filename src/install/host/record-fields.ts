@@ -28,12 +28,12 @@ export const digestSchema = z
   .string()
   .check(z.regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits in lower case' }))
 
-/** The slug of the marketplace, or the id of a project. */
+/** The marketplace slug of a plugin or service, or the id of a project. */
 export const originSlugSchema = z.union([slugSchema, projectIdSchema], {
   error: 'must be a slug of the marketplace or the id of a project',
 })
 
-/** One line of at most 2,000 characters, which is displayed or compared but never opened. */
+/** One line of at most 2,000 characters, which is displayed or compared but never used as a path. */
 export const lineSchema = z
   .string()
   .check(z.regex(/^\P{Cc}{0,2000}$/u, { error: 'must be one line of at most 2000 characters' }))

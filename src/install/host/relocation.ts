@@ -36,11 +36,11 @@ export interface Destination {
 }
 
 /**
- * Checks that a plugin can be in the directory chosen for it: that the directory leads out of the project root only if
- * the operator chose it, or if it is `plugins`; that a publisher's directory has no other purpose; that the plugin is
- * not inside another part and contains none; that the plugin does not unexpectedly replace content without a record;
- * and that `requireMovableData` allows the move. A service always passes. Throws DeploymentError `unsafe_host` or
- * `place_taken`.
+ * Checks that a plugin can be in the directory chosen for it: that the directory, unless it is `plugins`, leads neither
+ * to `extensions` nor `.hub-deploy`, and leads out of the project root only if the operator chose it; that a
+ * publisher's directory has no other purpose; that the plugin is not inside another part and contains none; that the
+ * plugin does not unexpectedly replace content without a record; and that `requireMovableData` allows the move. A
+ * service always passes. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
  */
 export async function verifyDestination(host: SwitchingHost, destination: Destination): Promise<void> {
   const { layout } = host
@@ -78,7 +78,8 @@ function refuseForeignDirectory(layout: Layout, { directory }: Place): void {
 }
 
 /**
- * Everything in a subdirectory of a directory of parts belongs to the part of that name, whichever process created it.
+ * A subdirectory of a directory of parts, with everything in it, belongs to the part that has the subdirectory's name,
+ * whichever process created the subdirectory.
  */
 function refuseBelowPart(layout: Layout, { directory }: Place): void {
   const path = realDirectory(layout, directory)

@@ -20,7 +20,7 @@ export function keepReserve(layout: Layout): void {
   }
 }
 
-/** Releases the reserve; returns whether there was one. */
+/** Releases the reserve. Returns false if there is none, or if it cannot be removed. */
 export function spendReserve(layout: Layout): boolean {
   return tryUnlinkSync(reservePath(layout))
 }

@@ -12,8 +12,8 @@ export interface Retention {
 }
 
 /**
- * Returns the name of the next snapshot in the folder of a place: a number, one above the highest in the folder or on
- * record, then the version or `unknown`.
+ * Returns the name of the next snapshot in the folder of a place: the number after the highest one in the folder or on
+ * record, a hyphen, and the version or `unknown`.
  */
 export function nextSnapshotName(
   folder: string,

@@ -11,7 +11,7 @@ const MAX_STATE_BYTES = 256 * 1024 * 1024
 /**
  * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
  * Throws DeploymentError `host_not_writable` if the path is not a regular file of at most 256 MiB, or the system's
- * error as DeploymentError. Both messages contain the path.
+ * error as `toHostError` returns it. Both messages contain the path.
  */
 export function readStateFileSync(path: string): string | undefined {
   try {
@@ -34,7 +34,7 @@ export function describeDamage(error: unknown): string {
   return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300)
 }
 
-/** Replaces the schema library's own message if the schema has none. */
+/** Replaces the default message of the schema library, which an issue has if the schema sets none. */
 function describeIssue(issue: z.core.$ZodIssue | undefined): string {
   if (issue?.message !== 'Invalid input') return issue?.message ?? ''
   if (issue.code === 'invalid_type') return `must be ${issue.expected}`

@@ -8,7 +8,7 @@ import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/trees/tre
 import { type HostTree, presentPaths } from './keep-paths.ts'
 import { installPath, type Layout, type Place, renameProbePath } from './layout.ts'
 
-/** The target of the renames that must fail always contains a directory of this name, so it is never empty. */
+/** The target of the renames that must fail always contains a directory of this name, so that the target is never empty. */
 const FULL = 'full'
 /** The maximum number of names in one message. */
 const MAX_NAMED = 5
@@ -21,8 +21,8 @@ export interface SwitchingHost {
 }
 
 /**
- * Checks that the content of a place can be switched by renames: that the content contains no mount point, and that the
- * system lets this run move the content and the kept paths in it. Leaves the content where it is.
+ * Checks that the content of a place can be switched by renames: that the content neither is nor contains a mount
+ * point, and that the system lets this run move the content and the kept paths in it. Leaves the content where it is.
  *
  * Throws DeploymentError `unsafe_host`, which says what to do. Throws `inconsistent` as `requireNothingStranded` does,
  * or if a path was moved by the check and could not be moved back.
@@ -43,8 +43,8 @@ export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree
 }
 
 /**
- * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, even
- * bind mounts of one file system. Throws DeploymentError `host_not_writable`.
+ * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, not
+ * even those of one file system. Throws DeploymentError `host_not_writable`, or as `openDirectorySync` does.
  */
 export function requireOneMount(layout: Layout, { shelf, directory }: Pick<Place, 'shelf' | 'directory'>): void {
   const path = nearestDirectory(join(layout.root, directory))
@@ -78,9 +78,9 @@ interface MovedPath {
 }
 
 /**
- * Checks that a path can be moved, by a rename that must fail: no directory can replace a directory that is not empty.
- * If the path cannot be moved, the system reports the reason for that instead. (If the path is not a directory, the
- * system reports either that the target is one, or why the path cannot be moved.)
+ * Checks that a path can be moved, by a rename that must fail: no directory can replace a directory that is not empty,
+ * and nothing else can replace a directory. If the path can be moved, the system reports that the target is not empty,
+ * or is a directory. Otherwise, the system reports why the path cannot be moved.
  */
 function requireMovable(moved: MovedPath, target: string): void {
   const path = join(moved.root, moved.path)
@@ -152,7 +152,7 @@ function isWritable(path: string): boolean {
 }
 
 /**
- * Returns a directory that no rename can replace, because it is never empty; so several runs can use it without a lock.
+ * Returns a directory that no rename can replace, because it is never empty. So several runs can use it without a lock.
  * The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
  */
 function irreplaceable(layout: Layout): string {
@@ -197,7 +197,7 @@ export function realDirectory({ root }: Layout, directory: string): string {
   return join(realpathSync(nearest), relative(nearest, path))
 }
 
-/** Returns what `realDirectory` returns, or undefined if the path leads nowhere. */
+/** Does the same as `realDirectory`, but returns undefined if the path leads nowhere. */
 export function findRealDirectory(layout: Layout, directory: string): string | undefined {
   try {
     return realDirectory(layout, directory)

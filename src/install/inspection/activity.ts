@@ -15,11 +15,11 @@ import {
 /** The activity of deployments on a host. */
 export type Activity =
   | { readonly kind: 'quiet' }
-  /** A live run is changing or recovering the host; `holder` names it. */
+  /** A live run is changing or recovering the host; `holder` names that run, or says that one follows another. */
   | { readonly kind: 'busy'; readonly holder: string }
   | InterruptedRun
 
-/** A run that has died and was not recovered yet. */
+/** A run that died and has not been recovered yet. */
 export interface InterruptedRun {
   readonly kind: 'interrupted'
   /** How the run left the host, and what recovers it. */

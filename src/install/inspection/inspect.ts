@@ -33,8 +33,9 @@ export function isPartDrifted({ row, drift }: Pick<InspectedPart, 'row' | 'drift
 }
 
 /**
- * True if installed files differ, or could not be compared for a lasting reason, or if the host's record is lost.
- * Undefined while a deployment makes the answer unknown.
+ * True if a part was restored from a modified snapshot, if installed files differ or could not be compared for a
+ * lasting reason, or if the host's record is lost. Undefined while a deployment, in progress or interrupted, makes the
+ * answer unknown.
  */
 export function isDrifted({ activity, parts, isRecordLost }: Inspection): boolean | undefined {
   const found = parts.flatMap(({ drift }) => drift ?? [])
@@ -87,7 +88,7 @@ interface InspectionTools {
 
 /** The maximum number of differing paths to list. */
 const MAX_PATHS = 2000
-/** The maximum number of times to examine a host that is changed meanwhile. */
+/** The maximum number of times to examine a host that changes meanwhile. */
 const MAX_ATTEMPTS = 3
 
 /**

@@ -21,7 +21,7 @@ export type InstalledChange = Omit<Installation, 'discard'>
 
 /**
  * The records of the hosts that this process has locked, by the path of their file: no other process may write these
- * files meanwhile. The records are here, and not in a context, because the lock belongs to the process, too: a reader
+ * files meanwhile. The records are here, and not in a context, because the lock also belongs to the process: a reader
  * without the context would read what another process has written.
  */
 const held = new Map<string, HostRecord>()

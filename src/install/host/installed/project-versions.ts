@@ -2,7 +2,7 @@ import { snapshotsFrom } from './origin.ts'
 import { nameOf } from './row-place.ts'
 import type { InstalledRow, InstalledVersion, ProjectVersion, RemovedRow } from './rows.ts'
 
-/** The limit for one project, so that a project that changes nothing but its version does not fill the record. */
+/** The limit for one project, so that a project that changes only its version does not fill the record. */
 const MAX_PROJECT_VERSIONS = 20
 
 /**

@@ -28,8 +28,8 @@ export type KernelLockAttempt = KernelLock | 'busy' | 'unavailable'
 
 /**
  * Tries once to lock a file, which is created if it is missing and must never be removed. `flock` (util-linux) locks a
- * descriptor that this process keeps open, and exits. No process but `flock` inherits the descriptor, so the lock ends
- * with this process, however that process ends. Throws DeploymentError `unsafe_host` if the path is not a regular file,
+ * descriptor that this process keeps open, and exits. Only `flock` inherits the descriptor, so the lock ends with this
+ * process, however this process ends. Throws DeploymentError `unsafe_host` if the path is not a regular file,
  * the system's error, or the signal's reason.
  */
 export async function tryKernelLock(request: KernelLockRequest): Promise<KernelLockAttempt> {
@@ -101,7 +101,7 @@ const ONE_MACHINE_FILE_SYSTEMS: ReadonlySet<number> = new Set([
   0x01021994, // tmpfs
 ])
 
-/** Opens the file for writing, which network file systems require for a lock. */
+/** Opens the file for writing, because network file systems require that for a lock. */
 function openRegularFileSync(path: string): number {
   const fd = openForLockingSync(path)
   if (fstatSync(fd).isFile()) return fd

@@ -26,8 +26,8 @@ const ownSchema = z.object({
   pid_namespace: z.nullable(z.string()),
   hostname: z.string(),
   run_url: z.nullable(z.string()),
-  // Older versions of this action do not write this field either. It names the part that the holder deploys, for
-  // people.
+  // Older versions of this action do not write this field either. It contains the name and version that the holder
+  // deploys, for messages.
   deployment: z.optional(z.nullable(z.string())),
   since: z.string(),
 })
@@ -185,7 +185,10 @@ export function isAbandoned({ path, holder }: FoundLock, own: Holder): boolean {
   return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own)
 }
 
-/** True if the kernel has given this process the lock that the holder had, which proves that the holder has ended. */
+/**
+ * True if the holder no longer has its kernel lock, because this process has that lock or has found it free. Then the
+ * holder has ended.
+ */
 function isWithoutItsKernelLock(holder: WrittenHolder, own: Holder, path: string): boolean {
   if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock) return false
   const isSame = (key: 'boot_id' | 'machine_id'): boolean => own[key] !== null && holder[key] === own[key]

@@ -43,8 +43,8 @@ export interface HeldLock {
  * which ends with its holder, and a file that names the holder. A file whose holder is provably dead, or whose content
  * is garbage, is taken over at once. If no kernel lock is available, the file alone decides.
  *
- * Throws DeploymentError `locked` with the holder and the link to its run, `unsafe_host` if the lock is not a regular
- * file, or a system error as `toHostError` returns it; the signal's reason once it is aborted.
+ * Throws DeploymentError `locked` with the holder and the link to its run, `unsafe_host` as `tryKernelLock` and
+ * `readLock` do, or a system error as `toHostError` returns it; the signal's reason once the signal is aborted.
  */
 export async function acquireLock(request: LockRequest, clock: Clock = systemClock): Promise<HeldLock> {
   const contender: Contender = { id: randomUUID(), kernel: 'busy' }

@@ -69,7 +69,7 @@ export function isInContainer({ pid_namespace }: Pick<ProcessIdentity, 'pid_name
   return pid_namespace !== null && pid_namespace !== INITIAL_PID_NAMESPACE
 }
 
-/** True if a process with this pid exists now, whether or not this user may signal it. */
+/** True if a process with this pid exists now, even if this user may not signal it. */
 export function pidExists(pid: number): boolean {
   try {
     process.kill(pid, 0)

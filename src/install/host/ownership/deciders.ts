@@ -11,7 +11,10 @@ export interface Decider extends Visited {
   readonly isOpen: boolean
 }
 
-/** Returns everything that decides where an absolute path leads and what is there, outermost first; `us` is our uid. */
+/**
+ * Returns everything that decides where an absolute path leads and what is there, in the order of `walkPath`; `us` is
+ * our uid.
+ */
 export function decidersOf(path: string, us: number): Decider[] {
   const { way, end } = walkPath(path)
   const before = way.map(visited => judge(visited, { us, isEnd: false }))

@@ -13,8 +13,8 @@ export interface Exposure {
    */
   readonly isPublic: boolean
   /**
-   * Another user's symlink in the place of a shelf could lead into any directory of ours, so such a symlink is never
-   * accepted.
+   * Whether this is another user's symlink on the way to a shelf. It could lead into any directory of ours, so it is
+   * never accepted.
    */
   readonly isPlantable: boolean
 }

@@ -35,8 +35,8 @@ export interface SharedRoot {
  *
  * Returns one sentence for each path that others own or can write and that the operator accepts.
  *
- * Throws UntouchableHostError: `unsafe_host` with the users who could write and the fix; or, if the host could not be
- * checked, the code and the reason.
+ * Throws UntouchableHostError: `unsafe_host`, with what is unsafe and the fix; or, if the host could not be checked, the
+ * code and message of the error that prevented the check.
  */
 export function requireSafeHost(access: HostAccess): string[] {
   return checking(access, us => {
@@ -61,7 +61,7 @@ export function requireSafeDirectory(access: HostAccess, directory: string): str
 
 /**
  * Does the same as `requireSafeDirectory` in a deployment that has begun on a safe host. Throws DeploymentError
- * instead, with the same code, because the end of such a deployment is reported.
+ * instead, with the same code, because the end of that deployment is reported.
  */
 export function requireSafeDestination(access: HostAccess, directory: string): string[] {
   try {

@@ -15,8 +15,8 @@ interface Versions {
 }
 
 /**
- * Counts the files that a new tree changes, adds and removes. Compares two records, line by line and in their order,
- * while the new one is written, so that the files are not read again.
+ * Counts the files that a new tree changes, adds and removes. Compares the items of the new tree with the record of the
+ * old one while the items pass through `count`, so that no file is read again.
  */
 export class TreeChange {
   readonly #before: Iterable<RecordedLine> | undefined
@@ -98,7 +98,7 @@ export class TreeChange {
     this.#counts[to]++
   }
 
-  /** `58 files changed, 2 added, 1 removed`, or the number of all files if the changes could not be counted. */
+  /** For example `58 files changed, 2 added, 1 removed`; the number of all files if the changes could not be counted. */
   inWords(): string {
     const { changed, added, removed, all } = this.#counts
     if (this.#before === undefined || this.#isUncounted) return countInWords(all, 'file')
