@@ -18811,9 +18811,9 @@ function requireRealParents(root, path) {
 }
 function unkeepable(root, { path, parent }) {
     const advice = parent === ''
-        ? `${root} is not a directory, so ${path} cannot be carried over. Replace it by a directory, or remove it.`
-        : `its parent ${parent} is not a directory in ${root}, so ${path} cannot be carried over. List ${parent} in keep-paths instead.`;
-    return new DeploymentError('step_failed', `keep-paths lists ${path}, but ${advice}`);
+        ? `${root} is not a directory. Replace it with a directory, or remove it.`
+        : `its parent ${parent} is not a directory in ${root}. Add ${parent} to keep-paths.`;
+    return new DeploymentError('step_failed', `The kept path ${path} cannot be moved to another version: ${advice}`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/switchable.js
@@ -18873,7 +18873,7 @@ function requireNoMountPoint(root) {
     const remedy = point === root
         ? 'Mount the volume elsewhere.'
         : `Mount the volume elsewhere, make the path in ${root} a symlink to it, and add that path to keep-paths.`;
-    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment must move: its volume would move, too. ${root} was not moved. ${remedy}`);
+    throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment must move: the mounted volume would move, too. ${root} was not moved. ${remedy}`);
 }
 /**
  * Checks that a path can be moved, by a rename that must fail: no directory can replace a directory that is not empty,
@@ -18893,14 +18893,14 @@ function requireMovable(moved, target) {
     }
     // On a file system that follows POSIX, the code below is reached only if another process has emptied the target.
     moveBack(target, path);
-    throw new DeploymentError('unsafe_host', `${path} could be renamed to ${target}, although that directory must never be empty. It was moved back, and nothing was installed. Find the program that empties or removes directories in ${(0,external_node_path_namespaceObject.dirname)(target)}, and exclude ${(0,external_node_path_namespaceObject.dirname)(target)} from it.`);
+    throw new DeploymentError('unsafe_host', `${path} could be renamed to ${target}, although that directory must never be empty. It was moved back. Find the program that empties or removes directories in ${(0,external_node_path_namespaceObject.dirname)(target)}, and exclude ${(0,external_node_path_namespaceObject.dirname)(target)} from it; if no program does that, put project-root on another file system.`);
 }
 function moveBack(from, path) {
     try {
         (0,external_node_fs_namespaceObject.renameSync)(from, path);
     }
     catch (error) {
-        throw new DeploymentError('inconsistent', `${path} could be renamed to ${from}, although that directory must never be empty, and could not be moved back (${errnoOf(error)}). Nothing was installed. Move it back by hand: mv -T ${from} ${path}`, { cause: error });
+        throw new DeploymentError('inconsistent', `${path} could be renamed to ${from}, although that directory must never be empty, and could not be moved back (${errnoOf(error)}). Move it back by hand: mv -T ${from} ${path}`, { cause: error });
     }
 }
 function whyUnmovable({ root, path }, errno) {
@@ -18909,7 +18909,7 @@ function whyUnmovable({ root, path }, errno) {
         case 'EXDEV':
             return (0,external_node_fs_namespaceObject.statfsSync)(full).type === OVERLAY_MAGIC
                 ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). It was not moved. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
-                : `${full} cannot be renamed within its file system (EXDEV), but a deployment must rename it. It was not moved. Put project-root on another file system.`;
+                : `${full} cannot be moved within project-root by a rename (EXDEV), but a deployment must move it. It was not moved. If a symlink in its path leads to another file system, add the symlink to keep-paths; otherwise, put project-root on another file system.`;
         case 'EBUSY':
             return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. It stays where it is. Unmount it, or put the data elsewhere and make the path a symlink to the data.`;
         case 'EACCES':
@@ -18955,17 +18955,18 @@ function irreplaceable(layout) {
 }
 /**
  * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains an entry other than
- * `full`. Such a rename may have moved the entry there, in a run that was killed or could not move the entry back.
+ * `full`. Then a rename may have succeeded and put another directory in place of the target, in a run that was killed
+ * or could not move that directory back.
  */
 function requireNothingStranded(layout) {
     const names = strandedNames(layout);
     if (names.length === 0)
         return;
-    throw new DeploymentError('inconsistent', `${renameProbePath(layout)} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}. Each such entry may be a plugin, service or kept path that was moved there. Nothing was installed. Move each back to its place by hand, or remove it, and run again.`);
+    throw new DeploymentError('inconsistent', `${renameProbePath(layout)} must contain only ${FULL}, but contains ${listFirst(names, MAX_NAMED)}. The directory itself, or an entry in it, may be a plugin, service or kept path that was moved there. Nothing was installed. Move that plugin, service or kept path back to its place by hand, or, if there is none, remove these entries; then run again.`);
 }
 /**
- * Returns the names of the entries in the target of the renames that must fail, except `full`. Each entry may be
- * missing from its place.
+ * Returns the names of the entries in the target of the renames that must fail, except `full`. If there are any, the
+ * target may be a directory of this host that is missing from its place.
  */
 function strandedNames(layout) {
     const renameProbe = renameProbePath(layout);
@@ -19195,7 +19196,7 @@ const digestSchema = schemas_string()
     .check(_regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits in lower case' }));
 /** The marketplace slug of a plugin or service, or the id of a project. */
 const originSlugSchema = union([slugSchema, projectIdSchema], {
-    error: 'must be a slug of the marketplace or the id of a project',
+    error: 'must be a marketplace slug or the id of a project',
 });
 /** One line of at most 2,000 characters, which is displayed or compared but never used as a path. */
 const lineSchema = schemas_string()
@@ -20371,7 +20372,7 @@ function readRecordFile(layout) {
         return parseRecord(text);
     }
     catch (error) {
-        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away (this removes no plugin or service), and deploy each plugin, service and project again: name its version, and set allow-takeover: true for a project. Until then, the installed directories count as foreign.`, { cause: error });
+        throw new DeploymentError('inconsistent', `${layout.installed} is not a record that this action writes (${describeDamage(error)}). Restore it from a copy. Or move it away (this removes no plugin or service), and deploy each plugin, service and project again: name its version, and set allow-takeover: true for a project. Until then, this action has no record of the installed directories.`, { cause: error });
     }
 }
 /** Writes the record, durably. Returns the record as readers will get it from the file. */
@@ -27717,13 +27718,13 @@ function findPluginsDirectory(layout, { input, recorded }, log) {
     const { directory, problem } = readHostsDirectory(layout);
     if (input !== undefined) {
         if (directory !== undefined && directory !== input)
-            log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of them.`);
+            log.warning(`plugins-directory is ${input}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of the two.`);
         return { directory: input, isOperators: true };
     }
     if (problem === undefined)
         return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false };
     const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY;
-    log.warning(`${problem} The plugins directory is ${used} for now: correct the file, or set plugins-directory.`);
+    log.warning(`${problem} This run uses ${used} as the plugins directory. Correct the file, or set plugins-directory.`);
     return { directory: used, isOperators: false };
 }
 /**
@@ -28742,13 +28743,13 @@ function stateFor({ installed, version }, origin) {
     const isOurs = installed !== undefined && isFrom(installed, origin);
     return { version: installed === undefined || isOurs ? version : null, isOurs };
 }
-/** Returns a report's facts about the replaced version. Logs a notice if this action did not install that version. */
+/** Returns a report's facts about the replaced version. Logs a notice if this action has no record of it. */
 function factsOfReplaced(layout, { installed, place }, log) {
     if (installed !== undefined)
         return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 };
     if (!pathExistsSync(installPath(layout, place)))
         return {};
-    log.notice(`${placePath(place)} was not installed by this action: a deployment replaces it and keeps it as a snapshot.`);
+    log.notice(`This action has no record of ${placePath(place)}: a deployment replaces it and keeps it as a snapshot.`);
     return { unrecorded: true };
 }
 /**
@@ -28803,7 +28804,7 @@ function findRealPath(layout, { directory, id }) {
     return real === undefined ? undefined : (0,external_node_path_namespaceObject.join)(real, id);
 }
 function placeTaken(place, owner) {
-    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`);
+    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there. This run would replace it and take over its kept paths, or act on its service. Nothing was changed. Use another id or project root; if you mean to replace it, deploy with allow-takeover: true.`);
 }
 /** Returns the version in the plugin.yaml of a part without a record; null if there is none that can be used. */
 function readForeignVersion(path) {
@@ -29009,7 +29010,7 @@ function entryDirectory(plugin) {
     const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
     const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
     if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
-        throw new ArtifactError('not_a_plugin', `plugin.yaml has the entry_point "${cleanForeignText(entryPoint)}", which is not a path inside the plugin, so the artifact was refused. The publisher must correct the entry_point.`);
+        throw new ArtifactError('not_a_plugin', `The entry_point in plugin.yaml must be a relative path inside the plugin, without backslashes or NUL, found "${cleanForeignText(entryPoint)}", so the artifact was refused. The publisher must correct the entry_point.`);
     }
     return external_node_path_namespaceObject.posix.dirname(normal);
 }
@@ -29064,7 +29065,7 @@ function readPluginYaml(staged) {
     }
     catch (error) {
         if (errnoOf(error) === 'ENOENT')
-            throw read_plugin_yaml_notAPlugin('no plugin.yaml at its root');
+            throw read_plugin_yaml_notAPlugin('no plugin.yaml file at its root');
         throw toHostError(error, `reading ${path}`);
     }
 }
@@ -29072,7 +29073,7 @@ function tooLarge(bytes) {
     return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}, so the artifact was refused. The publisher must shorten it.`);
 }
 function read_plugin_yaml_notAPlugin(found) {
-    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin and was refused. For a service, set kind: service.`);
+    return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin and was refused. If it is a service, set kind: service (in a project's source, marketplace_kind: service); otherwise, the publisher must correct plugin.yaml.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/settings/settings-file.js
@@ -30872,7 +30873,7 @@ async function restoreRecord({ layout, log }, known, committed) {
     }
     const deed = aside === undefined ? 'removed' : 'changed';
     const where = aside === undefined ? '' : ` The changed file is now ${aside}.`;
-    log.warning(`Another process ${deed} ${layout.installed} during a deployment, so the file was written again.${where} Find out which process writes there.`);
+    log.warning(`Another process ${deed} ${layout.installed} during a deployment, so the file was written again.${where} Find out which process did that.`);
 }
 /** Does the same as `restoreRecord` without a commit to compare. Never throws: returns the error instead. */
 async function tryToRestoreRecord(host, known) {
@@ -31113,7 +31114,7 @@ async function orWarn(log, act) {
         return true;
     }
     catch (error) {
-        log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
+        log.warning(`The cleanup is not complete; later runs continue it: ${toDeployError(error).message}`);
         return false;
     }
 }
@@ -32661,7 +32662,7 @@ async function session_orWarn(log, act) {
         await act();
     }
     catch (error) {
-        log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`);
+        log.warning(`The cleanup is not complete; later runs continue it: ${toDeployError(error).message}`);
     }
 }
 
@@ -34252,11 +34253,11 @@ function requireMovableSettings(layout, { target, previous, origin, isOperators 
     if (pathExistsSync(to)) {
         if (isOperators)
             return;
-        throw new DeploymentError('place_taken', `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now: nothing was changed. Remove the file that must not be used, or keep the previous plugins directory.`);
+        throw new DeploymentError('place_taken', `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now. Nothing was changed. Remove whichever of the two must not be used, or keep the previous plugins directory.`);
     }
     if (found.isFile())
         return;
-    throw new DeploymentError('unsafe_host', `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}: nothing was changed. Move the settings yourself, or keep the previous plugins directory.`);
+    throw new DeploymentError('unsafe_host', `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}. Nothing was changed. Move the settings yourself, or keep the previous plugins directory.`);
 }
 async function requireMovableLinks({ layout, keepPaths }, move) {
     const { target, previous, origin } = move;
@@ -34271,7 +34272,7 @@ async function requireMovableLinks({ layout, keepPaths }, move) {
         const isInside = `${leads}/`.startsWith(`${before}/`);
         if (isInside ? !(0,external_node_path_namespaceObject.isAbsolute)(link) : leads === wouldLead)
             continue;
-        throw new DeploymentError('unsafe_host', `The kept path ${(0,external_node_path_namespaceObject.join)(keeper, path)} is a symlink to ${link}. After the move to ${placePath(target)}, the symlink would lead elsewhere or nowhere. Nothing was changed. Make the symlink ${isInside ? 'relative' : 'absolute'}, or keep the previous plugins directory.`);
+        throw new DeploymentError('unsafe_host', `Among the kept paths, ${(0,external_node_path_namespaceObject.join)(keeper, path)} is a symlink to ${link}. After the move to ${placePath(target)}, the symlink would lead elsewhere or nowhere. Nothing was changed. Make the symlink ${isInside ? 'relative' : 'absolute'}, or keep the previous plugins directory.`);
     }
 }
 /** Returns each symlink that is a kept path, or is inside a kept path. */
@@ -34354,7 +34355,7 @@ function refuseBelowPart(layout, { directory }) {
         if (other === undefined || !relocation_isBelow(path, other))
             continue;
         const [id] = (0,external_node_path_namespaceObject.relative)(other, path).split('/');
-        throw new DeploymentError('place_taken', `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name: nothing was changed. Choose a plugins directory that is not below ${shelf}.`);
+        throw new DeploymentError('place_taken', `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name. Nothing was changed. Choose a plugins directory that is not below ${shelf}.`);
     }
 }
 /** If a part were inside another one, moving the outer part would move the inner one, too. */
@@ -34367,7 +34368,7 @@ function refuseNesting(layout, target) {
         const other = realPath(layout, place);
         if (path !== other && !relocation_isBelow(path, other) && !relocation_isBelow(other, path))
             continue;
-        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : relocation_isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}: nothing was changed. Choose another plugins directory.`);
+        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : relocation_isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed. Choose another plugins directory.`);
     }
 }
 function refuseOccupied(layout, { target, previous, chosenBy, allowTakeover }) {
@@ -34379,7 +34380,7 @@ function refuseOccupied(layout, { target, previous, chosenBy, allowTakeover }) {
         return;
     const why = isMoving
         ? `${placePath(previous.place)} must move there. Move ${path} away, or keep the previous plugins directory`
-        : `the operator did not choose this directory. Move ${path} away; or, to replace it, set plugins-directory or allow-takeover: true`;
+        : `you did not choose this directory. Move ${path} away; or, to replace it, set plugins-directory or allow-takeover: true`;
     throw new DeploymentError('place_taken', `${placePath(target)} is taken: this action has no record of what is there, and ${why}. Nothing was changed.`);
 }
 function relocation_isBelow(path, other) {
@@ -34452,7 +34453,7 @@ function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
     const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
     if (kept.length === 0)
         return;
-    log.warning(`plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
+    log.warning(`plugin.sig covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/replaced-artifact.js
@@ -46477,7 +46478,7 @@ function interruptedRun(layout, records) {
     const known = { kind: 'interrupted', commit: findCommit(records), found: findHostRecord(records) };
     const recovery = 'The next run, or dist/recover.js, recovers this host if possible.';
     if (known.commit !== undefined) {
-        const sentence = `${deployment} was interrupted after its commit, so that version is installed, but the cleanup is not complete. ${recovery}`;
+        const sentence = `${deployment} was interrupted after its commit: its version is installed, but the cleanup is not complete. ${recovery}`;
         return { ...known, inDoubt: new Set(), sentence };
     }
     const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : []);
@@ -46645,7 +46646,7 @@ async function inspectHost(request, { log, signal }) {
                 return inspection;
             if (attempt === inspect_MAX_ATTEMPTS)
                 return givenUp(inspection);
-            log.info('A deployment has changed this host meanwhile, so it is examined again.');
+            log.info('A deployment has changed this host meanwhile, so the host is examined again.');
         }
     }
     catch (error) {

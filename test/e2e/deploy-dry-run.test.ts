@@ -126,8 +126,7 @@ describe('a dry run', () => {
 
   it('announces that it would replace a directory that this action has not installed', async () => {
     writeFiles(join(stage.root, 'plugins/greeter'), { 'by-hand.py': 'mine' })
-    const notice =
-      /plugins\/greeter was not installed by this action: a deployment replaces it and keeps it as a snapshot/
+    const notice = /This action has no record of plugins\/greeter: a deployment replaces it and keeps it as a snapshot/
     assert.match((await dryRun()).log, notice)
     const { log, summary } = await stage.deploy()
     assert.match(log, notice)

@@ -120,7 +120,7 @@ describe('recover.js', () => {
     mkdirSync(join(probe, 'lib'), { recursive: true, mode: 0o700 })
     const { status, stdout, stderr } = recover()
     assert.deepEqual([status, stdout], [1, ''])
-    assert.match(stderr, /^Error: .*rename-probe must contain nothing but full, but contains .*lib.*\n$/)
+    assert.match(stderr, /^Error: .*rename-probe must contain only full, but contains .*lib.*\n$/)
     rmSync(join(probe, 'lib'), { recursive: true })
     assert.equal(recover().status, 0)
   })

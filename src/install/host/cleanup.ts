@@ -177,7 +177,7 @@ async function orWarn(log: Log, act: () => void | Promise<void>): Promise<boolea
     await act()
     return true
   } catch (error) {
-    log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`)
+    log.warning(`The cleanup is not complete; later runs continue it: ${toDeployError(error).message}`)
     return false
   }
 }

@@ -66,7 +66,7 @@ function requireRealParents(root: string, path: string): void {
 function unkeepable(root: string, { path, parent }: { path: string; parent: string }): DeploymentError {
   const advice =
     parent === ''
-      ? `${root} is not a directory, so ${path} cannot be carried over. Replace it by a directory, or remove it.`
-      : `its parent ${parent} is not a directory in ${root}, so ${path} cannot be carried over. List ${parent} in keep-paths instead.`
-  return new DeploymentError('step_failed', `keep-paths lists ${path}, but ${advice}`)
+      ? `${root} is not a directory. Replace it with a directory, or remove it.`
+      : `its parent ${parent} is not a directory in ${root}. Add ${parent} to keep-paths.`
+  return new DeploymentError('step_failed', `The kept path ${path} cannot be moved to another version: ${advice}`)
 }

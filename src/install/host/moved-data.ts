@@ -42,13 +42,13 @@ function requireMovableSettings(layout: Layout, { target, previous, origin, isOp
     if (isOperators) return
     throw new DeploymentError(
       'place_taken',
-      `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now: nothing was changed. Remove the file that must not be used, or keep the previous plugins directory.`,
+      `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now. Nothing was changed. Remove whichever of the two must not be used, or keep the previous plugins directory.`,
     )
   }
   if (found.isFile()) return
   throw new DeploymentError(
     'unsafe_host',
-    `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}: nothing was changed. Move the settings yourself, or keep the previous plugins directory.`,
+    `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}. Nothing was changed. Move the settings yourself, or keep the previous plugins directory.`,
   )
 }
 
@@ -65,7 +65,7 @@ async function requireMovableLinks({ layout, keepPaths }: SwitchingHost, move: M
     if (isInside ? !isAbsolute(link) : leads === wouldLead) continue
     throw new DeploymentError(
       'unsafe_host',
-      `The kept path ${join(keeper, path)} is a symlink to ${link}. After the move to ${placePath(target)}, the symlink would lead elsewhere or nowhere. Nothing was changed. Make the symlink ${isInside ? 'relative' : 'absolute'}, or keep the previous plugins directory.`,
+      `Among the kept paths, ${join(keeper, path)} is a symlink to ${link}. After the move to ${placePath(target)}, the symlink would lead elsewhere or nowhere. Nothing was changed. Make the symlink ${isInside ? 'relative' : 'absolute'}, or keep the previous plugins directory.`,
     )
   }
 }

@@ -44,13 +44,13 @@ export function findPluginsDirectory(
   if (input !== undefined) {
     if (directory !== undefined && directory !== input)
       log.warning(
-        `plugins-directory is ${input}, but ${join(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of them.`,
+        `plugins-directory is ${input}, but ${join(layout.root, INTEGRATION)} says that the host loads plugins from ${directory}: correct one of the two.`,
       )
     return { directory: input, isOperators: true }
   }
   if (problem === undefined) return { directory: directory ?? DEFAULT_PLUGINS_DIRECTORY, isOperators: false }
   const used = recorded ?? DEFAULT_PLUGINS_DIRECTORY
-  log.warning(`${problem} The plugins directory is ${used} for now: correct the file, or set plugins-directory.`)
+  log.warning(`${problem} This run uses ${used} as the plugins directory. Correct the file, or set plugins-directory.`)
   return { directory: used, isOperators: false }
 }
 

@@ -79,7 +79,7 @@ export function stateFor({ installed, version }: PreviousInstall, origin: Origin
   return { version: installed === undefined || isOurs ? version : null, isOurs }
 }
 
-/** Returns a report's facts about the replaced version. Logs a notice if this action did not install that version. */
+/** Returns a report's facts about the replaced version. Logs a notice if this action has no record of it. */
 export function factsOfReplaced(
   layout: Layout,
   { installed, place }: PreviousInstall,
@@ -88,9 +88,7 @@ export function factsOfReplaced(
   if (installed !== undefined)
     return installed.artifact_sha256 === null ? {} : { previous_sha256: installed.artifact_sha256 }
   if (!pathExistsSync(installPath(layout, place))) return {}
-  log.notice(
-    `${placePath(place)} was not installed by this action: a deployment replaces it and keeps it as a snapshot.`,
-  )
+  log.notice(`This action has no record of ${placePath(place)}: a deployment replaces it and keeps it as a snapshot.`)
   return { unrecorded: true }
 }
 
@@ -158,7 +156,7 @@ function findRealPath(layout: Layout, { directory, id }: Place): string | undefi
 function placeTaken(place: Place, owner: string): DeploymentError {
   return new DeploymentError(
     'place_taken',
-    `${placePath(place)} is taken: ${owner} is installed there, and this deployment would replace it and take over its kept paths. Use another id or project root; if you mean to replace it, set allow-takeover: true. Nothing was changed.`,
+    `${placePath(place)} is taken: ${owner} is installed there. This run would replace it and take over its kept paths, or act on its service. Nothing was changed. Use another id or project root; if you mean to replace it, deploy with allow-takeover: true.`,
   )
 }
 

@@ -18,7 +18,7 @@ export function readPluginYaml(staged: string): PluginYaml {
     if (found.size > PLUGIN_YAML_LIMITS.bytes) throw tooLarge(found.size)
     return parsePluginYaml(readFileSync(path, 'utf8'))
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') throw notAPlugin('no plugin.yaml at its root')
+    if (errnoOf(error) === 'ENOENT') throw notAPlugin('no plugin.yaml file at its root')
     throw toHostError(error, `reading ${path}`)
   }
 }
@@ -33,6 +33,6 @@ function tooLarge(bytes: number): ArtifactError {
 function notAPlugin(found: string): ArtifactError {
   return new ArtifactError(
     'not_a_plugin',
-    `The artifact has ${found}, so it is not a plugin and was refused. For a service, set kind: service.`,
+    `The artifact has ${found}, so it is not a plugin and was refused. If it is a service, set kind: service (in a project's source, marketplace_kind: service); otherwise, the publisher must correct plugin.yaml.`,
   )
 }

@@ -30,7 +30,7 @@ export const digestSchema = z
 
 /** The marketplace slug of a plugin or service, or the id of a project. */
 export const originSlugSchema = z.union([slugSchema, projectIdSchema], {
-  error: 'must be a slug of the marketplace or the id of a project',
+  error: 'must be a marketplace slug or the id of a project',
 })
 
 /** One line of at most 2,000 characters, which is displayed or compared but never used as a path. */

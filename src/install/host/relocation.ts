@@ -89,7 +89,7 @@ function refuseBelowPart(layout: Layout, { directory }: Place): void {
     const [id] = relative(other, path).split('/')
     throw new DeploymentError(
       'place_taken',
-      `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name: nothing was changed. Choose a plugins directory that is not below ${shelf}.`,
+      `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name. Nothing was changed. Choose a plugins directory that is not below ${shelf}.`,
     )
   }
 }
@@ -104,7 +104,7 @@ function refuseNesting(layout: Layout, target: Place): void {
     if (path !== other && !isBelow(path, other) && !isBelow(other, path)) continue
     throw new DeploymentError(
       'place_taken',
-      `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}: nothing was changed. Choose another plugins directory.`,
+      `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed. Choose another plugins directory.`,
     )
   }
 }
@@ -117,7 +117,7 @@ function refuseOccupied(layout: Layout, { target, previous, chosenBy, allowTakeo
   if (isExpected || !pathExistsSync(path)) return
   const why = isMoving
     ? `${placePath(previous.place)} must move there. Move ${path} away, or keep the previous plugins directory`
-    : `the operator did not choose this directory. Move ${path} away; or, to replace it, set plugins-directory or allow-takeover: true`
+    : `you did not choose this directory. Move ${path} away; or, to replace it, set plugins-directory or allow-takeover: true`
   throw new DeploymentError(
     'place_taken',
     `${placePath(target)} is taken: this action has no record of what is there, and ${why}. Nothing was changed.`,

@@ -80,6 +80,6 @@ function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }: Omit<Plug
   const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent)
   if (kept.length === 0) return
   log.warning(
-    `plugin.sig covers ${kept.join(', ')} of keep-paths, whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`,
+    `plugin.sig covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`,
   )
 }

@@ -67,7 +67,7 @@ function requireNoMountPoint(root: string): void {
       : `Mount the volume elsewhere, make the path in ${root} a symlink to it, and add that path to keep-paths.`
   throw new DeploymentError(
     'unsafe_host',
-    `${point} is a mount point at or below ${root}, which a deployment must move: its volume would move, too. ${root} was not moved. ${remedy}`,
+    `${point} is a mount point at or below ${root}, which a deployment must move: the mounted volume would move, too. ${root} was not moved. ${remedy}`,
   )
 }
 
@@ -95,7 +95,7 @@ function requireMovable(moved: MovedPath, target: string): void {
   moveBack(target, path)
   throw new DeploymentError(
     'unsafe_host',
-    `${path} could be renamed to ${target}, although that directory must never be empty. It was moved back, and nothing was installed. Find the program that empties or removes directories in ${dirname(target)}, and exclude ${dirname(target)} from it.`,
+    `${path} could be renamed to ${target}, although that directory must never be empty. It was moved back. Find the program that empties or removes directories in ${dirname(target)}, and exclude ${dirname(target)} from it; if no program does that, put project-root on another file system.`,
   )
 }
 
@@ -105,7 +105,7 @@ function moveBack(from: string, path: string): void {
   } catch (error) {
     throw new DeploymentError(
       'inconsistent',
-      `${path} could be renamed to ${from}, although that directory must never be empty, and could not be moved back (${errnoOf(error)}). Nothing was installed. Move it back by hand: mv -T ${from} ${path}`,
+      `${path} could be renamed to ${from}, although that directory must never be empty, and could not be moved back (${errnoOf(error)}). Move it back by hand: mv -T ${from} ${path}`,
       { cause: error },
     )
   }
@@ -117,7 +117,7 @@ function whyUnmovable({ root, path }: MovedPath, errno: string | undefined): str
     case 'EXDEV':
       return statfsSync(full).type === OVERLAY_MAGIC
         ? `${full} is in a lower layer of an overlay file system, such as a container's image, and cannot be renamed there (EXDEV). It was not moved. Put project-root on a volume, or replace the directory by a copy of itself (cp -a).`
-        : `${full} cannot be renamed within its file system (EXDEV), but a deployment must rename it. It was not moved. Put project-root on another file system.`
+        : `${full} cannot be moved within project-root by a rename (EXDEV), but a deployment must move it. It was not moved. If a symlink in its path leads to another file system, add the symlink to keep-paths; otherwise, put project-root on another file system.`
     case 'EBUSY':
       return `${full} is in use by the system, perhaps as a mount point of another process (EBUSY), and cannot be moved. It stays where it is. Unmount it, or put the data elsewhere and make the path a symlink to the data.`
     case 'EACCES':
@@ -165,20 +165,21 @@ function irreplaceable(layout: Layout): string {
 
 /**
  * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains an entry other than
- * `full`. Such a rename may have moved the entry there, in a run that was killed or could not move the entry back.
+ * `full`. Then a rename may have succeeded and put another directory in place of the target, in a run that was killed
+ * or could not move that directory back.
  */
 export function requireNothingStranded(layout: Layout): void {
   const names = strandedNames(layout)
   if (names.length === 0) return
   throw new DeploymentError(
     'inconsistent',
-    `${renameProbePath(layout)} must contain nothing but ${FULL}, but contains ${listFirst(names, MAX_NAMED)}. Each such entry may be a plugin, service or kept path that was moved there. Nothing was installed. Move each back to its place by hand, or remove it, and run again.`,
+    `${renameProbePath(layout)} must contain only ${FULL}, but contains ${listFirst(names, MAX_NAMED)}. The directory itself, or an entry in it, may be a plugin, service or kept path that was moved there. Nothing was installed. Move that plugin, service or kept path back to its place by hand, or, if there is none, remove these entries; then run again.`,
   )
 }
 
 /**
- * Returns the names of the entries in the target of the renames that must fail, except `full`. Each entry may be
- * missing from its place.
+ * Returns the names of the entries in the target of the renames that must fail, except `full`. If there are any, the
+ * target may be a directory of this host that is missing from its place.
  */
 export function strandedNames(layout: Layout): string[] {
   const renameProbe = renameProbePath(layout)

@@ -53,7 +53,7 @@ function interruptedRun(layout: Layout, records: readonly JournalRecord[]): Inte
   const known = { kind: 'interrupted', commit: findCommit(records), found: findHostRecord(records) } as const
   const recovery = 'The next run, or dist/recover.js, recovers this host if possible.'
   if (known.commit !== undefined) {
-    const sentence = `${deployment} was interrupted after its commit, so that version is installed, but the cleanup is not complete. ${recovery}`
+    const sentence = `${deployment} was interrupted after its commit: its version is installed, but the cleanup is not complete. ${recovery}`
     return { ...known, inDoubt: new Set(), sentence }
   }
   const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : [])

@@ -109,7 +109,7 @@ export async function inspectHost(request: InspectionRequest, { log, signal }: I
       const inspection = await examine(request, signal)
       if (inspection.activity.kind === 'busy' || readTraces(layout) === before) return inspection
       if (attempt === MAX_ATTEMPTS) return givenUp(inspection)
-      log.info('A deployment has changed this host meanwhile, so it is examined again.')
+      log.info('A deployment has changed this host meanwhile, so the host is examined again.')
     }
   } catch (error) {
     signal.throwIfAborted()

@@ -37,7 +37,7 @@ describe('findMovablePaths', () => {
     const find = () => findMovablePaths({ root: `${folder}/link`, keepPaths: ['data'] })
     assert.throws(find, {
       code: 'step_failed',
-      message: /cannot be carried over\. Replace it by a directory, or remove it\.$/,
+      message: /^The kept path data cannot be moved to another version: \S+ is not a directory\. Replace it with a/,
     })
   })
 })

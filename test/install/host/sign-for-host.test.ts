@@ -100,7 +100,7 @@ describe('signForHost with keep-paths', () => {
       const { log } = await sign(t, scene)
       assert.equal(log.lines.length, warned.length === 0 ? 0 : 1)
       if (warned.length > 0)
-        assert.ok(log.lines[0]?.startsWith('warning ') && log.lines[0].includes(` ${warned.join(', ')} `))
+        assert.ok(log.lines[0]?.startsWith('warning ') && log.lines[0].includes(` (${warned.join(', ')}), `))
     })
   }
 })

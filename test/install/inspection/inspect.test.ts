@@ -224,7 +224,7 @@ describe('inspectHost', () => {
     await holder.kill()
     await assert.rejects(inspect(layout), error => {
       const { code, message } = toDeployError(error)
-      return code === 'inconsistent' && /rename-probe must contain nothing but full, but contains data/.test(message)
+      return code === 'inconsistent' && /rename-probe must contain only full, but contains data/.test(message)
     })
   })
 

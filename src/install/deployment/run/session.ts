@@ -76,6 +76,6 @@ async function orWarn(log: Log, act: () => Promise<void>): Promise<void> {
   try {
     await act()
   } catch (error) {
-    log.warning(`Not removed yet; later runs try again: ${toDeployError(error).message}`)
+    log.warning(`The cleanup is not complete; later runs continue it: ${toDeployError(error).message}`)
   }
 }

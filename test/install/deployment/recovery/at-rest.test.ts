@@ -91,6 +91,6 @@ describe('a host', () => {
     const data = join(scene.layout.root, 'plugins/greeter/data')
     writeTree(scene.layout.own, { 'rename-probe/.keep': '' })
     renameSync(data, join(renameProbePath(scene.layout), 'data'))
-    await assertRefused(scene, 'inconsistent', /must contain nothing but full/)
+    await assertRefused(scene, 'inconsistent', /must contain only full/)
   })
 })
