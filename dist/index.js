@@ -17760,7 +17760,7 @@ function signalGroup(pid, signal) {
         process.kill(-pid, signal);
     }
     catch {
-        // The group has exited already.
+        // The group has exited already, or runs as another user, for example with sudo.
     }
 }
 
@@ -18088,7 +18088,7 @@ class TimeSlice {
 
 
 
-/** The number of attempts to empty directories that another process still fills. A later run removes what is left. */
+/** The number of attempts to empty directories that another process still fills. A later run removes the rest. */
 const MAX_REFILLS = 100;
 /**
  * The limit for open directories. Directories at deeper levels are moved up first. An archive has at most 64 levels.
@@ -18160,7 +18160,7 @@ class TreeRemoval {
             directory.close();
         }
     }
-    /** Returns undefined if the item is no longer a directory, or must not be entered. */
+    /** Returns undefined if the item is no longer a directory, or cannot or must not be entered. */
     #open(inner) {
         const { parent, name } = inner;
         try {
@@ -19022,8 +19022,8 @@ const PARALLEL_SYNCS = 4;
 /** Makes an open file's bytes durable. The sync may take a long time, but never blocks the event loop. */
 const syncFile = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fsync);
 /**
- * Replaces a file by one with this text and mode 0600. After a crash, the path has either the old file or the new one.
- * The directory must exist.
+ * Replaces a file, if there is one, with a new file that has this text and mode 0600. After a crash, the path has
+ * either the old file or the new one. The directory must exist.
  */
 async function replaceFile(path, text) {
     const temporary = temporaryName(path);
@@ -22824,8 +22824,8 @@ class FileDigester {
     }
     /**
      * Returns the lowercase hex SHA-256 of a file that had `size` bytes when it was examined. If the file has grown since
-     * then, reads at most 1 MiB more, and the digest differs. Throws the system's error, and the signal's reason once the
-     * signal is aborted.
+     * then, reads at most 1 MiB more, and the digest is not that of the first `size` bytes. Throws the system's error,
+     * and the signal's reason once the signal is aborted.
      */
     async sha256(path, size) {
         if (this.#slice.isOver())
@@ -22906,9 +22906,9 @@ function describeItemSync(root, path) {
 const MAX_BYTES_AT_ONCE = 64 * 1024;
 /** The number of entries that are listed between two pauses. */
 const LISTED_AT_ONCE = 2000;
-/** The approximate number of names to list before the first item is yielded; a service may have made millions. */
+/** The approximate number of names to list before the first item is yielded. A service may have created millions. */
 const MAX_LISTED_AHEAD = 30_000;
-/** Shared by all directories without subdirectories: an empty map for each would take more memory than its names do. */
+/** Shared by all directories without subdirectories: an empty map for each would take more memory than the names do. */
 const NO_DIRECTORIES = new Map();
 /**
  * Yields every file, symlink and special file below `root` in the order of a tree digest, except those for which
@@ -29938,7 +29938,7 @@ function requireSpace(path, { sizes, inodes }, readFree = external_node_fs_names
         throw outOfInodes(path, ffree, inodes);
 }
 /**
- * True if there is room for this many entries with this many bytes in all, however the bytes are divided between them.
+ * True if there is room for this many entries with this many bytes in all, however the bytes are divided among them.
  */
 function hasSpaceForAny(path, { bytes, entries }, readFree = external_node_fs_namespaceObject.statfsSync) {
     const { bavail, bsize, files, ffree } = readFree(path);
@@ -29956,7 +29956,7 @@ function outOfSpace(path, freeBytes, neededBytes) {
     return new DeploymentError('disk_full', `This run needs ${needed} in ${path}, but the file system of that directory has ${free} free. Nothing was changed: free some space there (df shows how much is free) and run again.`);
 }
 function outOfInodes(path, free, needed) {
-    return new DeploymentError('disk_full', `This run needs ${needed} inodes in ${path}, one for each file and directory, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`);
+    return new DeploymentError('disk_full', `This run needs ${needed} inodes in ${path}, one for each file, directory and symlink, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/own-kinds.js
@@ -32821,9 +32821,9 @@ async function runLocked(session, fetched, { deployment, flow }) {
 
 
 /**
- * Opens a file for a download. The file is created in a private directory (0700) below `parent` and then unlinked, so
- * no other job can reach it by name, and nothing stays behind, even if this process is killed later. Throws
- * DeploymentError `disk_full`, `host_not_writable` or `step_failed`.
+ * Opens a file for private data, such as a download. The file is created in a private directory (0700) below `parent`
+ * and then unlinked, so no other job can reach it by name, and nothing stays behind, even if this process is killed
+ * later. Throws DeploymentError `disk_full`, `host_not_writable` or `step_failed`.
  */
 function openPrivateFileSync(parent) {
     try {
@@ -32837,7 +32837,7 @@ function openPrivateFileSync(parent) {
         }
     }
     catch (error) {
-        throw toHostError(error, `creating the download's private file in ${parent}`);
+        throw toHostError(error, `creating a private file in ${parent}`);
     }
 }
 /** Closes the descriptor only once, because its number may soon be another file's. */
@@ -32853,7 +32853,8 @@ function closeableOnce(fd) {
     };
 }
 /**
- * Uses the directory's descriptor: another user who owns the temporary folder could replace the directory by a symlink.
+ * Uses the directory's descriptor: another user who owns the temporary folder could replace the directory with a
+ * symlink.
  */
 function openUnnamedSync(directory) {
     const path = directory.entry('artifact');
@@ -34890,10 +34891,10 @@ const PERMISSION_BITS = 4095n;
 /** O_EXCL fails if anything is at the path, even a symlink. */
 const NEW_FILE = external_node_fs_namespaceObject.constants.O_WRONLY | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL;
 /**
- * Creates new files, directories and symlinks below a folder; files get the given modes and directories 0755, whatever
- * the umask. Never writes through or over anything that exists. Every method throws DeploymentError `disk_full`,
- * `host_not_writable` or `step_failed` if the host refuses a write, and ArchiveError `unsafe_archive` if this file
- * system treats two paths as one or a path is too long for it.
+ * Creates new files, directories and symlinks below a folder. Files get the given modes, and directories 0755, whatever
+ * the umask. Never writes over anything that exists. Create symlinks last, so that nothing is written through them.
+ * Every method throws DeploymentError `disk_full`, `host_not_writable` or `step_failed` if the host refuses a write,
+ * and ArchiveError `unsafe_archive` if this file system treats two paths as one or a path is too long for it.
  */
 class TreeWriter {
     #root;
@@ -34904,8 +34905,8 @@ class TreeWriter {
     }
     /**
      * Creates everything in a plan, if there is room for it in bytes and inodes: directories first, symlinks last. In
-     * between, `writeFiles` writes the files and returns them in the order of the plan. Throws the signal's reason once
-     * the slice's signal is aborted.
+     * between, `writeFiles` writes the files and returns them in the order of the plan. Throws what `writeFiles` throws,
+     * and the signal's reason once the slice's signal is aborted.
      */
     async writeTree(plan, writeFiles) {
         requireSpace(this.#root, spaceFor(plan));
@@ -35008,7 +35009,7 @@ const MEMBER_MAGIC = Buffer.from([0x1f, 0x8b, 0x08]);
 const MEMBER_HEADER = Buffer.concat([MEMBER_MAGIC, Buffer.alloc(7)]);
 const MEMBER_TRAILER_BYTES = 8;
 const MEMBER_EXTRA_BYTES = MEMBER_HEADER.length + MEMBER_TRAILER_BYTES;
-/** Spare room, so that zlib sees the end without a second buffer. */
+/** Spare room, so that zlib sees the end of the members without a second buffer. */
 const SPARE_BYTES = 64;
 /** Room for most batches; a batch that needs more gets its own buffer. */
 const MEMBERS_BYTES = 288 * 1024;
@@ -35040,6 +35041,7 @@ class BatchInflater {
      * can begin only at the magic, which only our headers contain, so each member ends right before a header of ours or
      * at the end. Each member ends with a trailer that matches its content. Because the sizes add up, each trailer is
      * that of its own entry.
+     * Throws ArchiveError `invalid_archive` if the file does not contain all packed bytes.
      */
     async inflate(entries) {
         const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES);
@@ -36053,7 +36055,7 @@ function isSaturated(end) {
     return end.count === SATURATED_16 || end.size === SATURATED_32 || end.offset === SATURATED_32;
 }
 function parseZip64Record(window, position, locatorPosition) {
-    const misplaced = invalidArchive('its zip64 end record does not end where its locator starts');
+    const misplaced = invalidArchive('its zip64 locator does not point to an end record that ends where the locator starts');
     if (position + ZIP64_END_BYTES > locatorPosition)
         throw misplaced;
     const record = window.look(position, ZIP64_END_BYTES);
@@ -36211,8 +36213,8 @@ class ZipExtraFields {
     #zip64;
     #unicodePath;
     /**
-     * Throws ArchiveError `invalid_archive` if a field is cut short, or if a zip64 or Unicode path field occurs twice,
-     * and `unsafe_archive` for a field that gives the entry another type in some tools.
+     * Throws ArchiveError `invalid_archive` if the data of a field is cut short, or if a zip64 or Unicode path field
+     * occurs twice, and `unsafe_archive` for a field that gives the entry another type in some tools.
      */
     constructor(header, { start, end: extraEnd, rawName }) {
         this.#rawName = rawName;
@@ -36241,7 +36243,8 @@ class ZipExtraFields {
     }
     /**
      * Throws ArchiveError `unsafe_archive` if a Unicode path differs from the header's name, because some tools would use
-     * the Unicode path, and `invalid_archive` if the field has another version or was made for another name.
+     * the Unicode path, and `invalid_archive` if the field is cut short, has another version or was made for another
+     * name.
      */
     verifyUnicodePath(rawName) {
         const path = this.#unicodePath;
@@ -36249,7 +36252,7 @@ class ZipExtraFields {
             return;
         const isWhole = path.length >= UNICODE_PATH_PREFIX_BYTES && path[0] === UNICODE_PATH_VERSION;
         if (!isWhole || path.readUInt32LE(1) !== (0,external_node_zlib_namespaceObject.crc32)(rawName)) {
-            throw invalidEntry(this.#showName(), 'has a Unicode path field with an unknown version or for a different name');
+            throw invalidEntry(this.#showName(), 'has a Unicode path field that is cut short, has an unknown version or was made for a different name');
         }
         if (!path.subarray(UNICODE_PATH_PREFIX_BYTES).equals(rawName)) {
             throw unsafeEntry(this.#showName(), 'has a second, different name in its Unicode path field');
@@ -36274,7 +36277,7 @@ class ZipExtraFields {
     }
     #zip64At(at) {
         if (this.#zip64 === undefined || at + 8 > this.#zip64.length)
-            throw invalidEntry(this.#showName(), 'lacks a size or position in its zip64 field');
+            throw invalidEntry(this.#showName(), 'lacks the zip64 value of a size or position');
         const value = this.#zip64.readBigUInt64LE(at);
         if (value > BigInt(Number.MAX_SAFE_INTEGER))
             throw invalidEntry(this.#showName(), 'has a size or position that is impossibly large');
@@ -36291,6 +36294,7 @@ class ZipExtraFields {
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip/zip-directory.js
+
 
 
 
@@ -36319,9 +36323,10 @@ const zip_directory_METHODS = new Map([
 /**
  * Lists a ZIP by its central directory alone. The directory must contain exactly the headers that the end record
  * promises, and nothing else. Adds each entry to `listing` as soon as it is read. Throws what the listing throws, and
- * ArchiveError `invalid_archive` (damage, encryption, a split archive, or a method other than stored and deflate),
- * `unsafe_archive` (a path that is too long, or a name or type that tools read differently), `archive_too_large` (more
- * than `max-entries`) or `empty_artifact`.
+ * ArchiveError `invalid_archive` (damage, encryption, patch data, a split archive, or a method other than stored and
+ * deflate), `unsafe_archive` (a path that is too long, or a name or type that tools read differently),
+ * `archive_too_large` (more than `max-entries`) or `empty_artifact`. Throws the signal's reason once the slice's signal
+ * is aborted.
  */
 async function readZipDirectory({ window, rules, slice }, listing) {
     const location = locateDirectory(window);
@@ -36332,7 +36337,7 @@ async function readZipDirectory({ window, rules, slice }, listing) {
     let at = location.offset;
     while (at < end) {
         if (entries.length === location.count)
-            throw invalidArchive(`its directory contains more than the ${location.count} headers that its end record promises`);
+            throw invalidArchive(`its directory contains more headers than the ${location.count} that its end record promises`);
         const header = readHeader(window, at, end);
         const entry = parseEntry(header);
         listing.add(entry);
@@ -36344,7 +36349,7 @@ async function readZipDirectory({ window, rules, slice }, listing) {
             await slice.giveBack();
     }
     if (entries.length !== location.count) {
-        throw invalidArchive(`its directory contains ${entries.length} headers, but its end record promises ${location.count}`);
+        throw invalidArchive(`its directory contains ${countInWords(entries.length, 'header')}, but its end record promises ${location.count}`);
     }
     return { ...location, entries, symlinks };
 }
@@ -36450,6 +36455,7 @@ function write(stream, piece) {
 
 
 
+
 /**
  * The bytes of one piece of a large entry: half as many cost more turns of the event loop, and twice as many do not
  * stay in the processor's cache.
@@ -36483,7 +36489,7 @@ async function* readLargeEntry(window, entry) {
     for await (const piece of entry.method === 'stored' ? readPacked(window, entry) : inflateLarge(window, entry)) {
         size += piece.length;
         if (size > entry.size)
-            throw invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes that it declares`);
+            throw invalidEntry(entry.name, `unpacks to more bytes than the ${entry.size} that it declares`);
         crc = (0,external_node_zlib_namespaceObject.crc32)(piece, crc);
         yield piece;
     }
@@ -36527,14 +36533,14 @@ function verifyUsedUp(entry, used) {
 }
 function verifyOutcome(entry, size, crc) {
     if (size !== entry.size)
-        throw invalidEntry(entry.name, `unpacks to ${size} bytes, but declares ${entry.size}`);
+        throw invalidEntry(entry.name, `unpacks to ${countInWords(size, 'byte')}, but declares ${entry.size}`);
     if ((crc | 0) !== entry.crc)
         throw invalidEntry(entry.name, 'does not have the CRC that the directory gives');
 }
 function toEntryError(error, entry) {
     const code = errnoOf(error) ?? '';
     if (code === 'ERR_BUFFER_TOO_LARGE') {
-        return invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes that it declares`, error);
+        return invalidEntry(entry.name, `unpacks to more bytes than the ${entry.size} that it declares`, error);
     }
     return code.startsWith('Z_') ? invalidEntry(entry.name, `cannot be unpacked (${code})`, error) : error;
 }
@@ -36591,6 +36597,7 @@ function* verifyFirstSignature(window, { name, dataOffset, packedSize }) {
 
 
 
+
 const zip_local_headers_HEADER_SIGNATURE = 0x04034b50;
 const zip_local_headers_HEADER_BYTES = 30;
 const HAS_DATA_DESCRIPTOR = 0x0008;
@@ -36638,8 +36645,8 @@ function inDataOrder(entries) {
     return numbers.sort((a, b) => entries.headerOffsetAt(a) - entries.headerOffsetAt(b));
 }
 /**
- * Verifies that nothing lies between the last entry and `next`, except the data descriptor if the last entry announces
- * one.
+ * Verifies that nothing lies between the last entry and position `next`, except the data descriptor if the last entry
+ * announces one.
  */
 function verifyGap(window, { end, last, hasDescriptor }, next) {
     const bytes = next - end;
@@ -36656,7 +36663,7 @@ function verifyDescriptor(window, found) {
         throw invalidEntry(entry.name, 'announces a data descriptor, but is not followed by a valid one');
 }
 function strayBytes(last, bytes) {
-    const problem = `${bytes} bytes that belong to no entry, where another reader could find other entries`;
+    const problem = `${countInWords(bytes, 'byte')} outside all entries, where another reader could find other entries`;
     return last === null
         ? invalidArchive(`it begins with ${problem}`)
         : invalidEntry(last.name, `is followed by ${problem}`);
@@ -36805,8 +36812,8 @@ function* cutOut(batch, inflated) {
         yield { file, bytes: inflated.subarray(at, at + file.size) };
         at += file.size;
     }
-    // zlib has closed the stream, so the memory is ours alone. Leaving it to the garbage collector would take longer than
-    // inflating it did.
+    // zlib has closed the stream, so the memory is ours alone. Leaving the memory to the garbage collector would take
+    // longer than the inflation did.
     ;
     inflated.buffer.transfer(0);
 }
@@ -42822,7 +42829,7 @@ async function checkEd25519(signed, signal) {
     return (0,external_node_crypto_namespaceObject.verify)(null, bytes, key, signature) ? bytes : undefined;
 }
 async function checkInThread(signed, signal) {
-    // Loaded on demand: most runs check nothing so large.
+    // Loaded on demand: most runs check nothing this large.
     const { Worker } = await Promise.resolve(/* import() */).then(__nccwpck_require__.t.bind(__nccwpck_require__, 5919, 23));
     signal?.throwIfAborted();
     const transferList = [signed.bytes.buffer];
@@ -43292,7 +43299,7 @@ class TarParts {
     }
     /**
      * Returns the next part that has arrived, or undefined if only `wait` can tell whether there is another one. Throws
-     * as `wait` does.
+     * what a TarReader throws.
      */
     take() {
         try {
@@ -43315,7 +43322,7 @@ class TarParts {
             await this.#readPiece();
         }
     }
-    /** Ends the stream of pieces, whether or not it was read to its end. */
+    /** Ends the stream of pieces, even if it was not read to its end. */
     async close() {
         await this.#pieces.return?.();
     }
@@ -43342,9 +43349,9 @@ class TarParts {
 
 /**
  * Reads a whole tar once and plans its extraction. Passes each file to `onFile`, which may read as much of the file's
- * data as it wants. The archive has passed only when this function returns: until then, the next member may be refused.
- * If `onFile` throws, it gets no more files, but the tar is still read to its end, because a fault of the archive takes
- * precedence over an error of `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
+ * data as it wants. The archive has passed only when this function returns, and may be refused until then. If `onFile`
+ * throws, it gets no more files, but the tar is still read to its end, because a fault of the archive takes precedence
+ * over an error of `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
  * `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the
  * error of `onFile`.
  */
@@ -43590,8 +43597,8 @@ async function* unpackZstd({ zstd }, limits) {
     }
 }
 /**
- * Returns the size in bytes that the frames of an opened artifact declare for its tar, which unpacking verifies;
- * undefined if a frame declares none. Throws ArchiveError `invalid_archive` or `archive_too_large`.
+ * Returns the size in bytes that the frames of an opened artifact declare for its tar; undefined if a frame declares
+ * none. Unpacking verifies this size. Throws ArchiveError `invalid_archive` or `archive_too_large`.
  */
 function declaredBytes({ zstd }) {
     const frames = parseZstdFrames(zstd);
@@ -43649,9 +43656,9 @@ function toArchiveError(error) {
  * nothing is written through a symlink. Files become 0644 or 0755 and directories 0755, whatever the umask. With
  * `only`, makes the same checks, but writes only the files listed there, with their directories. Works in slices,
  * between which signals are handled.
- * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
- * `disk_full`, `host_not_writable` or `step_failed` if the archive itself is sound, and the signal's reason once the
- * signal is aborted.
+ * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`. Throws
+ * DeploymentError `disk_full`, `host_not_writable` or `step_failed` only if the archive itself is sound. Throws the
+ * signal's reason once the signal is aborted.
  */
 async function extractTar(opened, request) {
     const { limits, signal } = request;
@@ -43735,6 +43742,7 @@ class PassingFileWriter {
 
 
 
+
 const unseal_DEK_BYTES = 32;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
@@ -43770,11 +43778,11 @@ function unseal_discard({ zstd }) {
 function ciphertextOf({ bytes, size }) {
     if (size > NONCE_BYTES + TAG_BYTES)
         return bytes.subarray(NONCE_BYTES, size - TAG_BYTES);
-    throw decryptionFailed(`it is only ${size} bytes long, which is too short for any content`);
+    throw decryptionFailed(`it is only ${countInWords(size, 'byte')} long, too short for any content`);
 }
 function createDecipher(sealed, dek) {
     if (dek.length !== unseal_DEK_BYTES) {
-        throw decryptionFailed(`the hub released a key of ${dek.length} bytes instead of ${unseal_DEK_BYTES}`);
+        throw decryptionFailed(`the hub released a key of ${countInWords(dek.length, 'byte')} instead of ${unseal_DEK_BYTES}`);
     }
     // Without authTagLength, Node would accept a tag cut to 4 bytes.
     const decipher = (0,external_node_crypto_namespaceObject.createDecipheriv)('aes-256-gcm', dek, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES });
@@ -44633,7 +44641,7 @@ class PieceReader {
             yield part;
         }
     }
-    /** Ends the stream of pieces, whether or not it was read to its end. */
+    /** Ends the stream of pieces, even if it was not read to its end. */
     async close() {
         await this.#pieces.return?.();
     }

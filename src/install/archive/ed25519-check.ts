@@ -25,7 +25,7 @@ export async function checkEd25519(signed: SignedBytes, signal?: AbortSignal): P
 }
 
 async function checkInThread(signed: SignedBytes, signal?: AbortSignal): Promise<Buffer | undefined> {
-  // Loaded on demand: most runs check nothing so large.
+  // Loaded on demand: most runs check nothing this large.
   const { Worker } = await import('node:worker_threads')
   signal?.throwIfAborted()
   const transferList = [signed.bytes.buffer as ArrayBuffer]

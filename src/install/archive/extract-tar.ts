@@ -29,9 +29,9 @@ interface TarExtraction extends TarSource, TarExtractionRequest {
  * nothing is written through a symlink. Files become 0644 or 0755 and directories 0755, whatever the umask. With
  * `only`, makes the same checks, but writes only the files listed there, with their directories. Works in slices,
  * between which signals are handled.
- * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
- * `disk_full`, `host_not_writable` or `step_failed` if the archive itself is sound, and the signal's reason once the
- * signal is aborted.
+ * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`. Throws
+ * DeploymentError `disk_full`, `host_not_writable` or `step_failed` only if the archive itself is sound. Throws the
+ * signal's reason once the signal is aborted.
  */
 export async function extractTar(opened: OpenedArtifact, request: TarExtractionRequest): Promise<ExtractedTree> {
   const { limits, signal } = request

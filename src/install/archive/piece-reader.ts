@@ -40,7 +40,7 @@ export class PieceReader {
     }
   }
 
-  /** Ends the stream of pieces, whether or not it was read to its end. */
+  /** Ends the stream of pieces, even if it was not read to its end. */
   async close(): Promise<void> {
     await this.#pieces.return?.()
   }

@@ -34,9 +34,9 @@ export interface PassingFile {
 
 /**
  * Reads a whole tar once and plans its extraction. Passes each file to `onFile`, which may read as much of the file's
- * data as it wants. The archive has passed only when this function returns: until then, the next member may be refused.
- * If `onFile` throws, it gets no more files, but the tar is still read to its end, because a fault of the archive takes
- * precedence over an error of `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
+ * data as it wants. The archive has passed only when this function returns, and may be refused until then. If `onFile`
+ * throws, it gets no more files, but the tar is still read to its end, because a fault of the archive takes precedence
+ * over an error of `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
  * `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the
  * error of `onFile`.
  */

@@ -23,7 +23,7 @@ export class TarParts {
 
   /**
    * Returns the next part that has arrived, or undefined if only `wait` can tell whether there is another one. Throws
-   * as `wait` does.
+   * what a TarReader throws.
    */
   take(): TarPart | undefined {
     try {
@@ -46,7 +46,7 @@ export class TarParts {
     }
   }
 
-  /** Ends the stream of pieces, whether or not it was read to its end. */
+  /** Ends the stream of pieces, even if it was not read to its end. */
   async close(): Promise<void> {
     await this.#pieces.return?.()
   }

@@ -27,10 +27,10 @@ const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL
 type FileToWrite = Pick<ExtractedFile, 'path' | 'mode'>
 
 /**
- * Creates new files, directories and symlinks below a folder; files get the given modes and directories 0755, whatever
- * the umask. Never writes through or over anything that exists. Every method throws DeploymentError `disk_full`,
- * `host_not_writable` or `step_failed` if the host refuses a write, and ArchiveError `unsafe_archive` if this file
- * system treats two paths as one or a path is too long for it.
+ * Creates new files, directories and symlinks below a folder. Files get the given modes, and directories 0755, whatever
+ * the umask. Never writes over anything that exists. Create symlinks last, so that nothing is written through them.
+ * Every method throws DeploymentError `disk_full`, `host_not_writable` or `step_failed` if the host refuses a write,
+ * and ArchiveError `unsafe_archive` if this file system treats two paths as one or a path is too long for it.
  */
 export class TreeWriter {
   readonly #root: string
@@ -43,8 +43,8 @@ export class TreeWriter {
 
   /**
    * Creates everything in a plan, if there is room for it in bytes and inodes: directories first, symlinks last. In
-   * between, `writeFiles` writes the files and returns them in the order of the plan. Throws the signal's reason once
-   * the slice's signal is aborted.
+   * between, `writeFiles` writes the files and returns them in the order of the plan. Throws what `writeFiles` throws,
+   * and the signal's reason once the slice's signal is aborted.
    */
   async writeTree<Files extends ExtractedFiles>(
     plan: ExtractionPlan,

@@ -1,5 +1,6 @@
 import { createDecipheriv, type DecipherGCM } from 'node:crypto'
 import { ArtifactError } from '../../core/errors.ts'
+import { countInWords } from '../../core/quantities.ts'
 import type { VerifiedSealedArtifact } from '../../core/trust/sealed-signature.ts'
 import { TimeSlice } from '../files/time-slice.ts'
 
@@ -53,12 +54,12 @@ export function discard({ zstd }: OpenedArtifact): void {
 
 function ciphertextOf({ bytes, size }: VerifiedSealedArtifact): Buffer {
   if (size > NONCE_BYTES + TAG_BYTES) return bytes.subarray(NONCE_BYTES, size - TAG_BYTES)
-  throw decryptionFailed(`it is only ${size} bytes long, which is too short for any content`)
+  throw decryptionFailed(`it is only ${countInWords(size, 'byte')} long, too short for any content`)
 }
 
 function createDecipher(sealed: Buffer, dek: Buffer): DecipherGCM {
   if (dek.length !== DEK_BYTES) {
-    throw decryptionFailed(`the hub released a key of ${dek.length} bytes instead of ${DEK_BYTES}`)
+    throw decryptionFailed(`the hub released a key of ${countInWords(dek.length, 'byte')} instead of ${DEK_BYTES}`)
   }
   // Without authTagLength, Node would accept a tag cut to 4 bytes.
   const decipher = createDecipheriv('aes-256-gcm', dek, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })

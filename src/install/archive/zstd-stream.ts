@@ -37,8 +37,8 @@ export async function* unpackZstd({ zstd }: OpenedArtifact, limits: ExtractionLi
 }
 
 /**
- * Returns the size in bytes that the frames of an opened artifact declare for its tar, which unpacking verifies;
- * undefined if a frame declares none. Throws ArchiveError `invalid_archive` or `archive_too_large`.
+ * Returns the size in bytes that the frames of an opened artifact declare for its tar; undefined if a frame declares
+ * none. Unpacking verifies this size. Throws ArchiveError `invalid_archive` or `archive_too_large`.
  */
 export function declaredBytes({ zstd }: OpenedArtifact): number | undefined {
   const frames = parseZstdFrames(zstd)

@@ -222,6 +222,6 @@ function signalGroup(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(-pid, signal)
   } catch {
-    // The group has exited already.
+    // The group has exited already, or runs as another user, for example with sudo.
   }
 }

@@ -25,8 +25,8 @@ const PARALLEL_SYNCS = 4
 export const syncFile: (fd: number) => Promise<void> = promisify(fsync)
 
 /**
- * Replaces a file by one with this text and mode 0600. After a crash, the path has either the old file or the new one.
- * The directory must exist.
+ * Replaces a file, if there is one, with a new file that has this text and mode 0600. After a crash, the path has
+ * either the old file or the new one. The directory must exist.
  */
 export async function replaceFile(path: string, text: string): Promise<void> {
   const temporary = temporaryName(path)

@@ -6,16 +6,16 @@ import { toHostError } from './system-errors.ts'
 export interface PrivateFile {
   readonly fd: number
   /**
-   * May be called more than once. Does not wait until the system has reclaimed the space, which takes a tenth of a
-   * second for a large file.
+   * May be called more than once. Does not wait until the system has reclaimed the space, because a large file takes a
+   * tenth of a second.
    */
   close(): void
 }
 
 /**
- * Opens a file for a download. The file is created in a private directory (0700) below `parent` and then unlinked, so
- * no other job can reach it by name, and nothing stays behind, even if this process is killed later. Throws
- * DeploymentError `disk_full`, `host_not_writable` or `step_failed`.
+ * Opens a file for private data, such as a download. The file is created in a private directory (0700) below `parent`
+ * and then unlinked, so no other job can reach it by name, and nothing stays behind, even if this process is killed
+ * later. Throws DeploymentError `disk_full`, `host_not_writable` or `step_failed`.
  */
 export function openPrivateFileSync(parent: string): PrivateFile {
   try {
@@ -27,7 +27,7 @@ export function openPrivateFileSync(parent: string): PrivateFile {
       rmdirSync(path)
     }
   } catch (error) {
-    throw toHostError(error, `creating the download's private file in ${parent}`)
+    throw toHostError(error, `creating a private file in ${parent}`)
   }
 }
 
@@ -44,7 +44,8 @@ function closeableOnce(fd: number): PrivateFile {
 }
 
 /**
- * Uses the directory's descriptor: another user who owns the temporary folder could replace the directory by a symlink.
+ * Uses the directory's descriptor: another user who owns the temporary folder could replace the directory with a
+ * symlink.
  */
 function openUnnamedSync(directory: OpenDirectory): number {
   const path = directory.entry('artifact')

@@ -12,7 +12,7 @@ const MAX_BLOCK_BYTES = 4096
 export interface NeededSpace {
   /** The size of each file, in bytes. */
   readonly sizes: Iterable<number>
-  /** The number of files, directories and symlinks. */
+  /** The number of files, directories and symlinks, including a deployment's own records. */
   readonly inodes: number
 }
 
@@ -44,7 +44,7 @@ export function requireSpace(
 }
 
 /**
- * True if there is room for this many entries with this many bytes in all, however the bytes are divided between them.
+ * True if there is room for this many entries with this many bytes in all, however the bytes are divided among them.
  */
 export function hasSpaceForAny(
   path: string,
@@ -73,6 +73,6 @@ function outOfSpace(path: string, freeBytes: number, neededBytes: number): Deplo
 function outOfInodes(path: string, free: number, needed: number): DeploymentError {
   return new DeploymentError(
     'disk_full',
-    `This run needs ${needed} inodes in ${path}, one for each file and directory, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`,
+    `This run needs ${needed} inodes in ${path}, one for each file, directory and symlink, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`,
   )
 }

@@ -33,7 +33,7 @@ describe('requireSpace', () => {
 
   it('refuses a file system with room for the bytes, but not for the inodes', () => {
     const message =
-      'This run needs 20 inodes in /srv/host, one for each file and directory, but the file system of that directory has 19 left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.'
+      'This run needs 20 inodes in /srv/host, one for each file, directory and symlink, but the file system of that directory has 19 left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.'
     assert.throws(() => require({ ffree: 19 }), { code: 'disk_full', message })
   })
 

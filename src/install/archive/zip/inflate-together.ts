@@ -7,7 +7,7 @@ const MEMBER_MAGIC = Buffer.from([0x1f, 0x8b, 0x08])
 const MEMBER_HEADER = Buffer.concat([MEMBER_MAGIC, Buffer.alloc(7)])
 const MEMBER_TRAILER_BYTES = 8
 const MEMBER_EXTRA_BYTES = MEMBER_HEADER.length + MEMBER_TRAILER_BYTES
-/** Spare room, so that zlib sees the end without a second buffer. */
+/** Spare room, so that zlib sees the end of the members without a second buffer. */
 const SPARE_BYTES = 64
 /** Room for most batches; a batch that needs more gets its own buffer. */
 const MEMBERS_BYTES = 288 * 1024
@@ -51,6 +51,7 @@ export class BatchInflater {
    * can begin only at the magic, which only our headers contain, so each member ends right before a header of ours or
    * at the end. Each member ends with a trailer that matches its content. Because the sizes add up, each trailer is
    * that of its own entry.
+   * Throws ArchiveError `invalid_archive` if the file does not contain all packed bytes.
    */
   async inflate(entries: Iterable<number>): Promise<Buffer | undefined> {
     const buffer = this.#free.pop() ?? Buffer.allocUnsafeSlow(MEMBERS_BYTES)

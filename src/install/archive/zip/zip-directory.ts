@@ -3,6 +3,7 @@ import { verifyEntryCount } from '../../../core/archive/archive-limits.ts'
 import type { ArchiveListing } from '../../../core/archive/archive-policy.ts'
 import { decodeEntryText } from '../../../core/archive/entry-names.ts'
 import { MAX_PATH_BYTES } from '../../../core/limits.ts'
+import { countInWords } from '../../../core/quantities.ts'
 import { type ReadWindow, WINDOW_BYTES } from '../read-window.ts'
 import type { OpenZip } from './open-zip.ts'
 import { type DirectoryLocation, locateDirectory } from './zip-end-record.ts'
@@ -47,9 +48,10 @@ const METHODS: ReadonlyMap<number, ZipMethod> = new Map([
 /**
  * Lists a ZIP by its central directory alone. The directory must contain exactly the headers that the end record
  * promises, and nothing else. Adds each entry to `listing` as soon as it is read. Throws what the listing throws, and
- * ArchiveError `invalid_archive` (damage, encryption, a split archive, or a method other than stored and deflate),
- * `unsafe_archive` (a path that is too long, or a name or type that tools read differently), `archive_too_large` (more
- * than `max-entries`) or `empty_artifact`.
+ * ArchiveError `invalid_archive` (damage, encryption, patch data, a split archive, or a method other than stored and
+ * deflate), `unsafe_archive` (a path that is too long, or a name or type that tools read differently),
+ * `archive_too_large` (more than `max-entries`) or `empty_artifact`. Throws the signal's reason once the slice's signal
+ * is aborted.
  */
 export async function readZipDirectory(
   { window, rules, slice }: OpenZip,
@@ -64,7 +66,7 @@ export async function readZipDirectory(
   while (at < end) {
     if (entries.length === location.count)
       throw invalidArchive(
-        `its directory contains more than the ${location.count} headers that its end record promises`,
+        `its directory contains more headers than the ${location.count} that its end record promises`,
       )
     const header = readHeader(window, at, end)
     const entry = parseEntry(header)
@@ -76,7 +78,7 @@ export async function readZipDirectory(
   }
   if (entries.length !== location.count) {
     throw invalidArchive(
-      `its directory contains ${entries.length} headers, but its end record promises ${location.count}`,
+      `its directory contains ${countInWords(entries.length, 'header')}, but its end record promises ${location.count}`,
     )
   }
   return { ...location, entries, symlinks }

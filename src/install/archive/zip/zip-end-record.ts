@@ -104,7 +104,9 @@ function isSaturated(end: EndRecord): boolean {
 }
 
 function parseZip64Record(window: ReadWindow, position: number, locatorPosition: number): EndRecord {
-  const misplaced = invalidArchive('its zip64 end record does not end where its locator starts')
+  const misplaced = invalidArchive(
+    'its zip64 locator does not point to an end record that ends where the locator starts',
+  )
   if (position + ZIP64_END_BYTES > locatorPosition) throw misplaced
   const record = window.look(position, ZIP64_END_BYTES)
   if (record.readUInt32LE(0) !== ZIP64_END_SIGNATURE) throw misplaced

@@ -1,6 +1,7 @@
 import { crc32, createInflateRaw, type InflateRaw, inflateRawSync } from 'node:zlib'
 import { invalidEntry } from '../../../core/archive/archive-entry.ts'
 import { errnoOf } from '../../../core/errors.ts'
+import { countInWords } from '../../../core/quantities.ts'
 import { type ReadWindow, WINDOW_BYTES } from '../read-window.ts'
 import { unpack } from '../unpack-stream.ts'
 import type { LocatedZipEntry, ZipPacking } from './zip-entries.ts'
@@ -41,7 +42,7 @@ export async function* readLargeEntry(window: ReadWindow, entry: LocatedZipEntry
   for await (const piece of entry.method === 'stored' ? readPacked(window, entry) : inflateLarge(window, entry)) {
     size += piece.length
     if (size > entry.size)
-      throw invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes that it declares`)
+      throw invalidEntry(entry.name, `unpacks to more bytes than the ${entry.size} that it declares`)
     crc = crc32(piece, crc)
     yield piece
   }
@@ -86,14 +87,15 @@ function verifyUsedUp(entry: LocatedZipEntry, used: number): void {
 }
 
 function verifyOutcome(entry: LocatedZipEntry, size: number, crc: number): void {
-  if (size !== entry.size) throw invalidEntry(entry.name, `unpacks to ${size} bytes, but declares ${entry.size}`)
+  if (size !== entry.size)
+    throw invalidEntry(entry.name, `unpacks to ${countInWords(size, 'byte')}, but declares ${entry.size}`)
   if ((crc | 0) !== entry.crc) throw invalidEntry(entry.name, 'does not have the CRC that the directory gives')
 }
 
 function toEntryError(error: unknown, entry: LocatedZipEntry): unknown {
   const code = errnoOf(error) ?? ''
   if (code === 'ERR_BUFFER_TOO_LARGE') {
-    return invalidEntry(entry.name, `unpacks to more than the ${entry.size} bytes that it declares`, error)
+    return invalidEntry(entry.name, `unpacks to more bytes than the ${entry.size} that it declares`, error)
   }
   return code.startsWith('Z_') ? invalidEntry(entry.name, `cannot be unpacked (${code})`, error) : error
 }

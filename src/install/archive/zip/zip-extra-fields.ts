@@ -25,8 +25,8 @@ export class ZipExtraFields {
   readonly #unicodePath: Buffer | undefined
 
   /**
-   * Throws ArchiveError `invalid_archive` if a field is cut short, or if a zip64 or Unicode path field occurs twice,
-   * and `unsafe_archive` for a field that gives the entry another type in some tools.
+   * Throws ArchiveError `invalid_archive` if the data of a field is cut short, or if a zip64 or Unicode path field
+   * occurs twice, and `unsafe_archive` for a field that gives the entry another type in some tools.
    */
   constructor(header: Buffer, { start, end: extraEnd, rawName }: ExtraFieldsAt) {
     this.#rawName = rawName
@@ -54,14 +54,18 @@ export class ZipExtraFields {
 
   /**
    * Throws ArchiveError `unsafe_archive` if a Unicode path differs from the header's name, because some tools would use
-   * the Unicode path, and `invalid_archive` if the field has another version or was made for another name.
+   * the Unicode path, and `invalid_archive` if the field is cut short, has another version or was made for another
+   * name.
    */
   verifyUnicodePath(rawName: Uint8Array): void {
     const path = this.#unicodePath
     if (path === undefined) return
     const isWhole = path.length >= UNICODE_PATH_PREFIX_BYTES && path[0] === UNICODE_PATH_VERSION
     if (!isWhole || path.readUInt32LE(1) !== crc32(rawName)) {
-      throw invalidEntry(this.#showName(), 'has a Unicode path field with an unknown version or for a different name')
+      throw invalidEntry(
+        this.#showName(),
+        'has a Unicode path field that is cut short, has an unknown version or was made for a different name',
+      )
     }
     if (!path.subarray(UNICODE_PATH_PREFIX_BYTES).equals(rawName)) {
       throw unsafeEntry(this.#showName(), 'has a second, different name in its Unicode path field')
@@ -86,7 +90,7 @@ export class ZipExtraFields {
 
   #zip64At(at: number): number {
     if (this.#zip64 === undefined || at + 8 > this.#zip64.length)
-      throw invalidEntry(this.#showName(), 'lacks a size or position in its zip64 field')
+      throw invalidEntry(this.#showName(), 'lacks the zip64 value of a size or position')
     const value = this.#zip64.readBigUInt64LE(at)
     if (value > BigInt(Number.MAX_SAFE_INTEGER))
       throw invalidEntry(this.#showName(), 'has a size or position that is impossibly large')

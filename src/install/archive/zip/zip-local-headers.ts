@@ -1,5 +1,6 @@
 import { isAscii } from 'node:buffer'
 import { invalidArchive, invalidEntry } from '../../../core/archive/archive-entry.ts'
+import { countInWords } from '../../../core/quantities.ts'
 import type { ReadWindow } from '../read-window.ts'
 import type { OpenZip } from './open-zip.ts'
 import { isDescriptorOf, MAX_DESCRIPTOR_BYTES, verifyFirstSignature } from './zip-data-descriptor.ts'
@@ -70,8 +71,8 @@ function inDataOrder(entries: ZipEntries): Uint32Array {
 }
 
 /**
- * Verifies that nothing lies between the last entry and `next`, except the data descriptor if the last entry announces
- * one.
+ * Verifies that nothing lies between the last entry and position `next`, except the data descriptor if the last entry
+ * announces one.
  */
 function verifyGap(window: ReadWindow, { end, last, hasDescriptor }: TakenUp, next: number): void {
   const bytes = next - end
@@ -87,7 +88,7 @@ function verifyDescriptor(window: ReadWindow, found: { entry: ZipEntry; at: numb
 }
 
 function strayBytes(last: ZipEntry | null, bytes: number): Error {
-  const problem = `${bytes} bytes that belong to no entry, where another reader could find other entries`
+  const problem = `${countInWords(bytes, 'byte')} outside all entries, where another reader could find other entries`
   return last === null
     ? invalidArchive(`it begins with ${problem}`)
     : invalidEntry(last.name, `is followed by ${problem}`)

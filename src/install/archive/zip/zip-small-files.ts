@@ -64,8 +64,8 @@ function* cutOut(batch: PlannedFiles, inflated: Buffer): Generator<ReadFile> {
     yield { file, bytes: inflated.subarray(at, at + file.size) }
     at += file.size
   }
-  // zlib has closed the stream, so the memory is ours alone. Leaving it to the garbage collector would take longer than
-  // inflating it did.
+  // zlib has closed the stream, so the memory is ours alone. Leaving the memory to the garbage collector would take
+  // longer than the inflation did.
   ;(inflated.buffer as ArrayBuffer).transfer(0)
 }
 

@@ -47,8 +47,9 @@ export interface ExtractedFile {
    */
   readonly sha256: string
   /**
-   * See `FoundItem`. Read from the descriptor after the last write. Shows a later change of the file, except one in the
-   * same tick of the file system's clock. Nobody makes such a change: the folder is private until the tree is in place.
+   * The stamp of a `FoundItem`, read from the descriptor after the last write. Shows a later change of the file, except
+   * one in the same tick of the file system's clock. Nobody makes such a change: the target is private until the tree
+   * is in place.
    */
   readonly stamp?: string
 }

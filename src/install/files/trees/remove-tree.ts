@@ -6,7 +6,7 @@ import { type OpenDirectory, openDirectorySync } from '../open-directory.ts'
 import { TimeSlice } from '../time-slice.ts'
 import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
 
-/** The number of attempts to empty directories that another process still fills. A later run removes what is left. */
+/** The number of attempts to empty directories that another process still fills. A later run removes the rest. */
 const MAX_REFILLS = 100
 
 /**
@@ -87,7 +87,7 @@ class TreeRemoval {
     }
   }
 
-  /** Returns undefined if the item is no longer a directory, or must not be entered. */
+  /** Returns undefined if the item is no longer a directory, or cannot or must not be entered. */
   #open(inner: Inner): OpenDirectory | undefined {
     const { parent, name } = inner
     try {

@@ -7,9 +7,9 @@ import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
 const MAX_BYTES_AT_ONCE = 64 * 1024
 /** The number of entries that are listed between two pauses. */
 const LISTED_AT_ONCE = 2000
-/** The approximate number of names to list before the first item is yielded; a service may have made millions. */
+/** The approximate number of names to list before the first item is yielded. A service may have created millions. */
 const MAX_LISTED_AHEAD = 30_000
-/** Shared by all directories without subdirectories: an empty map for each would take more memory than its names do. */
+/** Shared by all directories without subdirectories: an empty map for each would take more memory than the names do. */
 const NO_DIRECTORIES = new Map<string, Listing | undefined>()
 
 /** The items to leave out of a scan, and the callbacks for its findings. */
