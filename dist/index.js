@@ -44603,7 +44603,6 @@ function noLimits() {
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/piece-reader.js
-
 const piece_reader_NOTHING = Buffer.alloc(0);
 /**
  * Reads ranges of a stream that arrives in pieces. Each range must begin at or after the end of the previous range.
@@ -44611,15 +44610,18 @@ const piece_reader_NOTHING = Buffer.alloc(0);
  */
 class PieceReader {
     #pieces;
+    #tooShort;
     #piece = piece_reader_NOTHING;
     /** The position of the current piece in the stream. */
     #start = 0;
-    constructor(pieces) {
+    /** `tooShort` builds the error for a stream that ends before a requested range does. */
+    constructor(pieces, tooShort) {
         this.#pieces = pieces[Symbol.asyncIterator]();
+        this.#tooShort = tooShort;
     }
     /**
-     * Returns `length` bytes from `position`, valid until the next read. Throws ArchiveError `invalid_archive` if the
-     * stream ends first.
+     * Returns `length` bytes from `position`, valid until the next read. Throws the error of `tooShort` if the stream
+     * ends first.
      */
     async read(position, length) {
         const parts = [];
@@ -44649,7 +44651,7 @@ class PieceReader {
         const start = this.#start + this.#piece.length;
         const { value, done } = await this.#pieces.next();
         if (done === true)
-            throw invalidArchive('it is shorter than when it was listed');
+            throw this.#tooShort();
         this.#start = start;
         this.#piece = value;
     }
@@ -44725,12 +44727,14 @@ function list_tree_parseRecord(record) {
 
 
 
+
 /** A file up to this size is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024;
 /**
  * Writes a tree of the repository to `target`, byte by byte as it was committed, with the modes, limits and order of an
- * extraction. Checks the whole listing and the free space first. Throws as `listTree` does, ArchiveError
- * `empty_artifact`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason.
+ * extraction. Checks the whole listing and the free space first. Throws as `listTree` and `HostGit` do, ArchiveError
+ * `empty_artifact` or `invalid_archive`, DeploymentError `disk_full`, `host_not_writable` or `step_failed`, and the
+ * signal's reason.
  */
 async function readTree(reading, tree) {
     const { git, target, limits, signal } = reading;
@@ -44759,7 +44763,11 @@ async function read_tree_writeFiles(reading, { writer, slice }, files) {
     });
     return written;
 }
-/** Passes the bytes of each entry to `use`, in order. Each blob must be read before the next one is requested. */
+/**
+ * Passes the bytes of each entry to `use`, in order. Each blob must be read before the next one is requested. Throws
+ * ArtifactError `bad_response` if git ends before it has printed every blob, and ArchiveError `invalid_archive` if git
+ * prints anything but the listed blob.
+ */
 async function readBlobs({ git, folder }, entries, use) {
     if (entries.length === 0)
         return;
@@ -44768,7 +44776,7 @@ async function readBlobs({ git, folder }, entries, use) {
         // A write at a position does not move the file's offset, so the child reads the same open file from the start.
         (0,external_node_fs_namespaceObject.writeSync)(list.fd, entries.map(({ oid }) => `${oid}\n`).join(''), 0);
         await git.read({ args: ['cat-file', '--batch', '--buffer'], input: list.fd }, async (stdout) => {
-            const reader = new PieceReader(stdout);
+            const reader = new PieceReader(stdout, read_tree_unreadable);
             let at = 0;
             for (const entry of entries) {
                 const { oid, size } = entry;
@@ -44785,6 +44793,9 @@ async function readBlobs({ git, folder }, entries, use) {
     finally {
         list.close();
     }
+}
+function read_tree_unreadable() {
+    return new ArtifactError('bad_response', 'git ended before it had printed every file of the commit: nothing was installed. Run again; if that does not help, ask the publisher.');
 }
 
 ;// CONCATENATED MODULE: ./build/sources/git/git-source.js

@@ -1,5 +1,3 @@
-import { invalidArchive } from '../../core/archive/archive-entry.ts'
-
 const NOTHING = Buffer.alloc(0)
 
 /**
@@ -8,17 +6,20 @@ const NOTHING = Buffer.alloc(0)
  */
 export class PieceReader {
   readonly #pieces: AsyncIterator<Buffer>
+  readonly #tooShort: () => Error
   #piece: Buffer = NOTHING
   /** The position of the current piece in the stream. */
   #start = 0
 
-  constructor(pieces: AsyncIterable<Buffer>) {
+  /** `tooShort` builds the error for a stream that ends before a requested range does. */
+  constructor(pieces: AsyncIterable<Buffer>, tooShort: () => Error) {
     this.#pieces = pieces[Symbol.asyncIterator]()
+    this.#tooShort = tooShort
   }
 
   /**
-   * Returns `length` bytes from `position`, valid until the next read. Throws ArchiveError `invalid_archive` if the
-   * stream ends first.
+   * Returns `length` bytes from `position`, valid until the next read. Throws the error of `tooShort` if the stream
+   * ends first.
    */
   async read(position: number, length: number): Promise<Buffer> {
     const parts: Buffer[] = []
@@ -48,7 +49,7 @@ export class PieceReader {
   async #next(): Promise<void> {
     const start = this.#start + this.#piece.length
     const { value, done } = await this.#pieces.next()
-    if (done === true) throw invalidArchive('it is shorter than when it was listed')
+    if (done === true) throw this.#tooShort()
     this.#start = start
     this.#piece = value
   }

@@ -3,6 +3,7 @@ import { invalidEntry } from '../../core/archive/archive-entry.ts'
 import type { ExtractionLimits } from '../../core/archive/archive-limits.ts'
 import { decodeEntryText } from '../../core/archive/entry-names.ts'
 import type { PlannedFile } from '../../core/archive/planned-files.ts'
+import { ArtifactError } from '../../core/errors.ts'
 import { PieceReader } from '../../install/archive/piece-reader.ts'
 import { TreeWriter } from '../../install/archive/tree-writer.ts'
 import { makeOpenDirectorySync } from '../../install/files/durable-files.ts'
@@ -27,8 +28,9 @@ export interface TreeReading {
 
 /**
  * Writes a tree of the repository to `target`, byte by byte as it was committed, with the modes, limits and order of an
- * extraction. Checks the whole listing and the free space first. Throws as `listTree` does, ArchiveError
- * `empty_artifact`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason.
+ * extraction. Checks the whole listing and the free space first. Throws as `listTree` and `HostGit` do, ArchiveError
+ * `empty_artifact` or `invalid_archive`, DeploymentError `disk_full`, `host_not_writable` or `step_failed`, and the
+ * signal's reason.
  */
 export async function readTree(reading: TreeReading, tree: string): Promise<ExtractedTree> {
   const { git, target, limits, signal } = reading
@@ -71,7 +73,11 @@ interface Blob {
   pieces(): AsyncIterable<Buffer>
 }
 
-/** Passes the bytes of each entry to `use`, in order. Each blob must be read before the next one is requested. */
+/**
+ * Passes the bytes of each entry to `use`, in order. Each blob must be read before the next one is requested. Throws
+ * ArtifactError `bad_response` if git ends before it has printed every blob, and ArchiveError `invalid_archive` if git
+ * prints anything but the listed blob.
+ */
 async function readBlobs<Entry extends Pick<GitEntry, 'name' | 'oid' | 'size'>>(
   { git, folder }: TreeReading,
   entries: readonly Entry[],
@@ -83,7 +89,7 @@ async function readBlobs<Entry extends Pick<GitEntry, 'name' | 'oid' | 'size'>>(
     // A write at a position does not move the file's offset, so the child reads the same open file from the start.
     writeSync(list.fd, entries.map(({ oid }) => `${oid}\n`).join(''), 0)
     await git.read({ args: ['cat-file', '--batch', '--buffer'], input: list.fd }, async stdout => {
-      const reader = new PieceReader(stdout)
+      const reader = new PieceReader(stdout, unreadable)
       let at = 0
       for (const entry of entries) {
         const { oid, size } = entry
@@ -99,4 +105,11 @@ async function readBlobs<Entry extends Pick<GitEntry, 'name' | 'oid' | 'size'>>(
   } finally {
     list.close()
   }
+}
+
+function unreadable(): ArtifactError {
+  return new ArtifactError(
+    'bad_response',
+    'git ended before it had printed every file of the commit: nothing was installed. Run again; if that does not help, ask the publisher.',
+  )
 }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, afterEach, before, describe, it } from 'node:test'
@@ -252,6 +253,20 @@ describe('fetching a part with git', { skip }, () => {
       assert.equal(code, 'authentication_failed')
       assert.match(message, /sources-git-tokens/)
     }
+  })
+
+  it('reports a git that ends before it has printed every file', async () => {
+    const ref = stage.repository('broken-off').commit({ a: '1', b: '2' })
+    const bin = join(stage.folder, 'breaking-off')
+    mkdirSync(bin)
+    const real = execFileSync('/bin/sh', ['-c', 'command -v git'], { encoding: 'utf8' }).trim()
+    const script = `#!/bin/sh\n[ "$1" != cat-file ] || exec kill -9 $$\nexec ${real} "$@"\n`
+    writeFileSync(join(bin, 'git'), script, { mode: 0o755 })
+    await withEnvironment({ PATH: `${bin}:${process.env['PATH']}` }, async () => {
+      const { code, message } = await stage.refusal(source('broken-off', ref))
+      assert.equal(code, 'bad_response')
+      assert.match(message, /git ended before it had printed every file of the commit/)
+    })
   })
 
   it('refuses an old git, and one in a relative folder of PATH, and reports a missing git', async () => {
