@@ -19219,10 +19219,8 @@ const snapshotPathSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT
 
 
 
-/**
- * The paths at which each kind of change may happen, relative to the project root. No change moves or deletes anything
- * else, whatever a journal says.
- */
+// The paths at which each kind of change may happen, relative to the project root. No change moves or deletes anything
+// else, whatever a journal says.
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW_PATTERN}`;
 const partsDirectorySchema = pathSchema(PARTS_DIRECTORY_PATTERN);
@@ -19237,10 +19235,7 @@ const IS_SNAPSHOT = exactly(SNAPSHOT_PATTERN);
 const IS_STAGED = exactly(STAGED);
 const KEPT_PATH = new RegExp(`^${SNAPSHOT_PATTERN}(${BELOW_PATTERN})$`, 'u');
 const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${PART_NAME_PATTERN})/[^/]+(${BELOW_PATTERN})?$`, 'u');
-/**
- * In a staging folder: a tree that waits to be restored to its place, and a copy of a kept path, taken from such a
- * tree.
- */
+/** In a staging folder: a tree that waits to be restored to its place, and a kept path that such a tree contained. */
 const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${PART_NAME_PATTERN})$`);
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${PART_NAME_PATTERN})(${BELOW_PATTERN})$`, 'u');
 /**
@@ -19294,7 +19289,7 @@ function isOwnPath(path) {
     return IS_STAGED.test(path) || IS_SNAPSHOT.test(path);
 }
 function pathSchema(pattern) {
-    return schemas_string().check(_regex(exactly(pattern), { error: 'is not a path that such a change may touch' }));
+    return schemas_string().check(_regex(exactly(pattern), { error: 'is not a path that this change may touch' }));
 }
 function exactly(pattern) {
     return new RegExp(`^${pattern}$`, 'u');
@@ -19450,8 +19445,8 @@ function held_path_namedAfter({ from, to }, error) {
     return Object.assign(error, { message, path: from.path, dest: to.path });
 }
 /**
- * Creates the missing folders that lead to a path inside a tree, with mode 0755. `setAside` moves away anything else
- * that is in the place of a folder. The tree itself must exist.
+ * Creates the missing folders that lead to a path inside a tree, with mode 0755 minus the umask. `setAside` moves away
+ * anything else that is in the place of a folder. The tree itself must exist.
  */
 function remakeFoldersSync(root, path, setAside) {
     const { base, inside } = splitPath(root, path);
@@ -19555,7 +19550,7 @@ async function remakeFolders(root, path) {
     remakeFoldersSync(root, path, found => setAside.push(putAsideSync(root, found)));
     return setAside;
 }
-/** Gives the file a name of at most 255 bytes: 60 UTF-16 units are at most 180 bytes. */
+/** Moves the file or tree to a name of at most 255 bytes: 60 UTF-16 units are at most 180 bytes. */
 function putAsideSync(root, { path, at }) {
     const name = (0,external_node_path_namespaceObject.relative)(root, path).replaceAll('/', '_').slice(-60);
     const aside = `${SET_ASIDE}/${Date.now()}-${(0,external_node_crypto_namespaceObject.randomUUID)().slice(0, 8)}-${name}`;
@@ -19578,7 +19573,7 @@ const moveSchema = object({
     type: literal('move'),
     from: movablePathSchema,
     to: movablePathSchema,
-    /** Inode of the moved file or tree, which distinguishes it from anything else at the other path. */
+    /** Inode of the moved file or tree, which distinguishes it from anything else at either path. */
     ino: schemas_string().check(_regex(/^[0-9]{1,20}$/)),
     /** Times of modification and creation, in nanoseconds, because some file systems renumber inodes at each mount. */
     times: exactOptional(schemas_string().check(_regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
@@ -19586,7 +19581,7 @@ const moveSchema = object({
     .check(refine(isMove, { error: 'is not a move that a deployment makes' }));
 /**
  * Identifies the file or tree to be moved; waits while another process is replacing it. Throws DeploymentError
- * `step_failed` if the source is missing or the target is taken.
+ * `step_failed` if the source is missing, and as `requireFree` does.
  */
 async function identify(root, move) {
     requireFree(root, move);
@@ -19601,7 +19596,7 @@ async function identify(root, move) {
 }
 /**
  * Throws DeploymentError `step_failed` if the target of a move is taken, unless the move installs a tree: `makeMove`
- * then sets aside what is in the place.
+ * then sets aside anything in the place.
  */
 function requireFree(root, move) {
     const isTree = isPlacePath(move.to) && isOwnPath(move.from);
@@ -19611,7 +19606,8 @@ function requireFree(root, move) {
 }
 /**
  * Makes a move. Another process, perhaps the old version itself, may replace the source, or put files in the way each
- * time such files are set aside. So the two renames follow each other immediately, and are attempted again.
+ * time files are set aside. So the two renames follow each other immediately, and are attempted up to 20 times. Throws
+ * DeploymentError `step_failed` if the source is missing after the last attempt, and otherwise the system's error.
  */
 async function makeMove(root, paths) {
     const setAside = [];
@@ -19663,13 +19659,15 @@ function justDisappeared(path) {
 
 
 
-/** Bounds the search while the new version creates one file after the other. */
+
+/** Bounds the search while the new version creates one file after another. */
 const MAX_ENTRIES = 1_000_000;
 /**
- * Finds a file or directory that was moved into a staged tree and has been renamed there since, by its inode and its
- * time of creation. Returns its path relative to the root, or undefined. Follows no symlink. Another process may
- * replace the path at any time, so reach it through its open folder. Throws if the tree has too many entries or a
- * folder that cannot be searched: the tree is deleted later, and a file that was not found would be deleted with it.
+ * Finds, by its inode and its time of creation, a file or directory that was moved into a staged tree and has been
+ * renamed there since. Returns its path relative to the root, or undefined if there is none or if the time of creation
+ * is not known. Follows no symlink. Another process may replace the path at any time, so reach it through its open
+ * folder. Throws if the tree has too many entries or a folder that cannot be searched: the tree is deleted later, and a
+ * file that was not found would be deleted with it.
  */
 async function findRenamed(root, moved, limit = MAX_ENTRIES) {
     const made = moved.times?.split(' ')[1] ?? '0';
@@ -19702,8 +19700,8 @@ function isIt(path, ino, made) {
     return String(stat.ino) === ino && String(stat.birthtimeNs) === made;
 }
 function tooMany(moved, limit) {
-    return new Error(`${moved.from} is missing, and ${treeOf(moved)} has more than ${limit} files, too many to search for it. ` +
-        'Stop the process that creates these files, and run again.');
+    return new Error(`${moved.from} is missing. The new version may have renamed it, but ${treeOf(moved)} has more than ${countInWords(limit)} files and directories, too many to search. ` +
+        'Stop the process that creates them, and run again.');
 }
 /** Returns undefined if the entry or the folder no longer exists. */
 function searching(folder, read) {
@@ -19713,7 +19711,7 @@ function searching(folder, read) {
     catch (error) {
         if (isAbsent(error))
             return undefined;
-        throw toHostError(error, `searching ${folder} for a path that the new version has renamed`);
+        throw toHostError(error, `searching ${folder} for a path that the new version may have renamed`);
     }
 }
 
@@ -19751,7 +19749,7 @@ async function move_back_moveBack(root, move) {
 }
 /**
  * True if a move was certainly not made, or is certainly undone. A path moved into the staging folder counts as back
- * only while its target's folder exists, too: otherwise, a new directory with the old inode may be in its place.
+ * only while the folder of its target exists, too: otherwise, a new file or directory with the old inode may be there.
  */
 function isMovedBack(root, move) {
     return withEnds(root, move, ({ from, to }) => {
@@ -19790,16 +19788,16 @@ function whereIs(move, { from, to }) {
         return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged';
     if (after === ino || isOwnPath(target))
         return 'moved';
-    // Settings that another process has written anew still belong to the host.
+    // Settings that another process has rewritten still belong to the host.
     if (before === null && isSettingsMove(move))
         return 'moved';
     const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder);
     return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
 }
 /**
- * Moves back the file or tree at the target, for example a file that was written anew. But if the new version has
- * renamed the announced file or tree inside its own tree, for example as a backup, moves the announced file or tree
- * back instead, and sets aside the file or tree at the target.
+ * Moves back the file or tree at the target, for example a file that was rewritten. But if the new version has renamed
+ * the announced file or tree inside its own tree, for example as a backup, moves the announced file or tree back
+ * instead, and sets aside the file or tree at the target.
  */
 async function moveExchangedBack(root, move) {
     // The target can be moved back in any case, so a tree that cannot be searched does not stop the undo.
@@ -19841,7 +19839,7 @@ function withoutIt({ from, to }, ends) {
     const areTreesThere = ends.from.folder !== '' && ends.to.folder !== '';
     if (isKeptMove({ from, to }) && areTreesThere)
         return { wasMade: true, setAside: [], lost: from };
-    throw new Error(`the files that were moved from ${from} to ${to} are at neither path`);
+    throw new Error(`the files to move back from ${to} to ${from} are at neither path`);
 }
 /**
  * True if the file or folder found was created at another time than the moved file or folder, even if the inodes are
@@ -19897,8 +19895,9 @@ function placesIn(changes) {
 }
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
- * is replacing that file or tree. Throws DeploymentError `step_failed` if the source is missing or the target is taken,
- * because the undo of a change that was never possible might move the host's own files.
+ * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing, if the path
+ * to be created is taken, and as `requireFree` does, because the undo of a change that was never possible might move
+ * the host's own files.
  */
 async function announceable(root, change) {
     if (change.type === 'move')
@@ -20006,7 +20005,7 @@ function describeUndo(change) {
 function describeLost(path, changes) {
     const tree = changes.filter(change => change.type === 'move').find(({ to }) => path.startsWith(`${to}/`));
     const place = tree === undefined ? path : `${tree.from}${path.slice(tree.to.length)}`;
-    return `${place} was removed by another process during the switch, and cannot be put back`;
+    return `${place} was removed or replaced by another process after the deployment began, and cannot be put back`;
 }
 /** Never throws, because an empty directory that stays does no harm. */
 async function removeIfEmpty(path) {
@@ -20065,9 +20064,9 @@ function formatLine(seq, record) {
     return `{"seq":${seq},"sum":"${checksum(seq, body)}",${body.slice(1)}\n`;
 }
 /**
- * Reads the lines of a journal. A power cut may have torn the records that were being written. They are then a proper
- * prefix of the next record, followed by padding, or records with whole sectors of padding. None of them was durable
- * yet, so the first torn record ends the journal.
+ * Reads the lines of a journal. A power cut may have torn the records that were being written. The journal then ends
+ * with a proper prefix of the next record, followed by padding, or contains records with whole sectors of padding. None
+ * of these records was durable yet, so the first torn record ends the journal.
  *
  * Throws JournalDamage for anything else, including a journal that was cut off and so has lost its padding.
  */
@@ -20128,7 +20127,7 @@ function parseLineUnlessTorn(bytes, line) {
         throw error;
     }
 }
-/** True if a whole sector of the span, or its part of the first sector, is nothing but padding. */
+/** True if a whole sector of the span, or its part of the first sector, consists of padding. */
 function hasUnwrittenSector(bytes, { start, end }) {
     const padding = Buffer.alloc(SECTOR_BYTES, PADDING);
     for (let at = start, next = 0; at < end; at = next) {
@@ -20141,18 +20140,18 @@ function hasUnwrittenSector(bytes, { start, end }) {
 function parseLine(seq, line) {
     const found = /^\{"seq":(\d+),"sum":"([0-9a-f]{16})",(.+\})$/.exec(line);
     if (found === null)
-        throw new JournalDamage(`its line ${seq} is not a record of this version of the action`);
+        throw new JournalDamage(`its line ${seq} does not have the form of a record`);
     const [, number, sum, rest] = found;
     const body = `{${rest}`;
     if (Number(number) !== seq)
-        throw new JournalDamage(`its line ${seq} has the number ${number}`);
+        throw new JournalDamage(`its line ${seq} has the record number ${number}`);
     if (sum !== checksum(seq, body))
         throw new JournalDamage(`its line ${seq} does not match its checksum`);
     return JSON.parse(body);
 }
 function verifyTail(seq, tail) {
     if (!tail.endsWith(PADDING))
-        throw new JournalDamage(`it ends after record ${seq - 1}, without the room that must follow`);
+        throw new JournalDamage(`it does not end with padding after record ${seq - 1}`);
     const torn = tail.trim();
     if (torn !== '' && !isPrefixOfRecord(seq, torn))
         throw new JournalDamage(`the text after record ${seq - 1} is not the beginning of another record`);
@@ -20161,7 +20160,7 @@ function isPrefixOfRecord(seq, text) {
     const head = `{"seq":${seq},"sum":"`;
     return text.length <= head.length ? head.startsWith(text) : text.startsWith(head) && isJsonPrefix(text);
 }
-/** True if the text is one JSON object, or can be continued to one, without control characters. */
+/** True if the text is a JSON object, or could be the beginning of one, and has no control characters. */
 function isJsonPrefix(text) {
     let depth = 0;
     let isInString = false;
@@ -20995,7 +20994,10 @@ const workflowRunSchema = schemas_lazy(() => object({
     actor: nullable(schemas_string()),
     url: nullable(schemas_string()),
 }));
-/** The differences between an installed part and the version that was installed; paths are relative to its tree. */
+/**
+ * The differences between an installed part and the version that was installed; paths are relative to the part's
+ * directory.
+ */
 const driftEntrySchema = schemas_lazy(() => object({
     shelf: schemas_enum(['plugins', 'extensions']),
     id: idSchema,
@@ -21053,9 +21055,7 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     signer_public_key: exactOptional(schemas_string()),
     /** The parts whose files, before the deployment, differed from what was installed; absent if that is not known. */
     drift: exactOptional(array(driftEntrySchema)),
-    /**
-     * The artifact digest of the version that was installed in the place, if it was recorded. Only in the journal.
-     */
+    /** The artifact digest of the version that was installed in the place, if it was recorded. Only in the journal. */
     previous_sha256: exactOptional(sha256Schema),
     /** The artifact's signature is valid; absent otherwise. Only in the journal. */
     signature_valid: exactOptional(literal(true)),
@@ -21112,10 +21112,11 @@ const beginSchema = schemas_lazy(() => object({
 const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     beginSchema.def.getter(),
     /**
-     * The run keeps this journal locked until the run ends, so a process that can lock it knows that the run has ended.
+     * Until the run has the host, it keeps this journal locked, so a process that can lock the journal knows that the
+     * run has ended.
      */
     object({ record: literal('held') }),
-    /** The run has the host. Until the commit, this is the host's record of what is installed. */
+    /** The run has locked the host. Until the commit, this is the host's record of what is installed. */
     object({ record: literal('host'), file: recordFileSchema }),
     object({ record: literal('facts'), facts: schemas_partial(deploymentFactsSchema.def.getter()) }),
     schemas_extend(stateEntrySchema, { record: literal('state') }),
@@ -21148,7 +21149,7 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
         discard: array(snapshotPathSchema),
         project: exactOptional(projectVersionSchema),
     }),
-    /** The end of the run, as the run itself records it before it sends a report. */
+    /** The end of the run, recorded by the run or by a recovery before the report is sent. */
     object({
         record: literal('end'),
         end: deploymentEndSchema,
@@ -21157,7 +21158,7 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     }),
     /** The hub has accepted the report of the run's end. */
     object({ record: literal('reported'), attempts: schemas_int().check(_positive()) }),
-    /** Another run, `by`, begins to roll this run back. */
+    /** The run `by`, perhaps this run in its post step, begins to roll this run back. */
     object({ record: literal('recovery'), at: timeSchema, by: schemas_uuid() }),
 ]));
 /**
@@ -21168,12 +21169,15 @@ const REQUIRED = new Set(['change', 'changes', 'service', 'commit']);
 /** The journal does not grow for these records: they use the room that announcements leave free. */
 const OF_UNDO = new Set(['undone', 'recovery', 'end', 'reported']);
 const DURABLE = new Set([...REQUIRED, ...OF_UNDO]);
-/** Returns the commit; undefined if any change was undone: a run whose commit could not be made durable rolls back. */
+/**
+ * Returns the commit, or undefined if there is none or if any change was undone: a run whose commit could not be made
+ * durable rolls back.
+ */
 function findCommit(records) {
     const wasUndone = records.some(entry => entry.record === 'undone');
     return wasUndone ? undefined : records.find(entry => entry.record === 'commit');
 }
-/** Returns the record of the host as the run found it when it locked the host; undefined if that is not known. */
+/** Returns the host's record from the moment when the run locked the host; undefined if that record is not known. */
 function findHostRecord(records) {
     const found = records.find(entry => entry.record === 'host');
     return found && recordOf(found.file);
@@ -21223,8 +21227,8 @@ function handOver(row, to) {
 
 
 /**
- * Verifies rules that no single record shows: one deployment, only its own staging folder and parts, and no undo of a
- * change that was never announced. Throws JournalDamage.
+ * Verifies rules that no single record can show: one deployment, only its own staging folder and parts, and no undo of
+ * a change that was never announced. Throws JournalDamage.
  */
 function verifySequence(records) {
     const [begin, ...later] = records;
@@ -21234,11 +21238,11 @@ function verifySequence(records) {
         if (record.record === 'begin')
             throw new JournalDamage(`its line ${index + 2} begins another deployment`);
         if (!announcedIn(record).every(change => isOfDeployment(change, begin.facts.deployment_id)))
-            throw new JournalDamage(`its line ${index + 2} moves files of another deployment`);
+            throw new JournalDamage(`its line ${index + 2} uses the staging folder of another deployment`);
         if (record.record === 'undone' && !isOfAnnounced(record, records))
             throw new JournalDamage(`its line ${index + 2} undoes a change that was not announced`);
         if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
-            throw new JournalDamage(`its line ${index + 2} commits a part of another deployment`);
+            throw new JournalDamage(`the commit in its line ${index + 2} does not match the deployment`);
     }
 }
 function isOfAnnounced(undone, records) {
@@ -21246,9 +21250,9 @@ function isOfAnnounced(undone, records) {
     return announcement !== undefined && numberedIn(announcement, undone.of).some(change => isUndoneBy(change, undone));
 }
 /**
- * True if the commit installs and removes only parts of the deployment's origin, and discards only snapshots of these
- * parts that it does not retain. The part of a single artifact must have the kind and, if known, the id with which the
- * journal begins.
+ * True if the commit names no other project, installs and removes only parts of the deployment's origin, and discards
+ * only snapshots of these parts that the commit does not retain. The part of a single artifact must have the kind and,
+ * if known, the id with which the journal begins.
  */
 function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug, kind, id }) {
     const parts = [...rows, ...removed];
@@ -21272,7 +21276,7 @@ function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug
 /**
  * Returns the records of the journal, or undefined if there is no journal. Leaves out the first torn record and all
  * that follow it, because their changes were never made. Throws JournalDamage for anything else that this action does
- * not write.
+ * not write, and the system's error if the journal cannot be read.
  */
 function readJournal(path) {
     const text = readText(path);
@@ -21281,13 +21285,16 @@ function readJournal(path) {
     const parsed = array(recordSchema).safeParse(text.records);
     if (!parsed.success) {
         const [place = 0, ...field] = parsed.error.issues[0]?.path ?? [];
-        throw new JournalDamage(`its line ${Number(place) + 1} has an unexpected ${field.join('.') || 'content'}`);
+        throw new JournalDamage(`its line ${Number(place) + 1} has no valid ${field.join('.') || 'content'}`);
     }
     verifySequence(parsed.data);
     verifyBehind(text);
     return parsed.data;
 }
-/** Returns the journal's first record, whatever follows; undefined if that record cannot be read. Never throws. */
+/**
+ * Returns the journal's first record, whatever the other records contain; undefined if the journal cannot be read, if
+ * one of its lines is damaged, or if its first record is invalid. Never throws.
+ */
 function readBegin(path) {
     try {
         return beginSchema.safeParse(readText(path)?.records[0]).data;
@@ -21344,8 +21351,8 @@ function readBytes(path) {
 
 
 /**
- * Undoes announced changes, newest first, whether or not they were made. Once a change is undone, records that in the
- * journal and removes the change from `pending`, so that a later call continues where this call stopped. Returns
+ * Undoes announced changes, newest first. Some of them may not have been made. Once a change is undone, records that in
+ * the journal and removes the change from `pending`, so that a later call continues where this call stopped. Returns
  * whether any of the changes had been made.
  *
  * If a change cannot be undone, undoes the other changes that were announced together with it, and stops before the
@@ -21385,7 +21392,7 @@ async function undoAnnounced({ root, journal, log, onLost }, announced, { latest
     if (missing.lost !== undefined && wasCertain && change.type === 'move')
         throw new Error(`${change.from} was moved to ${change.to} for the new version, and is now at neither path. The new version may have renamed or removed it: put it back at one of these paths, or the next run restores the old version without it`);
     for (const path of setAside)
-        log.warning(`Another process put files in the way of the rollback. They are now in ${path}.`);
+        log.warning(`Another process put files in the way of the rollback. They were moved to ${path}.`);
     const lost = missing.lost ?? (wasCertain || announced.wasMade ? missing.replaced : undefined);
     const older = pending.map(other => other.change);
     const problem = lost && describeLost(lost, older);
@@ -21422,9 +21429,9 @@ function wasCertainlyMade({ seq, change }, latest) {
     return seq < latest && change.type !== 'make_directory';
 }
 /**
- * Returns the index from which on every change is undone. An undo goes from the newest change to the oldest: when a
- * change is undone, so are all changes that were announced after it. Each of the changes that were announced together
- * with it may have been made or not, because a power cut may have kept any of them.
+ * Returns the index from which every change is undone. An undo goes from the newest change to the oldest: when a change
+ * is undone, so are all changes that were announced after it. Each of the changes that were announced together with it
+ * may have been made or not, because a power cut may have kept any of them.
  */
 function firstUndone(root, pending) {
     const index = findBack(root, pending);
@@ -26922,8 +26929,8 @@ class JournalFile {
         }
     }
     /**
-     * Locks the file, and any file that replaces it when the journal grows, while this process has that file open.
-     * Returns whether the file could be locked.
+     * Locks the file while this process has it open. Until `rename`, a file that replaces it because the journal grows is
+     * locked, too. Returns whether the file could be locked.
      */
     async lock() {
         this.#isLocked = await lockOpenFile(this.#fd);
@@ -27026,7 +27033,7 @@ function startJournal(path, begin, redact = text => text) {
 function openJournal(path, redact = text => text) {
     return continueJournal(path, readJournal(path)?.length ?? 0, redact);
 }
-/** Removes the journal durably, which ends a deployment: without a journal, there is nothing to recover. */
+/** Removes the journal durably. The removal ends a deployment: without a journal, there is nothing to recover. */
 async function removeJournal(path) {
     try {
         (0,external_node_fs_namespaceObject.unlinkSync)(path);
@@ -31348,7 +31355,7 @@ async function restored_files_verifyPlace(place, files) {
     return { verified: damaged.length > 0 ? false : isIntact || null, problems };
 }
 function describeMoving(paths) {
-    return `${listFirst(paths, restored_files_MAX_NAMED)}: sometimes missing, because another process renames files or directories back and forth`;
+    return `Another process renames files or directories back and forth, so these paths are missing at times: ${listFirst(paths, restored_files_MAX_NAMED)}`;
 }
 /** False for a directory to which a version from another directory was going to move. */
 function isInstalledIn(layout, place) {
@@ -31376,7 +31383,7 @@ function isInstalledIn(layout, place) {
 /**
  * Rolls a deployment back: restores the files, then the previous state of the services, which then use the old files.
  * Compares the restored trees with their records, and runs the plan's health checks on the old version. After a cancel,
- * it does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
+ * does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
  */
 async function rollBack(request) {
     let wasChanged;
@@ -32564,7 +32571,7 @@ function beginTransaction(changeLog) {
             addNew(places, placesIn(exact));
             const reachNth = (index) => reach(planned[index]);
             for (const path of await applyChanges(root, exact, reachNth))
-                log.warning(`Another process put files where the new version belongs. They are now in ${path}.`);
+                log.warning(`Another process put files where the new version belongs. They were moved to ${path}.`);
         },
         async supervise(service, action, signal) {
             const change = await planServiceChange({ service, action }, services, signal);

@@ -10,7 +10,9 @@ import { openInstalled, PLUGIN_PLAN, pluginFiles, writeFiles } from './harness/s
 const PLAN = `${PLUGIN_PLAN}
   - {id: late, action: provision, plugin: greeter, depends_on: [files]}
 `
-const LOST = ['plugins/greeter/data was removed by another process during the switch, and cannot be put back']
+const LOST = [
+  'plugins/greeter/data was removed or replaced by another process after the deployment began, and cannot be put back',
+]
 
 /**
  * Updates a plugin that has data. A step then runs the shell script `migration` in the new version's directory, with

@@ -16,7 +16,10 @@ export const workflowRunSchema = z.lazy(() =>
 )
 export type WorkflowRun = z.infer<typeof workflowRunSchema>
 
-/** The differences between an installed part and the version that was installed; paths are relative to its tree. */
+/**
+ * The differences between an installed part and the version that was installed; paths are relative to the part's
+ * directory.
+ */
 const driftEntrySchema = z.lazy(() =>
   z.object({
     shelf: z.enum(['plugins', 'extensions']),
@@ -79,9 +82,7 @@ export const deploymentFactsSchema = z.lazy(() =>
     signer_public_key: z.exactOptional(z.string()),
     /** The parts whose files, before the deployment, differed from what was installed; absent if that is not known. */
     drift: z.exactOptional(z.array(driftEntrySchema)),
-    /**
-     * The artifact digest of the version that was installed in the place, if it was recorded. Only in the journal.
-     */
+    /** The artifact digest of the version that was installed in the place, if it was recorded. Only in the journal. */
     previous_sha256: z.exactOptional(sha256Schema),
     /** The artifact's signature is valid; absent otherwise. Only in the journal. */
     signature_valid: z.exactOptional(z.literal(true)),

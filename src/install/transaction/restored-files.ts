@@ -22,7 +22,7 @@ export interface RestoredFiles {
   /** The places that a tree was moved out of or into, or was about to be. */
   readonly places: readonly Place[]
   readonly keepPaths: readonly string[]
-  /** The deployment's staging folder; it contains the note of how the old version's files had been changed before. */
+  /** The deployment's staging folder, which contains the notes about files that were changed before the deployment. */
   readonly stagingFolder: string
   /** Whether to read all restored files: after a crash, their times prove nothing. */
   readonly byContent: boolean
@@ -93,7 +93,7 @@ async function verifyPlace(place: Place, files: RestoredFiles): Promise<Verifica
 }
 
 function describeMoving(paths: readonly string[]): string {
-  return `${listFirst(paths, MAX_NAMED)}: sometimes missing, because another process renames files or directories back and forth`
+  return `Another process renames files or directories back and forth, so these paths are missing at times: ${listFirst(paths, MAX_NAMED)}`
 }
 
 /** False for a directory to which a version from another directory was going to move. */

@@ -13,11 +13,11 @@ import { noteRestorations, type Restorations } from './unrestored.ts'
 export interface RollbackRequest extends RestoredFiles {
   services: readonly ServiceChange[]
   healthchecks: readonly RestoredCheck[]
-  /** Undoes the changes of files; resolves to whether any of them had been made. */
+  /** Undoes the changes to files; resolves to whether any of them had been made. */
   undo(): Promise<boolean>
   /** The host's files that the undo could not put back, one sentence each; complete once `undo` has ended. */
   lost?: readonly string[] | undefined
-  /** Called once all changes of files are undone, before any service is restored. */
+  /** Called once all changes to files are undone, before any service is restored. */
   onFilesRestored?: FilesRestored | undefined
 }
 
@@ -42,7 +42,7 @@ export interface RolledBack {
 /**
  * Rolls a deployment back: restores the files, then the previous state of the services, which then use the old files.
  * Compares the restored trees with their records, and runs the plan's health checks on the old version. After a cancel,
- * it does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
+ * does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
  */
 export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   let wasChanged: boolean

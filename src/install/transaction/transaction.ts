@@ -20,7 +20,7 @@ export interface Transaction {
    */
   apply(changes: readonly PlannedChange[], reach?: (change: PlannedChange) => void): Promise<void>
   /**
-   * Announces an action on a service durably in the journal, with the present state of the service, then performs the
+   * Announces an action on a service durably in the journal, with the service's current state, then performs the
    * action.
    */
   supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<void>
@@ -35,8 +35,8 @@ export interface Transaction {
   /** The point of no return: one durable record. */
   commit(installation: Installation): Promise<void>
   /**
-   * Undoes every change, newest first; returns whether any change had been made. Throws RollbackError
-   * `rollback_failed`, which lists the changes that are not undone.
+   * Undoes every change, newest first; returns whether any change had been made. If a change cannot be undone, throws
+   * RollbackError `rollback_failed`, which lists the changes that are not undone.
    */
   rollback(): Promise<boolean>
 }
@@ -63,7 +63,7 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       addNew(places, placesIn(exact))
       const reachNth = (index: number): void => reach(planned[index] as PlannedChange)
       for (const path of await applyChanges(root, exact, reachNth))
-        log.warning(`Another process put files where the new version belongs. They are now in ${path}.`)
+        log.warning(`Another process put files where the new version belongs. They were moved to ${path}.`)
     },
     async supervise(service, action, signal) {
       const change = await planServiceChange({ service, action }, services, signal)

@@ -16,8 +16,8 @@ export interface ChangeLog {
 }
 
 /**
- * Undoes announced changes, newest first, whether or not they were made. Once a change is undone, records that in the
- * journal and removes the change from `pending`, so that a later call continues where this call stopped. Returns
+ * Undoes announced changes, newest first. Some of them may not have been made. Once a change is undone, records that in
+ * the journal and removes the change from `pending`, so that a later call continues where this call stopped. Returns
  * whether any of the changes had been made.
  *
  * If a change cannot be undone, undoes the other changes that were announced together with it, and stops before the
@@ -59,7 +59,7 @@ async function undoAnnounced(
       `${change.from} was moved to ${change.to} for the new version, and is now at neither path. The new version may have renamed or removed it: put it back at one of these paths, or the next run restores the old version without it`,
     )
   for (const path of setAside)
-    log.warning(`Another process put files in the way of the rollback. They are now in ${path}.`)
+    log.warning(`Another process put files in the way of the rollback. They were moved to ${path}.`)
   const lost = missing.lost ?? (wasCertain || announced.wasMade ? missing.replaced : undefined)
   const older = pending.map(other => other.change)
   const problem = lost && describeLost(lost, older)
@@ -99,9 +99,9 @@ function wasCertainlyMade({ seq, change }: AnnouncedChange, latest: number): boo
 }
 
 /**
- * Returns the index from which on every change is undone. An undo goes from the newest change to the oldest: when a
- * change is undone, so are all changes that were announced after it. Each of the changes that were announced together
- * with it may have been made or not, because a power cut may have kept any of them.
+ * Returns the index from which every change is undone. An undo goes from the newest change to the oldest: when a change
+ * is undone, so are all changes that were announced after it. Each of the changes that were announced together with it
+ * may have been made or not, because a power cut may have kept any of them.
  */
 function firstUndone(root: string, pending: readonly AnnouncedChange[]): number {
   const index = findBack(root, pending)

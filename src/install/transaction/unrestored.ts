@@ -9,7 +9,9 @@ export function findUnrestored(layout: Layout, services: readonly Service[]): re
   return services.filter(service => unrestored.has(keyOfService(service)))
 }
 
-/** Services that were restarted or stopped after the rollback, and services for which the restart or stop failed. */
+/**
+ * The services that a rollback or a later step restored, and those that a rollback could not restore or did not reach.
+ */
 export interface Restorations {
   readonly restored?: readonly Service[]
   readonly unrestored?: readonly Service[]

@@ -148,7 +148,7 @@ describe('extractTar, compared with other tools', () => {
     }
   })
 
-  it('refuses a hard link by GNU tar', { skip: missingTools('tar', 'ln') }, async t => {
+  it('refuses a hard link that GNU tar stored', { skip: missingTools('tar', 'ln') }, async t => {
     const sample = makeSample(t)
     const tar = shell(sample, 'ln source/manifest.json source/another && tar -C source -cf - .')
     await assert.rejects(extractTar(await openedTar(tar), { target: sample.target, limits: LIMITS }), {

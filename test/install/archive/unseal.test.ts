@@ -65,10 +65,10 @@ describe('unseal', () => {
     'a changed first byte': sealed => flipped(sealed, 12),
     'a changed last byte': sealed => flipped(sealed, sealed.length - 17),
     'a changed tag': sealed => flipped(sealed, sealed.length - 1),
-    'a byte less': sealed => sealed.subarray(0, -1),
-    'a byte more': sealed => Buffer.concat([sealed, Buffer.alloc(1)]),
+    'one byte less': sealed => sealed.subarray(0, -1),
+    'one byte more': sealed => Buffer.concat([sealed, Buffer.alloc(1)]),
     'only a nonce and a tag': () => encrypt(Buffer.alloc(0)),
-    'a byte less than a nonce and a tag': () => encrypt(Buffer.alloc(0)).subarray(1),
+    'one byte less than a nonce and a tag': () => encrypt(Buffer.alloc(0)).subarray(1),
     'an empty artifact': () => Buffer.alloc(0),
   }
   for (const [name, change] of Object.entries(changed)) {
@@ -86,7 +86,7 @@ describe('unseal', () => {
     'an empty key': Buffer.alloc(0),
   }
   for (const [name, dek] of Object.entries(keys)) {
-    it(`refuses ${name} as key and wipes the buffer`, async () => {
+    it(`refuses ${name} as the key and wipes the buffer`, async () => {
       const artifact = await verifiedBytes(encrypt(Buffer.alloc(2 * MIB, 'secret')))
       await assert.rejects(unseal(artifact, dek), isUndecryptable)
       assert.ok(isWiped(artifact.bytes))

@@ -15,7 +15,7 @@ import { whyNoStrace } from '../../e2e/harness/strace.ts'
 import { temporaryDirectory, writeTree } from '../temporary-directory.ts'
 
 describe('replaceFile', () => {
-  it('replaces a whole file, 0600, and leaves nothing next to it', async t => {
+  it('replaces a whole file, with mode 0600, and leaves nothing next to it', async t => {
     const folder = temporaryDirectory(t)
     const path = join(folder, 'file')
     writeFileSync(path, 'old', { mode: 0o644 })
@@ -66,7 +66,7 @@ describe('writeNewFile', () => {
 })
 
 describe('makePrivateDirectories', () => {
-  it('makes a missing directory, 0700, and leaves an existing one alone', async t => {
+  it('makes a missing directory with mode 0700, and leaves an existing one alone', async t => {
     const path = join(temporaryDirectory(t), 'a')
     for (let time = 0; time < 2; time++) await makePrivateDirectories(path)
     assert.equal(statSync(path).mode & 0o777, 0o700)

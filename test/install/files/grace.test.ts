@@ -8,7 +8,7 @@ const LATER = ['comparing', 'restoring', 'reporting'] as const
 
 describe('startGrace', () => {
   for (const when of ['before', 'after']) {
-    it(`ends the periods of grace one after the other if the cancel comes ${when} it starts`, async () => {
+    it(`ends the periods of grace one after another if the cancel comes ${when} the start`, async () => {
       const cancel = new AbortController()
       if (when === 'before') cancel.abort()
       const grace = startGrace(cancel.signal, AT_ONCE)
@@ -24,7 +24,7 @@ describe('startGrace', () => {
     })
   }
 
-  it('aborts nothing at once, and nothing without a cancel', () => {
+  it('aborts only `cancelled` at once, and nothing without a cancel', () => {
     const cancel = new AbortController()
     for (const grace of [startGrace(cancel.signal, AT_ONCE), endlessGrace()])
       assert.ok(LATER.every(name => !grace[name].aborted))

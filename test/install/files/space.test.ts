@@ -51,7 +51,7 @@ describe('hasSpaceForAny', () => {
   const has = (free: Partial<typeof PLENTY>, most: MostSpace): boolean =>
     hasSpaceForAny('/srv/host', most, () => ({ ...PLENTY, ...free }))
 
-  it('is true only if every division of the bytes between the entries has room', () => {
+  it('is true only if every division of the bytes among the entries has room', () => {
     const [entries, bytes] = [10, 3 * 4096]
     const divisions = [Array(entries).fill(1), [bytes], [bytes - 9, ...Array(9).fill(1)]]
     for (let bavail = 0; bavail <= 13; bavail++) {

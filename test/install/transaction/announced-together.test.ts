@@ -86,7 +86,7 @@ describe('changes that are announced together', () => {
   for (const [whole, name] of ['old trees', 'kept paths', 'new trees'].entries()) {
     for (let some = 0; some < 1 << IDS.length; some++) {
       const made = IDS.filter((_, nth) => some & (1 << nth))
-      it(`are undone exactly when a power cut has kept these ${name}: ${made.join(', ') || 'none'}`, async t => {
+      it(`are fully undone after a power cut that kept only these moves of ${name}: ${made.join(', ') || 'none'}`, async t => {
         const scene = await makeScene(t)
         const before = scene.listing()
         const pending = await makeSome(scene, { whole, some })
@@ -103,7 +103,7 @@ describe('changes that are announced together', () => {
     }
   }
 
-  it('are not looked for after they are back and the old version has replaced its files', async t => {
+  it('are not undone again after the old version has replaced its files', async t => {
     const scene = await makeSwitched(t)
     const pending = scene.announced()
     await undoChanges({ ...scene.changeLog, journal: UNWRITABLE }, [...pending])
@@ -117,9 +117,9 @@ describe('changes that are announced together', () => {
   })
 
   for (const removed of IDS) {
-    it(`are undone with all trees in their places when the old ${removed} removes its kept file meanwhile`, async t => {
+    it(`are undone, and all trees return, even if the old ${removed} removes its kept path meanwhile`, async t => {
       const { root, transaction, changeLog, announced, listing, journalPath } = await makeScene(t)
-      const gone = `plugins/${removed}/data was removed by another process during the switch, and cannot be put back`
+      const gone = `plugins/${removed}/data was removed or replaced by another process after the deployment began, and cannot be put back`
       const lost = `${snapshotOf(removed)}/data`
       const [trees = [], kept = []] = RECORDS
       await transaction.apply(trees)
@@ -153,14 +153,14 @@ describe('changes that are announced together', () => {
     })
   }
 
-  it('are undone with a kept file that the new version has renamed', async t => {
+  it('are undone even if the new version has renamed a kept path', async t => {
     const { root, transaction, listing, before } = await makeSwitched(t)
     renameSync(join(root, 'plugins/b/data'), join(root, 'plugins/b/data-2'))
     assert.equal(await transaction.rollback(), true)
     assert.deepEqual(listing(), before)
   })
 
-  it('are not undone if a kept file is gone that the new version may have moved, until it is put back', async t => {
+  it('are not undone until a kept path that the new version may have moved is put back', async t => {
     const { root, transaction, listing, before } = await makeSwitched(t)
     renameSync(join(root, 'plugins/b/data'), join(root, 'elsewhere'))
     const [from, to] = [`${snapshotOf('b')}/data`, `${STAGING}/b/data`]
@@ -174,7 +174,7 @@ describe('changes that are announced together', () => {
     assert.deepEqual(listing(), before)
   })
 
-  it('are undone except for a tree that is at neither path, which stays announced', async t => {
+  it('are undone, except for the move of a tree that is at neither path: that move stays announced', async t => {
     const { root, transaction, announced } = await makeScene(t)
     await transaction.apply(RECORDS[0] ?? [])
     rmSync(join(root, snapshotOf('b')), { recursive: true })
@@ -192,7 +192,7 @@ describe('changes that are announced together', () => {
     )
   })
 
-  it('are not undone with the kept paths when the new tree that contains them is lost', async t => {
+  it('are not undone if the new tree, and the kept paths in it, are lost', async t => {
     const { root, transaction } = await makeScene(t)
     for (const changes of RECORDS.slice(0, 2)) await transaction.apply(changes)
     rmSync(join(root, STAGING, 'b'), { recursive: true })
@@ -234,7 +234,7 @@ describe('changes that are announced together', () => {
     assert.equal(transaction.changed, false)
   })
 
-  it('count as not announced if their common record is torn', async t => {
+  it('count as not announced if the record that announces them is torn', async t => {
     const { transaction, journalPath } = await makeScene(t)
     await transaction.apply(RECORDS[0] ?? [])
     const text = readFileSync(journalPath, 'utf8')

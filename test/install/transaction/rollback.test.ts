@@ -106,7 +106,7 @@ describe('rollBack', () => {
   })
 
   for (const late of ['cancelled', 'comparing', 'restoring'] as const) {
-    it(`leaves work to the post step that a cancel leaves no time for (${late})`, async t => {
+    it(`leaves work to the post step if a cancel leaves no time for it (${late})`, async t => {
       const { layout } = await makeRestored(t)
       await begin(layout)
       const service = { supervisor: 'systemd', scope: 'system', unit: 'no-such-unit.service' } as const
@@ -146,7 +146,7 @@ describe('rollBack', () => {
     assert.match(rollback?.problems[1] ?? '', /no-such-unit\.service was not restored/)
   })
 
-  it('does not call the old version damaged whose files another process renames back and forth', async t => {
+  it('does not call an old version damaged if another process renames its files back and forth', async t => {
     const { layout, place } = await makeRestored(t)
     await begin(layout)
     let isBack: Promise<void> | undefined
@@ -183,7 +183,7 @@ describe('rollBack', () => {
   }
   const WRITTEN = 'plugins/greeter/main.py was written by another process during the deployment, and was left as it is'
   for (const [name, damage] of Object.entries(damages))
-    it(`reports inconsistent after ${name} since the deployment began`, async t => {
+    it(`reports inconsistent for ${name} since the deployment began`, async t => {
       const { layout, place } = await makeRestored(t)
       await begin(layout)
       damage(place)
@@ -244,7 +244,7 @@ describe('rollBack', () => {
     assert.match(rollback?.problems[1] ?? '', /README\.md was written by another process/)
   })
 
-  it('does not call a tree verified to which a file was added before the deployment', async t => {
+  it('does not call a tree verified if a file was added to it before the deployment', async t => {
     const { layout, place } = await makeRestored(t)
     writeTree(place, { 'by-hand': '' })
     await begin(layout)
@@ -270,7 +270,7 @@ describe('rollBack', () => {
     assert.equal((await rollBack({ ...request, ...rest })).rollback?.verified, true)
   })
 
-  it('does not report an earlier missing file as damage because kept paths moved in the same folder', async t => {
+  it('does not report a file that was missing before as damage when kept paths move in the same folder', async t => {
     const { layout, place } = await makeRestored(t)
     rmSync(join(place, 'README.md'))
     await begin(layout)
@@ -306,7 +306,7 @@ describe('rollBack', () => {
     },
   }
   for (const [name, damage] of Object.entries(recordDamages)) {
-    it(`does not mistake ${name} for damage to the restored files, and names it`, async t => {
+    it(`does not mistake ${name} for damage to the restored files, and logs its path`, async t => {
       const { layout, record } = await makeRestored(t)
       await begin(layout)
       const path = damage(layout, record)

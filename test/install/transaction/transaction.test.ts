@@ -64,7 +64,7 @@ function recordsOf(path: string): { record: string; change?: PlannedChange; of?:
 
 describe('Transaction', () => {
   for (let made = 0; made <= UPDATE.length; made++) {
-    it(`rolls ${made} of ${UPDATE.length} changes back to the exact tree, twice`, async t => {
+    it(`rolls ${made} of ${UPDATE.length} changes back to the exact tree, and again`, async t => {
       const { transaction, listing } = await makeScene(t)
       const before = listing()
       for (const change of UPDATE.slice(0, made)) await transaction.apply([change])
@@ -76,7 +76,7 @@ describe('Transaction', () => {
     })
   }
 
-  it('announces each change before it makes it, and rolls back newest first', async t => {
+  it('announces each change before making it, and rolls back the newest first', async t => {
     const { transaction, journalPath } = await makeScene(t)
     for (const change of UPDATE) await transaction.apply([change])
     await transaction.rollback()
@@ -164,7 +164,7 @@ describe('undoChanges', () => {
     }
   })
 
-  it('restores the exact tree however many of its undos were lost', async t => {
+  it('restores the exact tree however many records of earlier undos were lost', async t => {
     for (let done = 0; done <= UPDATE.length; done++) {
       for (let lost = 0; lost <= done; lost++) {
         const { root, changeLog, listing, before, announced } = await madeIn(t)

@@ -8,10 +8,9 @@ import {
   SNAPSHOT_PATTERN as SNAPSHOT,
 } from '../../host/record-fields.ts'
 
-/**
- * The paths at which each kind of change may happen, relative to the project root. No change moves or deletes anything
- * else, whatever a journal says.
- */
+// The paths at which each kind of change may happen, relative to the project root. No change moves or deletes anything
+// else, whatever a journal says.
+
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`
 
@@ -28,10 +27,7 @@ const IS_SNAPSHOT = exactly(SNAPSHOT)
 const IS_STAGED = exactly(STAGED)
 const KEPT_PATH = new RegExp(`^${SNAPSHOT}(${BELOW})$`, 'u')
 const OF_SNAPSHOT = new RegExp(`^\\.hub-deploy/snapshots/(${NAME})/[^/]+(${BELOW})?$`, 'u')
-/**
- * In a staging folder: a tree that waits to be restored to its place, and a copy of a kept path, taken from such a
- * tree.
- */
+/** In a staging folder: a tree that waits to be restored to its place, and a kept path that such a tree contained. */
 const RESTORED = new RegExp(`^\\.hub-deploy/staging/${UUID}/restored/(${NAME})$`)
 const REPLACED = new RegExp(`^\\.hub-deploy/staging/${UUID}/replaced/(${NAME})(${BELOW})$`, 'u')
 
@@ -90,7 +86,7 @@ export function isOwnPath(path: string): boolean {
 }
 
 function pathSchema(pattern: string) {
-  return z.string().check(z.regex(exactly(pattern), { error: 'is not a path that such a change may touch' }))
+  return z.string().check(z.regex(exactly(pattern), { error: 'is not a path that this change may touch' }))
 }
 
 function exactly(pattern: string): RegExp {

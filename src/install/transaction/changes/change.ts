@@ -41,8 +41,9 @@ export function placesIn(changes: readonly Change[]): Place[] {
 
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
- * is replacing that file or tree. Throws DeploymentError `step_failed` if the source is missing or the target is taken,
- * because the undo of a change that was never possible might move the host's own files.
+ * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing, if the path
+ * to be created is taken, and as `requireFree` does, because the undo of a change that was never possible might move
+ * the host's own files.
  */
 export async function announceable(root: string, change: PlannedChange): Promise<Change> {
   if (change.type === 'move') return { ...change, ...(await identify(root, change)) }
@@ -155,7 +156,7 @@ export function describeUndo(change: Exclude<Change, { type: 'make_directory' }>
 export function describeLost(path: string, changes: readonly Change[]): string {
   const tree = changes.filter(change => change.type === 'move').find(({ to }) => path.startsWith(`${to}/`))
   const place = tree === undefined ? path : `${tree.from}${path.slice(tree.to.length)}`
-  return `${place} was removed by another process during the switch, and cannot be put back`
+  return `${place} was removed or replaced by another process after the deployment began, and cannot be put back`
 }
 
 /** Never throws, because an empty directory that stays does no harm. */

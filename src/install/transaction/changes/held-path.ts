@@ -6,7 +6,7 @@ import { isAbsent, lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 
 /**
  * A path of a change. A path deep inside a tree is reached through its open folder, which no process that owns a
- * directory of the tree can replace by a symlink. The directories above a tree belong to this action or an operator.
+ * directory of the tree can replace with a symlink. The directories above a tree belong to this action or an operator.
  */
 export interface HeldPath {
   /** Absolute, for messages and names. */
@@ -77,8 +77,8 @@ export function namedAfter({ from, to }: Ends<HeldPath>, error: unknown): unknow
 }
 
 /**
- * Creates the missing folders that lead to a path inside a tree, with mode 0755. `setAside` moves away anything else
- * that is in the place of a folder. The tree itself must exist.
+ * Creates the missing folders that lead to a path inside a tree, with mode 0755 minus the umask. `setAside` moves away
+ * anything else that is in the place of a folder. The tree itself must exist.
  */
 export function remakeFoldersSync(root: string, path: string, setAside: (found: HeldPath) => void): void {
   const { base, inside } = splitPath(root, path)

@@ -46,7 +46,7 @@ export async function moveBack(root: string, move: Move): Promise<Undone> {
 
 /**
  * True if a move was certainly not made, or is certainly undone. A path moved into the staging folder counts as back
- * only while its target's folder exists, too: otherwise, a new directory with the old inode may be in its place.
+ * only while the folder of its target exists, too: otherwise, a new file or directory with the old inode may be there.
  */
 export function isMovedBack(root: string, move: Move): boolean {
   return withEnds(root, move, ({ from, to }) => {
@@ -85,16 +85,16 @@ function whereIs(move: Move, { from, to }: Ends<HeldPath>): Location {
   if (after === null) return before === null ? 'gone' : 'replaced'
   if (isKept) return after === ino && !isMadeAnew(move, to) ? 'moved' : 'exchanged'
   if (after === ino || isOwnPath(target)) return 'moved'
-  // Settings that another process has written anew still belong to the host.
+  // Settings that another process has rewritten still belong to the host.
   if (before === null && isSettingsMove(move)) return 'moved'
   const isNewTree = before === null && stagedBy(source) !== undefined && pathExistsSync(from.folder)
   return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone'
 }
 
 /**
- * Moves back the file or tree at the target, for example a file that was written anew. But if the new version has
- * renamed the announced file or tree inside its own tree, for example as a backup, moves the announced file or tree
- * back instead, and sets aside the file or tree at the target.
+ * Moves back the file or tree at the target, for example a file that was rewritten. But if the new version has renamed
+ * the announced file or tree inside its own tree, for example as a backup, moves the announced file or tree back
+ * instead, and sets aside the file or tree at the target.
  */
 async function moveExchangedBack(root: string, move: Move): Promise<Undone> {
   // The target can be moved back in any case, so a tree that cannot be searched does not stop the undo.
@@ -136,7 +136,7 @@ function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
   if (stagedBy(from) !== undefined || isRestoring({ from, to })) return { wasMade: true, setAside: [] }
   const areTreesThere = ends.from.folder !== '' && ends.to.folder !== ''
   if (isKeptMove({ from, to }) && areTreesThere) return { wasMade: true, setAside: [], lost: from }
-  throw new Error(`the files that were moved from ${from} to ${to} are at neither path`)
+  throw new Error(`the files to move back from ${to} to ${from} are at neither path`)
 }
 
 /**

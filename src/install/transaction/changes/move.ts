@@ -15,7 +15,7 @@ export const moveSchema = z
     type: z.literal('move'),
     from: movablePathSchema,
     to: movablePathSchema,
-    /** Inode of the moved file or tree, which distinguishes it from anything else at the other path. */
+    /** Inode of the moved file or tree, which distinguishes it from anything else at either path. */
     ino: z.string().check(z.regex(/^[0-9]{1,20}$/)),
     /** Times of modification and creation, in nanoseconds, because some file systems renumber inodes at each mount. */
     times: z.exactOptional(z.string().check(z.regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
@@ -27,7 +27,7 @@ export type Identity = Required<Pick<Move, 'ino' | 'times'>>
 
 /**
  * Identifies the file or tree to be moved; waits while another process is replacing it. Throws DeploymentError
- * `step_failed` if the source is missing or the target is taken.
+ * `step_failed` if the source is missing, and as `requireFree` does.
  */
 export async function identify(root: string, move: PlannedMove): Promise<Identity> {
   requireFree(root, move)
@@ -41,7 +41,7 @@ export async function identify(root: string, move: PlannedMove): Promise<Identit
 
 /**
  * Throws DeploymentError `step_failed` if the target of a move is taken, unless the move installs a tree: `makeMove`
- * then sets aside what is in the place.
+ * then sets aside anything in the place.
  */
 export function requireFree(root: string, move: PlannedMove): void {
   const isTree = isPlacePath(move.to) && isOwnPath(move.from)
@@ -61,7 +61,8 @@ export interface MadeMove {
 
 /**
  * Makes a move. Another process, perhaps the old version itself, may replace the source, or put files in the way each
- * time such files are set aside. So the two renames follow each other immediately, and are attempted again.
+ * time files are set aside. So the two renames follow each other immediately, and are attempted up to 20 times. Throws
+ * DeploymentError `step_failed` if the source is missing after the last attempt, and otherwise the system's error.
  */
 export async function makeMove(root: string, paths: Ends<string>): Promise<MadeMove> {
   const setAside: string[] = []

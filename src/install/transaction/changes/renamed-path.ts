@@ -1,5 +1,6 @@
 import { lstatSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { countInWords } from '../../../core/quantities.ts'
 import { toHostError } from '../../files/system-errors.ts'
 import { TimeSlice } from '../../files/time-slice.ts'
 import { isAbsent } from '../../files/trees/tree-walk.ts'
@@ -14,14 +15,15 @@ interface MovedFile {
   readonly times?: string
 }
 
-/** Bounds the search while the new version creates one file after the other. */
+/** Bounds the search while the new version creates one file after another. */
 const MAX_ENTRIES = 1_000_000
 
 /**
- * Finds a file or directory that was moved into a staged tree and has been renamed there since, by its inode and its
- * time of creation. Returns its path relative to the root, or undefined. Follows no symlink. Another process may
- * replace the path at any time, so reach it through its open folder. Throws if the tree has too many entries or a
- * folder that cannot be searched: the tree is deleted later, and a file that was not found would be deleted with it.
+ * Finds, by its inode and its time of creation, a file or directory that was moved into a staged tree and has been
+ * renamed there since. Returns its path relative to the root, or undefined if there is none or if the time of creation
+ * is not known. Follows no symlink. Another process may replace the path at any time, so reach it through its open
+ * folder. Throws if the tree has too many entries or a folder that cannot be searched: the tree is deleted later, and a
+ * file that was not found would be deleted with it.
  */
 export async function findRenamed(root: string, moved: MovedFile, limit = MAX_ENTRIES): Promise<string | undefined> {
   const made = moved.times?.split(' ')[1] ?? '0'
@@ -53,8 +55,8 @@ function isIt(path: string, ino: string, made: string): boolean {
 
 function tooMany(moved: MovedFile, limit: number): Error {
   return new Error(
-    `${moved.from} is missing, and ${treeOf(moved)} has more than ${limit} files, too many to search for it. ` +
-      'Stop the process that creates these files, and run again.',
+    `${moved.from} is missing. The new version may have renamed it, but ${treeOf(moved)} has more than ${countInWords(limit)} files and directories, too many to search. ` +
+      'Stop the process that creates them, and run again.',
   )
 }
 
@@ -64,6 +66,6 @@ function searching<Found>(folder: string, read: () => Found): Found | undefined 
     return read()
   } catch (error) {
     if (isAbsent(error)) return undefined
-    throw toHostError(error, `searching ${folder} for a path that the new version has renamed`)
+    throw toHostError(error, `searching ${folder} for a path that the new version may have renamed`)
   }
 }

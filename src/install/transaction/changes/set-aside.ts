@@ -34,7 +34,7 @@ export async function remakeFolders(root: string, path: string): Promise<string[
   return setAside
 }
 
-/** Gives the file a name of at most 255 bytes: 60 UTF-16 units are at most 180 bytes. */
+/** Moves the file or tree to a name of at most 255 bytes: 60 UTF-16 units are at most 180 bytes. */
 function putAsideSync(root: string, { path, at }: HeldPath): string {
   const name = relative(root, path).replaceAll('/', '_').slice(-60)
   const aside = `${SET_ASIDE}/${Date.now()}-${randomUUID().slice(0, 8)}-${name}`

@@ -93,8 +93,8 @@ export class JournalFile {
   }
 
   /**
-   * Locks the file, and any file that replaces it when the journal grows, while this process has that file open.
-   * Returns whether the file could be locked.
+   * Locks the file while this process has it open. Until `rename`, a file that replaces it because the journal grows is
+   * locked, too. Returns whether the file could be locked.
    */
   async lock(): Promise<boolean> {
     this.#isLocked = await lockOpenFile(this.#fd)

@@ -5,7 +5,7 @@ export class JournalDamage extends Error {
   override readonly name = 'JournalDamage'
 }
 
-/** The contents of a journal, as far as its lines and checksums show. */
+/** The contents of a journal, as its lines and checksums show them. */
 export interface JournalText {
   /** The parsed records, oldest first. The number of a record is its position, counted from 1. */
   readonly records: readonly unknown[]
@@ -31,9 +31,9 @@ export function formatLine(seq: number, record: object): string {
 }
 
 /**
- * Reads the lines of a journal. A power cut may have torn the records that were being written. They are then a proper
- * prefix of the next record, followed by padding, or records with whole sectors of padding. None of them was durable
- * yet, so the first torn record ends the journal.
+ * Reads the lines of a journal. A power cut may have torn the records that were being written. The journal then ends
+ * with a proper prefix of the next record, followed by padding, or contains records with whole sectors of padding. None
+ * of these records was durable yet, so the first torn record ends the journal.
  *
  * Throws JournalDamage for anything else, including a journal that was cut off and so has lost its padding.
  */
@@ -97,7 +97,7 @@ function parseLineUnlessTorn(bytes: Buffer, line: Span & { readonly seq: number 
   }
 }
 
-/** True if a whole sector of the span, or its part of the first sector, is nothing but padding. */
+/** True if a whole sector of the span, or its part of the first sector, consists of padding. */
 function hasUnwrittenSector(bytes: Buffer, { start, end }: Span): boolean {
   const padding = Buffer.alloc(SECTOR_BYTES, PADDING)
   for (let at = start, next = 0; at < end; at = next) {
@@ -109,17 +109,16 @@ function hasUnwrittenSector(bytes: Buffer, { start, end }: Span): boolean {
 
 function parseLine(seq: number, line: string): unknown {
   const found = /^\{"seq":(\d+),"sum":"([0-9a-f]{16})",(.+\})$/.exec(line)
-  if (found === null) throw new JournalDamage(`its line ${seq} is not a record of this version of the action`)
+  if (found === null) throw new JournalDamage(`its line ${seq} does not have the form of a record`)
   const [, number, sum, rest] = found
   const body = `{${rest}`
-  if (Number(number) !== seq) throw new JournalDamage(`its line ${seq} has the number ${number}`)
+  if (Number(number) !== seq) throw new JournalDamage(`its line ${seq} has the record number ${number}`)
   if (sum !== checksum(seq, body)) throw new JournalDamage(`its line ${seq} does not match its checksum`)
   return JSON.parse(body)
 }
 
 function verifyTail(seq: number, tail: string): void {
-  if (!tail.endsWith(PADDING))
-    throw new JournalDamage(`it ends after record ${seq - 1}, without the room that must follow`)
+  if (!tail.endsWith(PADDING)) throw new JournalDamage(`it does not end with padding after record ${seq - 1}`)
   const torn = tail.trim()
   if (torn !== '' && !isPrefixOfRecord(seq, torn))
     throw new JournalDamage(`the text after record ${seq - 1} is not the beginning of another record`)
@@ -130,7 +129,7 @@ function isPrefixOfRecord(seq: number, text: string): boolean {
   return text.length <= head.length ? head.startsWith(text) : text.startsWith(head) && isJsonPrefix(text)
 }
 
-/** True if the text is one JSON object, or can be continued to one, without control characters. */
+/** True if the text is a JSON object, or could be the beginning of one, and has no control characters. */
 function isJsonPrefix(text: string): boolean {
   let depth = 0
   let isInString = false

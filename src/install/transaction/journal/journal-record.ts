@@ -31,10 +31,11 @@ export const recordSchema = z.lazy(() =>
   z.discriminatedUnion('record', [
     beginSchema.def.getter(),
     /**
-     * The run keeps this journal locked until the run ends, so a process that can lock it knows that the run has ended.
+     * Until the run has the host, it keeps this journal locked, so a process that can lock the journal knows that the
+     * run has ended.
      */
     z.object({ record: z.literal('held') }),
-    /** The run has the host. Until the commit, this is the host's record of what is installed. */
+    /** The run has locked the host. Until the commit, this is the host's record of what is installed. */
     z.object({ record: z.literal('host'), file: recordFileSchema }),
     z.object({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
     z.extend(stateEntrySchema, { record: z.literal('state') }),
@@ -67,7 +68,7 @@ export const recordSchema = z.lazy(() =>
       discard: z.array(snapshotPathSchema),
       project: z.exactOptional(projectVersionSchema),
     }),
-    /** The end of the run, as the run itself records it before it sends a report. */
+    /** The end of the run, recorded by the run or by a recovery before the report is sent. */
     z.object({
       record: z.literal('end'),
       end: deploymentEndSchema,
@@ -76,7 +77,7 @@ export const recordSchema = z.lazy(() =>
     }),
     /** The hub has accepted the report of the run's end. */
     z.object({ record: z.literal('reported'), attempts: z.int().check(z.positive()) }),
-    /** Another run, `by`, begins to roll this run back. */
+    /** The run `by`, perhaps this run in its post step, begins to roll this run back. */
     z.object({ record: z.literal('recovery'), at: timeSchema, by: z.uuid() }),
   ]),
 )
@@ -93,13 +94,16 @@ export const REQUIRED: ReadonlySet<JournalRecord['record']> = new Set(['change',
 export const OF_UNDO: ReadonlySet<JournalRecord['record']> = new Set(['undone', 'recovery', 'end', 'reported'])
 export const DURABLE: ReadonlySet<JournalRecord['record']> = new Set([...REQUIRED, ...OF_UNDO])
 
-/** Returns the commit; undefined if any change was undone: a run whose commit could not be made durable rolls back. */
+/**
+ * Returns the commit, or undefined if there is none or if any change was undone: a run whose commit could not be made
+ * durable rolls back.
+ */
 export function findCommit(records: readonly JournalRecord[]): CommitRecord | undefined {
   const wasUndone = records.some(entry => entry.record === 'undone')
   return wasUndone ? undefined : records.find(entry => entry.record === 'commit')
 }
 
-/** Returns the record of the host as the run found it when it locked the host; undefined if that is not known. */
+/** Returns the host's record from the moment when the run locked the host; undefined if that record is not known. */
 export function findHostRecord(records: readonly JournalRecord[]): HostRecord | undefined {
   const found = records.find(entry => entry.record === 'host')
   return found && recordOf(found.file)

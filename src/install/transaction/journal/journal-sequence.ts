@@ -8,8 +8,8 @@ import { JournalDamage } from './journal-line.ts'
 import type { BeginRecord, CommitRecord, JournalRecord } from './journal-record.ts'
 
 /**
- * Verifies rules that no single record shows: one deployment, only its own staging folder and parts, and no undo of a
- * change that was never announced. Throws JournalDamage.
+ * Verifies rules that no single record can show: one deployment, only its own staging folder and parts, and no undo of
+ * a change that was never announced. Throws JournalDamage.
  */
 export function verifySequence(records: readonly JournalRecord[]): void {
   const [begin, ...later] = records
@@ -17,11 +17,11 @@ export function verifySequence(records: readonly JournalRecord[]): void {
   for (const [index, record] of later.entries()) {
     if (record.record === 'begin') throw new JournalDamage(`its line ${index + 2} begins another deployment`)
     if (!announcedIn(record).every(change => isOfDeployment(change, begin.facts.deployment_id)))
-      throw new JournalDamage(`its line ${index + 2} moves files of another deployment`)
+      throw new JournalDamage(`its line ${index + 2} uses the staging folder of another deployment`)
     if (record.record === 'undone' && !isOfAnnounced(record, records))
       throw new JournalDamage(`its line ${index + 2} undoes a change that was not announced`)
     if (record.record === 'commit' && !isOfItsParts(record, begin.facts))
-      throw new JournalDamage(`its line ${index + 2} commits a part of another deployment`)
+      throw new JournalDamage(`the commit in its line ${index + 2} does not match the deployment`)
   }
 }
 
@@ -34,9 +34,9 @@ function isOfAnnounced(
 }
 
 /**
- * True if the commit installs and removes only parts of the deployment's origin, and discards only snapshots of these
- * parts that it does not retain. The part of a single artifact must have the kind and, if known, the id with which the
- * journal begins.
+ * True if the commit names no other project, installs and removes only parts of the deployment's origin, and discards
+ * only snapshots of these parts that the commit does not retain. The part of a single artifact must have the kind and,
+ * if known, the id with which the journal begins.
  */
 function isOfItsParts(
   { rows, removed = [], discard, project }: CommitRecord,

@@ -41,7 +41,7 @@ export function openJournal(path: string, redact: Redact = text => text): Journa
   return continueJournal(path, readJournal(path)?.length ?? 0, redact)
 }
 
-/** Removes the journal durably, which ends a deployment: without a journal, there is nothing to recover. */
+/** Removes the journal durably. The removal ends a deployment: without a journal, there is nothing to recover. */
 export async function removeJournal(path: string): Promise<void> {
   try {
     unlinkSync(path)

@@ -9,7 +9,7 @@ import { verifySequence } from './journal-sequence.ts'
 /**
  * Returns the records of the journal, or undefined if there is no journal. Leaves out the first torn record and all
  * that follow it, because their changes were never made. Throws JournalDamage for anything else that this action does
- * not write.
+ * not write, and the system's error if the journal cannot be read.
  */
 export function readJournal(path: string): JournalRecord[] | undefined {
   const text = readText(path)
@@ -17,14 +17,17 @@ export function readJournal(path: string): JournalRecord[] | undefined {
   const parsed = z.array(recordSchema).safeParse(text.records)
   if (!parsed.success) {
     const [place = 0, ...field] = parsed.error.issues[0]?.path ?? []
-    throw new JournalDamage(`its line ${Number(place) + 1} has an unexpected ${field.join('.') || 'content'}`)
+    throw new JournalDamage(`its line ${Number(place) + 1} has no valid ${field.join('.') || 'content'}`)
   }
   verifySequence(parsed.data)
   verifyBehind(text)
   return parsed.data
 }
 
-/** Returns the journal's first record, whatever follows; undefined if that record cannot be read. Never throws. */
+/**
+ * Returns the journal's first record, whatever the other records contain; undefined if the journal cannot be read, if
+ * one of its lines is damaged, or if its first record is invalid. Never throws.
+ */
 export function readBegin(path: string): BeginRecord | undefined {
   try {
     return beginSchema.safeParse(readText(path)?.records[0]).data

@@ -75,7 +75,9 @@ describe('extractZip, compared with other tools', () => {
     )
   })
 
-  it('extracts the same as unzip from an archive by zip', { skip: missingTools('zip', 'unzip') }, async () => {
+  it('extracts the same files as unzip from an archive that zip wrote', {
+    skip: missingTools('zip', 'unzip'),
+  }, async () => {
     await inTemporaryDirectory(async directory => {
       writeSampleTree(join(directory, 'source'))
       execFileSync('zip', ['-qry', '../made.zip', '.'], { cwd: join(directory, 'source') })
@@ -98,7 +100,9 @@ describe('extractZip, compared with other tools', () => {
     })
   })
 
-  it('reads an archive by git archive, without its top-level directory', { skip: missingTools('git') }, async () => {
+  it('reads an archive that git archive wrote, without its top-level directory', {
+    skip: missingTools('git'),
+  }, async () => {
     await inTemporaryDirectory(async directory => {
       const source = join(directory, 'source')
       writeSampleTree(source)

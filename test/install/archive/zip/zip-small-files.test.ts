@@ -63,7 +63,7 @@ describe('readInBatches', () => {
     })
   }
 
-  it('names the file that is damaged, and not another of its batch', async () => {
+  it('names the file that is damaged, and no other file of its batch', async () => {
     const items = [file('good'), { ...file('bad'), both: { crc: 1 } }, file('last')]
     await assert.rejects(extract(items), (error: unknown) => {
       assert.ok(error instanceof ArchiveError && error.code === 'invalid_archive')

@@ -72,7 +72,7 @@ describe('the recovery of a host whose new version has removed a kept path', () 
     const copy = join(snapshots, 'set-aside', aside, 'tree/storage/db')
     assert.equal(readFileSync(copy, 'utf8'), 'rows of the copy')
     assert.deepEqual(scene.reports().at(-1)?.rollback?.problems, [
-      'plugins/greeter/data was removed by another process during the switch, and cannot be put back',
+      'plugins/greeter/data was removed or replaced by another process after the deployment began, and cannot be put back',
     ])
     assert.match(scene.log.lines.join('\n'), new RegExp(`warning The files that .* are now in \\S*${aside}\\.`))
   })
@@ -96,7 +96,8 @@ describe('the recovery of a host whose new version has removed a kept path', () 
   it('names the path once after a cancelled run that had no time for its services', async t => {
     const scene = await makeScene(t)
     const [update, kept, ...newer] = UPDATE as [PlannedChange, PlannedChange, ...PlannedChange[]]
-    const lost = 'plugins/greeter/data was removed by another process during the switch, and cannot be put back'
+    const lost =
+      'plugins/greeter/data was removed or replaced by another process after the deployment began, and cannot be put back'
     const rollback = { restored: true, problems: [lost], verified: null, healthy: null }
     const end = { outcome: 'rolled_back' as const, changed: false, error: null, rollback, completed_at: AT }
     scene.writeJournal([

@@ -10,7 +10,7 @@ const FILES: readonly ExtractedFile[] = [
 ]
 
 describe('a list of files', () => {
-  it('has each file at its place, in whatever order they are set', () => {
+  it('has each file at its place, in whatever order the files are set', () => {
     const list = new FileList(FILES.length)
     for (const place of [2, 0, 1]) list.set(place, FILES[place] as ExtractedFile)
     assert.equal(list.length, FILES.length)

@@ -114,7 +114,7 @@ describe('undoChange', () => {
     assert.equal(readFileSync(join(root, 'plugins/x/main'), 'utf8'), 'old')
   })
 
-  it('moves a kept file back that the new version has replaced by a rename', async t => {
+  it('moves back a kept file that the new version has replaced by a rename', async t => {
     const root = temporaryDirectory(t)
     writeTree(root, { [`${SNAPSHOT}/state.json`]: '1', [`${STAGING}/tree/main`]: 'new' })
     const kept = { type: 'move', from: `${SNAPSHOT}/state.json`, to: `${STAGING}/tree/state.json` } as const
@@ -143,10 +143,10 @@ describe('undoChange', () => {
 describe('applyChanges', () => {
   const taken: [string, PlannedChange][] = [
     ['a directory', { type: 'make_directory', path: 'new' }],
-    ['a file by a directory', { type: 'make_directory', path: 'old/tree/file' }],
-    ['an empty directory by a moved tree', { type: 'move', from: 'old/tree', to: 'new' }],
-    ['a file by a moved one', { type: 'move', from: 'old/tree/file', to: 'old/other' }],
-    ['a file by a created one', { type: 'create_file', staged: 'old/tree/file', path: 'old/other' }],
+    ['a file with a directory', { type: 'make_directory', path: 'old/tree/file' }],
+    ['an empty directory with a moved tree', { type: 'move', from: 'old/tree', to: 'new' }],
+    ['a file with a moved one', { type: 'move', from: 'old/tree/file', to: 'old/other' }],
+    ['a file with a created one', { type: 'create_file', staged: 'old/tree/file', path: 'old/other' }],
   ]
   for (const [name, change] of taken) {
     it(`never replaces ${name}`, async t => {
@@ -248,7 +248,7 @@ describe('changeSchema', () => {
     [`${STAGING}/replaced/plugins/x/data`, SNAPSHOT],
   ]
   for (const [from, to] of moves) {
-    it(`refuses to move ${from} to ${to}, which no deployment does`, () =>
+    it(`refuses a move from ${from} to ${to}, which no deployment makes`, () =>
       assert.ok(!changeSchema.safeParse({ type: 'move', from, to, ino }).success))
   }
 
@@ -259,7 +259,7 @@ describe('changeSchema', () => {
 })
 
 describe('placesIn', () => {
-  it('lists each place into or out of which trees are moved once', () => {
+  it('lists once each place that trees are moved into or out of', () => {
     const changes: Change[] = [
       { type: 'move', ino: '7', from: 'extensions/gone', to: '.hub-deploy/snapshots/extensions/gone/1-1.0' },
       { type: 'make_directory', path: 'plugins/x' },

@@ -92,7 +92,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
     assert.equal(textOf(root, `${aside}/data/log`), 'theirs')
   })
 
-  it('moves data back that was another directory when it moved, and was created again in the old place', async t => {
+  it('moves back the data that was moved instead of the announced data, even if the source exists again', async t => {
     const root = makeRoot(t)
     await apply(root, OUT)
     const announced = await announceable(root, DATA)
@@ -175,7 +175,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
     assert.equal(await findRenamed(root, data, 1), undefined)
     writeTree(root, { [`${tree}/log`]: '' })
     await assert.rejects(findRenamed(root, data, 1), {
-      message: `${SNAPSHOT}/data is missing, and ${tree} has more than 1 files, too many to search for it. Stop the process that creates these files, and run again.`,
+      message: `${SNAPSHOT}/data is missing. The new version may have renamed it, but ${tree} has more than 1 files and directories, too many to search. Stop the process that creates them, and run again.`,
     })
   })
 
@@ -191,7 +191,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
     assert.equal(textOf(root, `${SNAPSHOT}/data/db`), 'rows')
   })
 
-  it('does not move data back that only has the announced inode', async t => {
+  it('does not move back other data that has the announced inode', async t => {
     const root = makeRoot(t)
     const [, data] = (await apply(root, OUT, DATA)) as [Change, Move]
     rmSync(join(root, STAGING, 'tree/data'), { recursive: true })
@@ -225,7 +225,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
     ['data', 'data/log', 'the same', `${SNAPSHOT}/data`],
     ['.env', '.env', 'another', undefined],
   ] as const)
-    it(`calls a kept ${kept} ${replaced ? 'replaced' : 'moved'} that the new version has made again with ${number} inode`, async t => {
+    it(`calls a kept ${kept} ${replaced ? 'replaced' : 'moved'} if the new version has recreated it with ${number} inode`, async t => {
       const root = makeRoot(t)
       writeTree(root, { 'plugins/x/.env': 'A=1' })
       const move: PlannedChange = { type: 'move', from: `${SNAPSHOT}/${kept}`, to: `${STAGING}/tree/${kept}` }
@@ -238,7 +238,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
       assert.equal(textOf(root, `${SNAPSHOT}/${file}`), 'made again')
     })
 
-  it('moves a file back that was written anew in a tree that cannot be searched', async t => {
+  it('moves back a file that was rewritten in a tree that cannot be searched', async t => {
     const root = makeRoot(t)
     writeTree(root, { 'plugins/x/.env': 'A=1', [`${STAGING}/tree/.env.new`]: 'A=2' })
     const move: PlannedChange = { type: 'move', from: `${SNAPSHOT}/.env`, to: `${STAGING}/tree/.env` }
@@ -254,7 +254,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
     assert.equal(textOf(root, move.from), 'A=2')
   })
 
-  it('moves data back that the new version has renamed to contain what it has made again', async t => {
+  it('moves back data that now contains a new directory with the name of the data', async t => {
     const root = makeRoot(t)
     writeTree(root, { 'plugins/x/var/data/db': 'rows', [`${STAGING}/tree/var/main`]: 'new' })
     const move: PlannedChange = { type: 'move', from: `${SNAPSHOT}/var/data`, to: `${STAGING}/tree/var/data` }
@@ -268,7 +268,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
     assert.deepEqual(readdirSync(join(root, move.from)).toSorted(), ['data', 'db'])
   })
 
-  it('moves back settings that were written anew in their new directory', async t => {
+  it('moves back settings that were rewritten in their new directory', async t => {
     const root = temporaryDirectory(t)
     writeTree(root, { 'plugins/x.env': 'A=1', 'modules/x.env.new': 'A=2' })
     const [settings] = await apply(root, { type: 'move', from: 'plugins/x.env', to: 'modules/x.env' })
@@ -279,7 +279,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
     assert.equal((await undoChange(root, settings as Change)).wasMade, false)
   })
 
-  it('calls replaced a kept path that both versions have made again, the old one with its number', async t => {
+  it('calls a kept path replaced if both versions have recreated it, the old one with its inode', async t => {
     const root = makeRoot(t)
     const [, data] = (await apply(root, OUT, DATA)) as [Change, Move]
     rmSync(join(root, DATA.to), { recursive: true })
@@ -291,7 +291,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
     assert.deepEqual(Object.keys(asideIn(root)), ['log'])
   })
 
-  it('names a lost path by the directory in which its plugin is', async t => {
+  it('names a lost path below the directory that its plugin returns to', async t => {
     const root = temporaryDirectory(t)
     writeTree(root, { 'lib/modules/x/data/db': 'rows', [`${STAGING}/tree/main`]: 'new' })
     mkdirSync(join(root, '.hub-deploy/snapshots/plugins/x'), { recursive: true })
@@ -334,7 +334,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
 describe('a move on a file system that renumbers inodes', () => {
   const UPDATE = [OUT, DATA, IN]
   for (let made = 1; made <= UPDATE.length; made++)
-    it(`is undone exactly after ${made} of ${UPDATE.length}, twice`, async t => {
+    it(`is fully undone after ${made} of ${UPDATE.length} moves, and again`, async t => {
       const root = makeRoot(t)
       const before = listTree(root)
       const changes = await apply(root, ...UPDATE.slice(0, made))

@@ -127,7 +127,7 @@ describe('readJournal', () => {
     assert.deepEqual(readJournal(path)?.slice(1), [commit, removal])
   })
 
-  it('reads a cut at every byte of its last line as torn, when padding follows', t => {
+  it('reads a last line that is cut at any byte as torn when padding follows', t => {
     const path = pathIn(t)
     const line = formatLine(2, CHANGE)
     for (let bytes = 0; bytes < line.length; bytes++) {
@@ -206,17 +206,14 @@ describe('readJournal', () => {
     'more text after a whole record': journalText([BEGIN], `${formatLine(2, STATE).trimEnd()}{`),
     'a journal of an earlier version of the action': `${JSON.stringify(BEGIN)}\n${JSON.stringify(STATE)}\n`,
     'an unknown record': journalText([BEGIN, { record: 'else' }]),
-    'a journal that does not begin': journalText([STATE, CHANGE]),
+    'a journal that does not begin with a deployment': journalText([STATE, CHANGE]),
     'a journal that begins twice': journalText([BEGIN, BEGIN]),
     'a commit that discards the root itself': journalText([BEGIN, { ...commit, discard: ['.'] }]),
     'a commit that discards another plugin': journalText([BEGIN, { ...commit, discard: ['plugins/other'] }]),
     'a commit that discards all snapshots': journalText([BEGIN, { ...commit, discard: ['.hub-deploy/snapshots'] }]),
     'a commit of another slug': journalText([BEGIN, { ...commit, rows: [rowOf({ slug: 'other' })] }]),
     'a commit of a project': journalText([BEGIN, { ...commit, rows: [rowOf({ contract: 'project' })] }]),
-    'a removal that is of another slug': journalText([
-      BEGIN,
-      { ...commit, removed: [removedRowOf({ slug: 'other' })] },
-    ]),
+    'a removal of another slug': journalText([BEGIN, { ...commit, removed: [removedRowOf({ slug: 'other' })] }]),
     'an undo of a record that is not a change': journalText([BEGIN, STATE, { ...UNDONE, of: 2 }]),
     'a time that is a path': journalText([BEGIN, { record: 'facts', facts: { started_at: '../../x' } }]),
     'a slug that is a path': journalText([BEGIN, { record: 'facts', facts: { slug: '../x' } }]),
@@ -230,7 +227,7 @@ describe('readJournal', () => {
     })
   }
 
-  it('never loses a record to a cut, wherever that is', t => {
+  it('never loses a record to a cut, wherever the cut is', t => {
     const path = pathIn(t)
     for (let bytes = 0; bytes <= lines; bytes += 7) {
       writeFileSync(path, whole)
@@ -303,7 +300,7 @@ describe('a locked journal', { skip: missingTools('flock') }, () => {
     assert.equal(await isFree(path), true)
   })
 
-  it('does not grow into a file that cannot be locked, until it has another name', async t => {
+  it('does not grow into a file that cannot be locked until it is renamed', async t => {
     const { path, journal, hasGrown } = await hold(t)
     t.after(() => journal.close())
     const before = process.env['PATH']
@@ -322,7 +319,7 @@ describe('a locked journal', { skip: missingTools('flock') }, () => {
 describe('a journal that grows', { skip: whyNoStrace() }, () => {
   // The journal is opened when it is started, read, continued and copied. A fifth open would open the copy.
   for (const failing of ['?open,openat:error=EMFILE:when=5+', '?rename,renameat,renameat2:error=EIO:when=2+'])
-    it(`keeps the records in the file of its name when the system refuses ${failing}`, t => {
+    it(`keeps its records under its name when the system refuses ${failing}`, t => {
       const path = pathIn(t)
       const program = join(import.meta.dirname, 'grow-journal.ts')
       const strace = ['-f', '-qq', '-o', '/dev/null', '-P', path, '-e', `inject=${failing}`]
