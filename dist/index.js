@@ -21350,6 +21350,7 @@ function readBytes(path) {
 
 
 
+
 /**
  * Undoes announced changes, newest first. Some of them may not have been made. Once a change is undone, records that in
  * the journal and removes the change from `pending`, so that a later call continues where this call stopped. Returns
@@ -21452,12 +21453,12 @@ function findBack(root, pending) {
     return pending.findIndex(({ change }, at) => change.type === 'move' && isBack(root, change) && isFree(change.from, pending.slice(at + 1)));
 }
 function rollbackFailed(pending, error) {
-    const found = cleanForeignText(error instanceof Error ? error.message : String(error));
+    const found = asSentence(cleanForeignText(error instanceof Error ? error.message : String(error)));
     const left = pending
         .map(({ change }) => describeChange(change))
         .reverse()
         .join('; ');
-    return new RollbackError('rollback_failed', `The old version could not be restored: ${found}. Not undone: ${left}. ` +
+    return new RollbackError('rollback_failed', `The old version could not be restored: ${found} Not undone: ${left}. ` +
         'Remove the cause and run the deployment again: that run repairs the host first.', { cause: error });
 }
 

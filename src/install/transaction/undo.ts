@@ -1,6 +1,7 @@
 import { RollbackError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { Log } from '../../core/log.ts'
+import { asSentence } from '../../core/sentence.ts'
 import { describeChange, describeLost, describeUndo, isBack, isMade, undoChange } from './changes/change.ts'
 import { type AnnouncedChange, undoneRecord } from './journal/announcement.ts'
 import type { Journal } from './journal/journal.ts'
@@ -125,14 +126,14 @@ function findBack(root: string, pending: readonly AnnouncedChange[]): number {
 }
 
 function rollbackFailed(pending: readonly AnnouncedChange[], error: unknown): RollbackError {
-  const found = cleanForeignText(error instanceof Error ? error.message : String(error))
+  const found = asSentence(cleanForeignText(error instanceof Error ? error.message : String(error)))
   const left = pending
     .map(({ change }) => describeChange(change))
     .reverse()
     .join('; ')
   return new RollbackError(
     'rollback_failed',
-    `The old version could not be restored: ${found}. Not undone: ${left}. ` +
+    `The old version could not be restored: ${found} Not undone: ${left}. ` +
       'Remove the cause and run the deployment again: that run repairs the host first.',
     { cause: error },
   )

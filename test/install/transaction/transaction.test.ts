@@ -155,6 +155,19 @@ describe('undoChanges', () => {
     assert.deepEqual(listing(), before)
   })
 
+  it('ends the cause of a failed undo with one full stop', async t => {
+    const { changeLog, announced } = await madeIn(t)
+    for (const cause of ['The disk is full', 'The disk is full.']) {
+      const append = async () => {
+        throw new Error(cause)
+      }
+      const journal = { append, close: () => {} }
+      await assert.rejects(undoChanges({ ...changeLog, journal }, announced()), {
+        message: /^The old version could not be restored: The disk is full\. Not undone: /,
+      })
+    }
+  })
+
   it('undoes no change twice when no undo could be recorded, and knows that all were made', async t => {
     const { changeLog, listing, before, announced } = await madeIn(t)
     const unwritable = { ...changeLog, journal: { append: async () => undefined, close: () => {} } }
