@@ -40339,7 +40339,7 @@ const describe_MAX_NAME_CHARS = 64;
 function outOfSync(fleet, { kind, slug }) {
     const version = fleet.target ?? 'the expected version';
     if (fleet.hosts.length === 0 && fleet.unusable === 0)
-        return outOfSyncError(`The hub knows no host of ${kind} ${slug}, so none runs ${version}: check slug, kind and the key.`);
+        return outOfSyncError(`The hub knows no host of ${kind} ${slug}, so no host runs ${version}: check slug, kind, and api-key or access-token.`);
     const behind = fleet.hosts.filter(({ standing }) => standing !== 'current');
     const there = fleet.hosts.length - behind.length;
     const all = countInWords(fleet.hosts.length, 'host');
@@ -40355,7 +40355,7 @@ function remediesFor({ hosts, outdated, unsafe, unusable }) {
     const isSilent = hosts.some(({ standing }) => standing === 'silent');
     return [
         ...(outdated.length + unsafe > 0 ? [`Deploy to ${behind}, or give them more time with wait-seconds.`] : []),
-        ...(isSilent ? ['Find out why the silent hosts do not report, or raise max-age-hours.'] : []),
+        ...(isSilent ? ['Find out why the silent hosts have no recent report, or raise max-age-hours.'] : []),
         ...(unusable > 0 ? ["Ask the hub's operator about the unusable reports, or list the hosts in expect-hosts."] : []),
     ];
 }
@@ -40364,7 +40364,7 @@ function describeProgress(fleet) {
     const behind = fleet.hosts.filter(({ standing }) => standing !== 'current');
     const there = fleet.hosts.length - behind.length;
     const missing = behind.length === 0 ? '' : `; waiting for ${nameHosts(behind)}`;
-    return `${there} of ${countInWords(fleet.hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${fleet.target ?? 'the version'}${missing}`;
+    return `${there} of ${countInWords(fleet.hosts.length, 'host')} ${there === 1 ? 'is' : 'are'} known to run ${fleet.target ?? 'the version'}${missing}`;
 }
 /** Describes what a host runs, as far as the hub knows. */
 function describeStanding({ standing, report }) {
@@ -40380,15 +40380,16 @@ function describeStanding({ standing, report }) {
         case 'never':
             return 'never reported';
         case 'silent':
-            return `${version}, but silent since ${report?.completedAt ?? 'an unknown time'}`;
+            return `${version}, but silent: last report at ${report?.completedAt ?? 'an unknown time'}`;
     }
 }
 function describeUnknown(report) {
     if (report?.isContradicted)
         return 'unknown: its reports contradict each other';
     const known = report?.version ?? null;
+    const unreadable = report?.attempted === null ? ' and names no usable version' : '';
     if (known === null)
-        return `unknown: its last report says ${report?.status}`;
+        return `unknown: its last report says ${report?.status}${unreadable}`;
     return `perhaps ${known}; its last report, whose version is unreadable, says ${report?.status}`;
 }
 function nameHosts(hosts) {
@@ -40522,7 +40523,7 @@ function notesOnHosts({ contradicted, early }) {
         ...(early.length === 0
             ? []
             : [
-                `Some reports have a time in the future, so they count as reports without a time. Check the clocks of this host and of these hosts: ${host_report_nameHosts(early)}.`,
+                `Some reports have a time in the future, so they count as reports without a time. Check this runner's clock and the clocks of these hosts: ${host_report_nameHosts(early)}.`,
             ]),
     ];
 }
@@ -40540,7 +40541,7 @@ function host_report_unusableAnswer(expected) {
 
 /** A name that a workflow may use as a label, a group or a part of a path, even if a stranger chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/;
-/** The collator is created on first use, because it costs more than anything else that the other actions load. */
+/** Created on first use, because creating a collator takes long and only the fleet action needs one. */
 let natural;
 /** Sorts `app-2` before `app-10`. */
 function compareHosts(a, b) {
@@ -40684,7 +40685,7 @@ const watch_fleet_REPORT_EVERY_MS = 60_000;
 /**
  * Asks the hub which version runs on which host. With an expected version, asks again until every host is known to run
  * it or the time is up; waits at most 15 s between two questions. After an error, asks again only if the error may
- * pass. Throws nothing but the signal's reason, once the signal is aborted.
+ * pass. Throws only the signal's reason, once the signal is aborted.
  */
 async function watchFleet(request, tools) {
     const { log, signal, clock = systemClock } = tools;
@@ -40715,7 +40716,7 @@ async function askOnce({ access, ...question }, { wire, redact, now }) {
 function describeLook({ fleet, error }) {
     if (fleet !== undefined)
         return describeProgress(fleet);
-    return `The hub gave no usable answer; trying again: ${error?.message.replace(/\.$/, '')}`;
+    return `Asking again, because the hub gave no usable answer: ${error?.message.replace(/\.$/, '')}`;
 }
 /** Logs a line if anything but its remaining time differs from the last logged line, and otherwise once a minute. */
 function reporterOf(log, clock) {
@@ -40852,7 +40853,7 @@ function describeFleet({ slug, fleet, isGate }) {
         return { mark, sentence: `The only host is not known to run ${slug} ${target}` };
     return {
         mark,
-        sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${slug} ${target}`,
+        sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'is' : 'are'} known to run ${slug} ${target}`,
     };
 }
 /**
@@ -41075,8 +41076,7 @@ function buildLists(fleet) {
     return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut };
 }
 /**
- * Lists as many hosts as fit. Hosts that do not run the target version go in first; the list itself is in natural
- * order.
+ * Lists as many hosts as fit. Hosts that are not `current` go in first; the list itself is in natural order.
  */
 function fitHosts({ hosts, reports }) {
     const current = new Set(hosts.flatMap(({ id, standing }) => (standing === 'current' ? [id] : [])));

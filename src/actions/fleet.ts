@@ -152,8 +152,7 @@ function buildLists(fleet: Fleet): { outputs: Record<string, string>; cut: strin
 }
 
 /**
- * Lists as many hosts as fit. Hosts that do not run the target version go in first; the list itself is in natural
- * order.
+ * Lists as many hosts as fit. Hosts that are not `current` go in first; the list itself is in natural order.
  */
 function fitHosts({ hosts, reports }: Fleet) {
   const current = new Set(hosts.flatMap(({ id, standing }) => (standing === 'current' ? [id] : [])))

@@ -12,7 +12,7 @@ export function outOfSync(fleet: Fleet, { kind, slug }: ReportSubject): Deployme
   const version = fleet.target ?? 'the expected version'
   if (fleet.hosts.length === 0 && fleet.unusable === 0)
     return outOfSyncError(
-      `The hub knows no host of ${kind} ${slug}, so none runs ${version}: check slug, kind and the key.`,
+      `The hub knows no host of ${kind} ${slug}, so no host runs ${version}: check slug, kind, and api-key or access-token.`,
     )
   const behind = fleet.hosts.filter(({ standing }) => standing !== 'current')
   const there = fleet.hosts.length - behind.length
@@ -32,7 +32,7 @@ function remediesFor({ hosts, outdated, unsafe, unusable }: Fleet): string[] {
   const isSilent = hosts.some(({ standing }) => standing === 'silent')
   return [
     ...(outdated.length + unsafe > 0 ? [`Deploy to ${behind}, or give them more time with wait-seconds.`] : []),
-    ...(isSilent ? ['Find out why the silent hosts do not report, or raise max-age-hours.'] : []),
+    ...(isSilent ? ['Find out why the silent hosts have no recent report, or raise max-age-hours.'] : []),
     ...(unusable > 0 ? ["Ask the hub's operator about the unusable reports, or list the hosts in expect-hosts."] : []),
   ]
 }
@@ -42,7 +42,7 @@ export function describeProgress(fleet: Fleet): string {
   const behind = fleet.hosts.filter(({ standing }) => standing !== 'current')
   const there = fleet.hosts.length - behind.length
   const missing = behind.length === 0 ? '' : `; waiting for ${nameHosts(behind)}`
-  return `${there} of ${countInWords(fleet.hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${fleet.target ?? 'the version'}${missing}`
+  return `${there} of ${countInWords(fleet.hosts.length, 'host')} ${there === 1 ? 'is' : 'are'} known to run ${fleet.target ?? 'the version'}${missing}`
 }
 
 /** Describes what a host runs, as far as the hub knows. */
@@ -59,14 +59,15 @@ export function describeStanding({ standing, report }: FleetHost): string {
     case 'never':
       return 'never reported'
     case 'silent':
-      return `${version}, but silent since ${report?.completedAt ?? 'an unknown time'}`
+      return `${version}, but silent: last report at ${report?.completedAt ?? 'an unknown time'}`
   }
 }
 
 function describeUnknown(report: HostReport | undefined): string {
   if (report?.isContradicted) return 'unknown: its reports contradict each other'
   const known = report?.version ?? null
-  if (known === null) return `unknown: its last report says ${report?.status}`
+  const unreadable = report?.attempted === null ? ' and names no usable version' : ''
+  if (known === null) return `unknown: its last report says ${report?.status}${unreadable}`
   return `perhaps ${known}; its last report, whose version is unreadable, says ${report?.status}`
 }
 

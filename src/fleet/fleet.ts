@@ -13,8 +13,8 @@ export interface FleetQuestion {
 
 /**
  * What is known of a host. `current`: it runs the target version. `other`: it runs another version. `failed`: it runs
- * the target version, but its last deployment of that version did not succeed. `unknown`: its report does not show what
- * it runs. `never`: it has never reported. `silent`: it runs the target version, but its last report is too old or has
+ * the target version, but its last deployment of that version did not succeed. `unknown`: its report does not show for
+ * certain what it runs. `never`: it has never reported. `silent`: it runs the target version, but its last report is too old or has
  * no usable time.
  */
 export type Standing = 'current' | 'other' | 'failed' | 'unknown' | 'never' | 'silent'
@@ -51,7 +51,7 @@ export interface Fleet {
 /** A name that a workflow may use as a label, a group or a part of a path, even if a stranger chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/
 
-/** The collator is created on first use, because it costs more than anything else that the other actions load. */
+/** Created on first use, because creating a collator takes long and only the fleet action needs one. */
 let natural: Intl.Collator | undefined
 
 /** Sorts `app-2` before `app-10`. */

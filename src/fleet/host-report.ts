@@ -16,7 +16,7 @@ export interface HostReport {
   /** ISO 8601 in UTC, by the host's own clock; null if the hub gives no valid time. */
   readonly completedAt: string | null
   readonly error: string | null
-  /** True if several reports may be the host's last one and disagree, so that nothing else is known of the host. */
+  /** True if several reports may be the host's last one and disagree, so that nobody knows what the host runs. */
   readonly isContradicted: boolean
 }
 
@@ -180,7 +180,7 @@ function notesOnHosts({ contradicted, early }: Record<'contradicted' | 'early', 
     ...(early.length === 0
       ? []
       : [
-          `Some reports have a time in the future, so they count as reports without a time. Check the clocks of this host and of these hosts: ${nameHosts(early)}.`,
+          `Some reports have a time in the future, so they count as reports without a time. Check this runner's clock and the clocks of these hosts: ${nameHosts(early)}.`,
         ]),
   ]
 }

@@ -89,7 +89,7 @@ describe('the fleet of a reference hub', () => {
     )
     assert.deepEqual(versions, { '1.1.0': ['app-2'], '1.0.0': ['app-1', 'app-10'] })
     assert.deepEqual([outdated, inSync, code], [['app-1', 'app-10'], 'false', ''])
-    assert.match(result.summary, /^### ⚠️ 1 of 3 hosts runs greeter 1\.1\.0\n/)
+    assert.match(result.summary, /^### ⚠️ 1 of 3 hosts is known to run greeter 1\.1\.0\n/)
   })
 
   it('fails the step, which names the hosts that do not run the expected version', async () => {
@@ -102,7 +102,7 @@ describe('the fleet of a reference hub', () => {
     )
     assert.deepEqual(others, [])
     assert.deepEqual(outputsOf(result).outdated, ['app-1', 'app-3'])
-    assert.match(result.summary, /^### ❌ 1 of 3 hosts runs greeter v1\.1\.0\n/)
+    assert.match(result.summary, /^### ❌ 1 of 3 hosts is known to run greeter v1\.1\.0\n/)
     assert.match(result.summary, /Not in expect-hosts: app-10\./)
   })
 
@@ -126,7 +126,7 @@ describe('the fleet of a reference hub', () => {
     await deploy('app-1', '1.1.0')
     const { exitCode, outputs } = await waited
     assert.deepEqual([exitCode, outputs['in-sync']], [0, 'true'], log)
-    assert.match(log, /1 of 2 hosts runs 1\.1\.0; waiting for app-1 \(1\.0\.0\) \(\d+ s left\)\./)
+    assert.match(log, /1 of 2 hosts is known to run 1\.1\.0; waiting for app-1 \(1\.0\.0\) \(\d+ s left\)\./)
   })
 
   it('is refused to a wrong key, which leaves its outputs empty', async () => {

@@ -72,6 +72,20 @@ describe('buildFleet', () => {
     )
   })
 
+  it('says what is wrong with the last report of a host that is not known to run the version', () => {
+    const rows = [
+      rowOf('app-1', { version: 'x y' }),
+      rowOf('app-2', failed('2.0.0', null)),
+      rowOf('app-3', { completed_at: '2999-01-01T00:00:00Z' }),
+      rowOf('app-4', { completed_at: null }),
+    ]
+    const { message } = outOfSync(fleetOf(rows, { expectVersion: '1.0.0', maxAgeMs: 3_600_000 }), SUBJECT)
+    assert.match(message, /app-1 \(unknown: its last report says success and names no usable version\)/)
+    assert.match(message, /app-2 \(unknown: its last report says failed\)/)
+    assert.match(message, /app-3 \(1\.0\.0, but silent: last report at 2999-01-01T00:00:00\.000Z\)/)
+    assert.match(message, /app-4 \(1\.0\.0, but silent: last report at an unknown time\)/)
+  })
+
   it('names expected hosts that never reported, and leaves out hosts that are not expected', () => {
     const rows = [rowOf('app-1'), rowOf('app-2'), rowOf('old-1', { version: '0.1.0' })]
     const fleet = fleetOf(rows, { expectVersion: '1.0.0', expectHosts: ['app-3', 'app-1'] })
@@ -94,7 +108,7 @@ describe('buildFleet', () => {
   it('gives a remedy for each reason, and no other', () => {
     const remedies = {
       deploy: /Deploy to the hosts in the output outdated, or give them more time/,
-      silent: /Find out why the silent hosts do not report, or raise max-age-hours\./,
+      silent: /Find out why the silent hosts have no recent report, or raise max-age-hours\./,
       unusable: /Ask the hub's operator about the unusable reports, or list the hosts in expect-hosts\./,
     }
     const old = rowOf('app-1', { completed_at: '2000-01-01T00:00:00Z' })

@@ -36,7 +36,7 @@ const REPORT_EVERY_MS = 60_000
 /**
  * Asks the hub which version runs on which host. With an expected version, asks again until every host is known to run
  * it or the time is up; waits at most 15 s between two questions. After an error, asks again only if the error may
- * pass. Throws nothing but the signal's reason, once the signal is aborted.
+ * pass. Throws only the signal's reason, once the signal is aborted.
  */
 export async function watchFleet(request: FleetRequest, tools: FleetTools): Promise<WatchedFleet> {
   const { log, signal, clock = systemClock } = tools
@@ -69,7 +69,7 @@ async function askOnce(
 
 function describeLook({ fleet, error }: WatchedFleet): string {
   if (fleet !== undefined) return describeProgress(fleet)
-  return `The hub gave no usable answer; trying again: ${error?.message.replace(/\.$/, '')}`
+  return `Asking again, because the hub gave no usable answer: ${error?.message.replace(/\.$/, '')}`
 }
 
 /** Logs a line if anything but its remaining time differs from the last logged line, and otherwise once a minute. */

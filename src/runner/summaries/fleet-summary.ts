@@ -21,7 +21,7 @@ export interface FleetFacts {
   readonly error: DeployError | undefined
   /** Whether the operator named the version that every host must run. */
   readonly isGate: boolean
-  /** Sentences about omitted hosts. */
+  /** Sentences about the hub's reports, and about hosts that the outputs leave out. */
   readonly notes: readonly string[]
   /** Milliseconds since 1970. */
   readonly now: number
@@ -41,7 +41,7 @@ export function describeFleet({ slug, fleet, isGate }: FleetFacts): Ending {
     return { mark, sentence: `The only host is not known to run ${slug} ${target}` }
   return {
     mark,
-    sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'runs' : 'run'} ${slug} ${target}`,
+    sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'is' : 'are'} known to run ${slug} ${target}`,
   }
 }
 

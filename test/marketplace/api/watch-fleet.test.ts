@@ -79,9 +79,9 @@ describe('watchFleet', () => {
     const handlers = [two('1.0.0'), two('1.0.0'), two('1.5.0')] as const
     const { lines } = await watch(t, inTurn(...handlers), { waitMs: 100_000 })
     assert.deepEqual(lines, [
-      'info 1 of 2 hosts runs 2.0.0; waiting for app-2 (1.0.0) (100 s left).',
-      'info 1 of 2 hosts runs 2.0.0; waiting for app-2 (1.5.0) (94 s left).',
-      'info 1 of 2 hosts runs 2.0.0; waiting for app-2 (1.5.0) (26 s left).',
+      'info 1 of 2 hosts is known to run 2.0.0; waiting for app-2 (1.0.0) (100 s left).',
+      'info 1 of 2 hosts is known to run 2.0.0; waiting for app-2 (1.5.0) (94 s left).',
+      'info 1 of 2 hosts is known to run 2.0.0; waiting for app-2 (1.5.0) (26 s left).',
     ])
   })
 
@@ -89,7 +89,7 @@ describe('watchFleet', () => {
     const away = answer({ error: 'restarting' }, 503)
     const { fleet, error, lines } = await watch(t, inTurn(away, away, away, away, answer([NEW])))
     assert.deepEqual([fleet?.inSync, error], [true, undefined])
-    assert.match(lines[0] ?? '', /gave no usable answer; trying again: .*503 \(restarting\)/)
+    assert.match(lines[0] ?? '', /^info Asking again, because the hub gave no usable answer: .*503 \(restarting\)/)
   })
 
   it('asks a hub again that has too many requests', async t => {
@@ -102,7 +102,7 @@ describe('watchFleet', () => {
     const broken: Handler = request => request.socket.destroy()
     const { fleet, error, lines } = await watch(t, inTurn(broken, broken, broken, broken, answer([NEW])))
     assert.deepEqual([fleet?.inSync, error], [true, undefined])
-    assert.match(lines[0] ?? '', /trying again: The connection to .* broke/)
+    assert.match(lines[0] ?? '', /no usable answer: The connection to .* broke/)
   })
 
   it('does not ask a hub again whose certificate is refused', {

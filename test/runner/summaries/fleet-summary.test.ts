@@ -23,7 +23,7 @@ describe('buildFleetSummary', () => {
     ]
     assert.equal(
       summaryOf(rows, '2.0.0', ['app-1', 'app-2', 'app-3', 'app-9', 'app-10']),
-      `### ❌ 1 of 5 hosts runs greeter 2.0.0
+      `### ❌ 1 of 5 hosts is known to run greeter 2.0.0
 
 1.0.0: 3 · 2.0.0: 1 · never reported: 1
 
