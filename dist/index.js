@@ -27320,10 +27320,10 @@ function remedyFor({ status, foreign }, { isSigned, base, version }, inputs) {
                 ? `The owner of this ${inputs.apiKey} may have no signing key on the hub: create one there, and set ${inputs.signingSecret} to its secret. Otherwise ask the hub's operator.`
                 : "Ask the hub's operator.";
         case 401:
-            return `Check ${inputs.apiKey}: it may be wrong, revoked or expired.`;
+            return `Check ${inputs.apiKey}, which may be wrong, revoked or expired.`;
         case 403:
             if (inputs.apiKey === 'access-token')
-                return 'Check access-token: it may not allow this.';
+                return 'Check access-token, which may not allow this request.';
             return `Check ${inputs.apiKey}: a key may be bound to one kind and slug, and then a matrix over slugs needs a key for each.`;
         case 404:
             return `Check ${inputs.subject} and ${base.input}.${hintAtBareVersion(version)}`;
@@ -40667,10 +40667,16 @@ async function readHosts(wire, access, reading) {
     });
     if (answer.status !== 200) {
         const base = namedBase(bases, 'deployments', OWN_INPUTS);
-        const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: apiKey === undefined ? 'access-token' : 'api-key' };
+        const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: credentialsOf(access) };
         throw refusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false });
     }
     return parseHostReports(answer.body, access, reading);
+}
+/** The inputs whose credentials were sent, for a message. */
+function credentialsOf({ apiKey, accessToken }) {
+    if (apiKey === undefined)
+        return 'access-token';
+    return accessToken === undefined ? 'api-key' : 'api-key and access-token';
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/api/watch-fleet.js

@@ -35,8 +35,14 @@ export async function readHosts(wire: Wire, access: HostsAccess, reading: Readin
   })
   if (answer.status !== 200) {
     const base = namedBase(bases, 'deployments', OWN_INPUTS)
-    const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: apiKey === undefined ? 'access-token' : 'api-key' }
+    const inputs = { ...OWN_INPUTS, subject: 'slug, kind', apiKey: credentialsOf(access) }
     throw refusal(answer, { kind, slug, inputs }, { name: 'the hosts', base, isSigned: false })
   }
   return parseHostReports(answer.body, access, reading)
+}
+
+/** The inputs whose credentials were sent, for a message. */
+function credentialsOf({ apiKey, accessToken }: HostsAccess): string {
+  if (apiKey === undefined) return 'access-token'
+  return accessToken === undefined ? 'api-key' : 'api-key and access-token'
 }

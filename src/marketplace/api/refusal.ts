@@ -64,9 +64,9 @@ function remedyFor({ status, foreign }: Refused, { isSigned, base, version }: Wa
         ? `The owner of this ${inputs.apiKey} may have no signing key on the hub: create one there, and set ${inputs.signingSecret} to its secret. Otherwise ask the hub's operator.`
         : "Ask the hub's operator."
     case 401:
-      return `Check ${inputs.apiKey}: it may be wrong, revoked or expired.`
+      return `Check ${inputs.apiKey}, which may be wrong, revoked or expired.`
     case 403:
-      if (inputs.apiKey === 'access-token') return 'Check access-token: it may not allow this.'
+      if (inputs.apiKey === 'access-token') return 'Check access-token, which may not allow this request.'
       return `Check ${inputs.apiKey}: a key may be bound to one kind and slug, and then a matrix over slugs needs a key for each.`
     case 404:
       return `Check ${inputs.subject} and ${base.input}.${hintAtBareVersion(version)}`

@@ -203,7 +203,7 @@ describe('a refusal', () => {
     const subject = { kind: 'plugin', slug: 'greeter', inputs: { ...OWN_INPUTS, apiKey: 'access-token' } } as const
     const wanted = { name: 'the hosts', base: { url: 'https://hub.example', input: 'hub-url' }, isSigned: false }
     const { message } = refusal({ status: 403, body: {} }, subject, wanted)
-    assert.match(message, / answered 403\. Check access-token: it may not allow this\.$/)
+    assert.match(message, / answered 403\. Check access-token, which may not allow this request\.$/)
   })
 
   it('with 404 names the base URL, without a query, and the input that sets it', async t => {

@@ -27,7 +27,11 @@ async function watch(t: TestContext, handler: Handler, more: Partial<FleetReques
 }
 
 /** Watches a fleet on a hub. The clock advances only when the watch sleeps. */
-async function watchServer(url: string, more: Partial<FleetRequest>) {
+async function watchServer(
+  url: string,
+  more: Partial<FleetRequest>,
+  credentials: Partial<FleetRequest['access']> = {},
+) {
   const clock = createSteppedClock()
   const log = collectLog()
   const waits: number[] = []
@@ -40,6 +44,7 @@ async function watchServer(url: string, more: Partial<FleetRequest>) {
     bases: { hub: url, deployments: url },
     apiKey: 'key',
     accessToken: undefined,
+    ...credentials,
   }
   const question = { expectVersion: '2.0.0', expectHosts: undefined, maxAgeMs: undefined, waitMs: 100_000 }
   const tools = {
@@ -131,6 +136,18 @@ describe('watchFleet', () => {
       const { error, requests } = await watch(t, inTurn(answer([OLD]), answer({}, status), answer([NEW])))
       assert.deepEqual([error?.code, requests], [code, 2])
     })
+
+  it('asks to check every credential that was sent', async t => {
+    for (const [credentials, named] of [
+      [{}, 'api-key'],
+      [{ apiKey: undefined, accessToken: 'token' }, 'access-token'],
+      [{ accessToken: 'token' }, 'api-key and access-token'],
+    ] as const) {
+      const server = await serve(t, answer({}, 401))
+      const { error } = await watchServer(server.url, {}, credentials)
+      assert.match(error?.message ?? '', new RegExp(` Check ${named}, which may be wrong, revoked or expired\\.$`))
+    }
+  })
 
   it('is not in sync when a host disappears', async t => {
     const { fleet } = await watch(t, inTurn(answer([NEW, rowOf('app-2')]), answer([])), { waitMs: 10_000 })
