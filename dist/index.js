@@ -46196,6 +46196,7 @@ async function requireRestorable(rollback, part, origin) {
 
 
 
+
 const verify_PLUGIN_YAML = 'plugin.yaml';
 /**
  * Compares the content of each snapshot to restore with its record. Throws DeploymentError `snapshot_modified` if a
@@ -46244,7 +46245,7 @@ async function verifySnapshot({ layout, tools }, part) {
 }
 function verify_inWords({ changed, removed, added, instead }) {
     if (instead !== undefined)
-        return `no directory, but ${instead}`;
+        return INSTEAD_WORDS[instead];
     const named = [
         changed.map(path => `${path} changed`),
         removed.map(path => `${path} removed`),

@@ -11,6 +11,7 @@ import { identityOf } from '../install/host/trees/record/tree-identity.ts'
 import { TreeRecordDamage } from '../install/host/trees/record/tree-record-damage.ts'
 import type { TreeDifference } from '../install/host/trees/tree-comparison.ts'
 import type { RetainedPart } from '../install/steps/parts/part.ts'
+import { INSTEAD_WORDS } from '../install/transaction/drift-names.ts'
 import type { RunningRollback } from './deployment.ts'
 import { damagedRecord, modifiedSnapshot, otherVersion, unrecorded } from './refusals.ts'
 import type { Target } from './target/target.ts'
@@ -59,7 +60,7 @@ async function verifySnapshot({ layout, tools }: RunningRollback, part: Restored
 }
 
 function inWords({ changed, removed, added, instead }: TreeDifference): string {
-  if (instead !== undefined) return `no directory, but ${instead}`
+  if (instead !== undefined) return INSTEAD_WORDS[instead]
   const named = [
     changed.map(path => `${path} changed`),
     removed.map(path => `${path} removed`),

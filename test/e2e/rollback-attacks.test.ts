@@ -97,7 +97,11 @@ describe('a snapshot that was changed', () => {
         await assertRefused(stage, 'snapshot_modified', { 'to-version': '1.0.0' }),
       ]
       const isDamage = name === 'a damaged record'
-      for (const log of logs) assert.equal(/The record of the files of \S+ is damaged/.test(log), isDamage, log)
+      const isSymlink = name === 'a symlink in place of the snapshot'
+      for (const log of logs) {
+        assert.equal(/The record of the files of \S+ is damaged/.test(log), isDamage, log)
+        assert.equal(/a snapshot \(a symlink instead of a directory\)/.test(log), isSymlink, log)
+      }
     })
   }
 
