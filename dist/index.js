@@ -28521,7 +28521,8 @@ async function requireIntact({ drift, request }, place, row) {
 function check_describe(installed) {
     if (installed === undefined)
         return 'not installed';
-    return `${installed.slug} ${installed.version} (sha256 ${installed.artifact_sha256})`;
+    const { slug, version, artifact_sha256: sha256 } = installed;
+    return `${slug} ${version ?? 'of an unknown version'} (sha256 ${sha256 ?? 'unknown'})`;
 }
 function notInstalled({ version, artifactSha256 }, finding) {
     return new DeploymentError('not_installed', `This host should have version ${version} (sha256 ${artifactSha256}), intact, but ${finding}: the check changed nothing. Find out why; to install the version, deploy it without check-only.`);

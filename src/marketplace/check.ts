@@ -111,7 +111,8 @@ async function requireIntact({ drift, request }: InstalledCheck, place: Place, r
 
 function describe(installed: InstalledRow | undefined): string {
   if (installed === undefined) return 'not installed'
-  return `${installed.slug} ${installed.version} (sha256 ${installed.artifact_sha256})`
+  const { slug, version, artifact_sha256: sha256 } = installed
+  return `${slug} ${version ?? 'of an unknown version'} (sha256 ${sha256 ?? 'unknown'})`
 }
 
 function notInstalled({ version, artifactSha256 }: DeployRequest, finding: string): DeploymentError {

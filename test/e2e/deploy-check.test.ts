@@ -129,6 +129,17 @@ describe('a check of the installed version', () => {
     writeFileSync(file, own)
   })
 
+  it('fails when the record does not say which version or bytes are installed', async t => {
+    const file = join(stage.root, '.hub-deploy/installed.json')
+    const own = readFileSync(file, 'utf8')
+    t.after(() => writeFileSync(file, own))
+    const { installed, ...record } = JSON.parse(own)
+    const unknown = installed.map((row: object) => ({ ...row, version: null, artifact_sha256: null }))
+    writeFileSync(file, JSON.stringify({ ...record, installed: unknown }))
+    const { log } = await assertFails('not_installed')
+    assert.match(log, /plugins\/greeter is greeter of an unknown version \(sha256 unknown\): /)
+  })
+
   it('fails when a file was changed on the host', async () => {
     appendFileSync(join(stage.root, 'plugins/greeter/plugin.yaml'), '# changed\n')
     const { log } = await assertFails('not_installed')
