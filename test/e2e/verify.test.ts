@@ -234,7 +234,7 @@ describe('verify with only a plan', () => {
     const cases = { '': { ...alone, slug: '' }, false: { ...alone, 'install-plan': '', slug: '' } }
     for (const [verified, inputs] of Object.entries(cases)) {
       const { summary } = await assertFails(stage, { code: 'missing_input', verified }, inputs)
-      assert.match(summary, /^### ❌ The inputs are not valid; nothing was checked\n/)
+      assert.match(summary, /^### ❌ The inputs are not valid; no artifact was checked\n/)
     }
   })
 

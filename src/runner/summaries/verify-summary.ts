@@ -47,7 +47,7 @@ export function describeGate(subject: CheckedSubject, { facts, error }: CheckRes
   const { mode, name = 'the artifact', version } = subject
   const mark = error === undefined ? '✅' : '❌'
   if (error !== undefined && INPUT_ERRORS.has(error.code))
-    return { mark, sentence: 'The inputs are not valid; nothing was checked' }
+    return { mark, sentence: 'The inputs are not valid; no artifact was checked' }
   if (mode === 'none') return { mark, sentence: describeFiles(subject, error) }
   const known = facts.version ?? (version === 'latest' ? undefined : version)
   const found = known === undefined ? name : `${name} ${known}`
@@ -113,15 +113,16 @@ const SOURCES = {
   'plugin.yaml': 'from plugin.yaml, which is signed',
   header: 'from an unsigned header of the hub',
   requested: 'as requested; the artifact itself names no version',
+  listed: 'which the hub lists as its latest; the artifact itself names no version',
 } as const
 
-function contentRows({ kind, pinned }: CheckedSubject, facts: CheckedFacts): string[][] {
+function contentRows(subject: CheckedSubject, facts: CheckedFacts): string[][] {
+  const { kind, pinned, version: asked } = subject
   const { version, versionSource } = facts
+  const source = versionSource === 'requested' && asked === 'latest' ? 'listed' : versionSource
   return [
     ['Signature', pinned === undefined ? 'valid' : 'valid, and the digest is the pinned one'],
-    ...(version === undefined || versionSource === undefined
-      ? []
-      : [['Version', `${cell(version)}, ${SOURCES[versionSource]}`]]),
+    ...(version === undefined || source === undefined ? [] : [['Version', `${cell(version)}, ${SOURCES[source]}`]]),
     ['Contents', `${cell(kind ?? '')} of ${countInWords(facts.files ?? 0, 'file')}, ${bytesInWords(facts.bytes ?? 0)}`],
   ]
 }

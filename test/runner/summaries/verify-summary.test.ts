@@ -48,6 +48,18 @@ describe('buildVerifySummary', () => {
     )
   })
 
+  it('gives the source of a version that the artifact does not name', () => {
+    const facts: CheckedFacts = { ...FACTS, versionSource: 'requested' }
+    for (const [asked, source] of [
+      ['1.1.0', 'as requested'],
+      ['latest', 'which the hub lists as its latest'],
+    ] as const)
+      assert.match(
+        buildVerifySummary({ ...SUBJECT, version: asked }, { facts, error: undefined }),
+        new RegExp(`^\\| Version \\| 1\\.1\\.0, ${source}; the artifact itself names no version \\|$`, 'm'),
+      )
+  })
+
   it('does not call files invalid that were not read to the end', () => {
     const error = new DeploymentError('cancelled', 'The run was cancelled.')
     assert.match(
