@@ -47508,7 +47508,7 @@ function contentRows(subject, facts) {
 
 
 
-/** The state in which a main step saves its private folder, for its post step if it is killed. */
+/** The name of the state with the path of the main step's private folder, which the post step removes if it is left. */
 const FOLDER_STATE = 'folder';
 /** The error in the outputs of a run that is killed. */
 const KILLED = new DeploymentError('interrupted', 'The run was killed.');
@@ -47516,7 +47516,7 @@ const KILLED = new DeploymentError('interrupted', 'The run was killed.');
 async function verify() {
     await runReadingStep(() => readVerifyInputs(readWorkspace()), act);
 }
-/** The verify action's post step: removes the private folder of a killed main step. Fails if that is not possible. */
+/** The verify action's post step: removes a private folder that the main step left. Fails if that is not possible. */
 async function verifyPost() {
     const folder = readState(FOLDER_STATE);
     if (folder === '')
@@ -47575,8 +47575,9 @@ const ARTIFACT_SETTINGS = {
 };
 const FILE_INPUTS = ['artifact-path', 'signature'];
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key'];
+const HUB_SECRETS = ['api-key', 'signing-secret'];
 /** The inputs without which no artifact can be fetched from a hub and verified. */
-const HUB_NEEDS = ['hub-url', 'slug', 'api-key', 'signing-secret'];
+const HUB_NEEDS = ['hub-url', 'slug', ...HUB_SECRETS];
 function verify_modeOf(read) {
     if (FILE_INPUTS.some(name => read.isGiven(name)))
         return 'file';
@@ -47591,18 +47592,20 @@ function artifactInputsGiven(read) {
     const chosen = Object.entries(ARTIFACT_SETTINGS).filter(([name, fallback]) => read.isChosen(name, fallback));
     return [...ARTIFACT_INPUTS.filter(name => read.isGiven(name)), ...chosen.map(([name]) => name)];
 }
-/** Refuses a check against a hub that lacks inputs. One sentence names them, and says how to check less. */
+/** Refuses a check of what a hub serves if inputs for it are missing. The message names them. */
 function requireHub(read) {
     const missing = HUB_NEEDS.filter(name => !read.isGiven(name));
     if (missing.length === 0)
         return;
     const needs = `A check of what a hub serves needs ${listNames(HUB_NEEDS)}, but ${listNames(missing)} ${missing.length === 1 ? 'has' : 'have'} no value`;
-    read.require(`${needs}${verify_remedyFor(artifactInputsGiven(read), isGivenFile(read))}`);
+    read.require(`${needs}${verify_remedyFor(missing, artifactInputsGiven(read), isGivenFile(read))}`);
 }
-function verify_remedyFor(given, hasFiles) {
+function verify_remedyFor(missing, given, hasFiles) {
     if (given.length === 0)
         return '; a check of a plan needs slug and install-plan; a check of a file needs artifact-path, signature and signing-secret';
-    const secrets = ' (a secret is empty if it is not defined, and in a pull request from a fork)';
+    const secrets = missing.some(name => HUB_SECRETS.includes(name))
+        ? ' (a secret is empty if it is not defined, and in a pull request from a fork)'
+        : '';
     return hasFiles ? `${secrets}; to check only install-plan and host-config, leave out ${listNames(given)}` : secrets;
 }
 function readFiles(read, mode) {

@@ -85,8 +85,9 @@ describe('readVerifyInputs', () => {
     ],
     'secrets and a plan without a hub': [
       { ...SECRETS, ...PLAN },
-      /but hub-url has no value .* leave out api-key, signing-secret$/,
+      /but hub-url has no value; to check only install-plan and host-config, leave out api-key, signing-secret$/,
     ],
+    'a hub and secrets without a slug': [{ ...HUB, slug: '' }, /but slug has no value$/],
   }
   for (const [name, [given, sentence]] of Object.entries(halves)) {
     it(`says in one sentence which inputs are missing, given ${name}`, () => {
