@@ -27785,8 +27785,7 @@ function readHostsDirectory({ root }) {
 
 /**
  * Returns the place for the artifact of a plan; for a plugin, in the directory that `findPluginsDirectory` finds.
- * Throws DeploymentError `unsafe_host` if other users can write to that directory and the operator does not accept
- * that.
+ * Throws as `readInstalled` and `requireSafeDestination` do.
  */
 function choosePlace(deployment, { id }) {
     const { host, layout, shelf, request, tools } = deployment;
@@ -34107,7 +34106,8 @@ function refuseWithoutSpace(folder, bytes) {
 
 
 /**
- * Fetches and records the requested version. For `latest`, records the version in the hub's header, if there is one.
+ * Fetches the requested version, and records it. For `latest`, records the version in the hub's header, if the header
+ * names one.
  */
 async function fetchArtifact(deployment, fd) {
     const { request, client, tools, record } = deployment;
@@ -34122,9 +34122,9 @@ async function fetchArtifact(deployment, fd) {
     return found;
 }
 /**
- * Fetches the requested version without recording it. With `latest`, the hub chooses. The version that it lists is for
- * information only: a hub may list a version that it holds back or has yanked, and lists none for a private plugin.
- * Throws what the client throws, and DeploymentError `disk_full`.
+ * Fetches the requested version without recording it. With `latest`, the hub chooses, and may serve a version other
+ * than the one that it lists as its latest: it may hold that version back or have yanked it. For a private plugin, the
+ * hub lists no version. Throws what the client throws.
  */
 async function fetchRequested(fetching) {
     const { version } = fetching.request;
@@ -36916,8 +36916,8 @@ function verifyServed({ request, tools }, { artifact, hmac, signatureHeader }) {
     return verified;
 }
 /**
- * Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. Throws ArchiveError, and ArtifactError
- * `not_a_plugin` or `invalid_manifest`.
+ * Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. Throws as `extractZip` and
+ * `readPluginYaml` do.
  */
 async function unpackArtifact({ request, tools }, verified, folder) {
     const staged = (0,external_node_path_namespaceObject.join)(folder, 'tree');
@@ -36994,7 +36994,8 @@ function mismatch({ asked, served }, found) {
 
 /**
  * Reads what the deployment replaces, and checks that this host can replace it. A dry run only reads. Throws
- * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`, or ConfigError `missing_input`.
+ * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, or ConfigError
+ * `missing_input`.
  */
 async function findTarget(deployment, plan) {
     const { layout, request, record, tools } = deployment;
@@ -37030,9 +37031,9 @@ async function verifyArtifact(deployment, found) {
     return { ...found, verified };
 }
 /**
- * Judges a version by the hub's claims before the artifact is extracted. Refuses a version that had different bytes on
- * this host, and a `latest` that is older than the installed version or that this host has replaced, unless the
- * operator accepts it. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
+ * Judges a version by the request or the hub's header before the artifact is extracted. Refuses a version that had
+ * different bytes on this host, and a `latest` that is older than the installed version, cannot be compared with it or
+ * has bytes that this host has replaced, unless the operator accepts the version. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
  */
 function acceptVersion(deployment, fetched) {
     const claimed = claimedVersion(fetched);
@@ -37051,7 +37052,7 @@ function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
 }
 /**
  * Determines the artifact's version, and extracts it into `folder` unless the same bytes are installed and intact.
- * Throws ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or `version_reused`, or DeploymentError
+ * Throws as `unpackArtifact` and `decideVersion` do, ArtifactError `version_reused`, or DeploymentError
  * `downgrade_refused`.
  */
 async function extractArtifact(deployment, accepted, folder) {
@@ -37122,9 +37123,9 @@ async function checkVersion(deployment, fetched, pluginYaml) {
     return decided.version;
 }
 /**
- * Refuses a `latest` that is older than the installed version, and a version that had different bytes on this host.
- * This runs with the hub's claim as soon as the artifact is served, and again with the artifact's own version once the
- * artifact is extracted.
+ * Refuses a `latest` that is older than the installed version or cannot be compared with it, and a version that had
+ * different bytes on this host. This function judges the claimed version before the artifact is extracted, and the
+ * artifact's actual version afterwards.
  */
 function refuseVersion(deployment, { served, target }, version) {
     const { request } = deployment;
@@ -37309,8 +37310,8 @@ function isDirectorySync(path) {
 
 /**
  * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run or a check writes and sends no report.
- * If `dry-run` or `check-only` is malformed, the run may have been meant to report nothing: it sends nothing to the
- * hub.
+ * The hub gets no report either if `host-id` is malformed, or if `dry-run` or `check-only` is, because the operator may
+ * have meant a run that reports nothing.
  */
 async function refuseRequest(request, error, tools) {
     const { dryRun, checkOnly } = request;
@@ -38161,7 +38162,7 @@ class Annotator {
         if (code === 'internal_error')
             this.#logStack(thrown);
     }
-    /** Writes a separate error annotation: no healthy version is running. */
+    /** Writes a separate error annotation, which says that the restored version is unhealthy. */
     annotateUnhealthy(sentence) {
         this.#annotate(sentence, 'unhealthy');
     }
@@ -38187,7 +38188,10 @@ class Annotator {
 
 ;// CONCATENATED MODULE: ./build/runner/cancel.js
 
-/** Listens for a cancelled step. The runner sends SIGINT and, 7.5 s later, SIGTERM; the first one cancels the run. */
+/**
+ * Listens for a cancel of the step. The runner sends SIGINT and, 7.5 s later, SIGTERM; the first signal cancels the
+ * run.
+ */
 function listenForCancel() {
     const controller = new AbortController();
     const cancel = (signal) => controller.abort(new DeploymentError('cancelled', `The run was cancelled (${signal}) before it was complete.`));
@@ -38247,8 +38251,9 @@ const isBaseUrl = (text) => {
         url.hash === '' &&
         !/\p{Cc}/u.test(text));
 };
-const baseUrlSchema = pipe(schemas_string()
-    .check(refine(isBaseUrl, { error: 'must be an https URL without a user, password, query or fragment' }), _maxLength(MAX_BASE_URL_CHARS, { error: `must be at most ${MAX_BASE_URL_CHARS} characters` })), transform(text => text.replace(/\/+$/, '')));
+const baseUrlSchema = pipe(schemas_string().check(refine(isBaseUrl, {
+    error: 'must be an https URL without a user, password, query, fragment or control characters',
+}), _maxLength(MAX_BASE_URL_CHARS, { error: `must be at most ${MAX_BASE_URL_CHARS} characters long` })), transform(text => text.replace(/\/+$/, '')));
 /** A key that an HTTP header carries unchanged. */
 const apiKeySchema = schemas_string()
     .check(_regex(/^\S+$/, { error: 'must be one word without white space or line breaks: check how it was stored' }));
@@ -38899,7 +38904,7 @@ function withProblems(sentence, report) {
 const warnings_MAX_LISTED = 10;
 const MAX_NOTE_CHARS = 600;
 const warnings_MAX_NAME_CHARS = 150;
-/** Highlighted blocks with the warnings, then the notices. The log has each of them too. */
+/** Highlighted blocks with the warnings, then the notices. */
 function warningBlocks(report, notes) {
     const others = withoutDrift(report, notes);
     const warnings = [...drift(report), ...provisioned(report), ...warnings_linesOf(others, 'warning')];
@@ -38948,7 +38953,7 @@ function edited(entries, fate) {
         return [];
     return [`Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.${fate}`];
 }
-/** Describes the fate of edited files that have no snapshot, as far as the report knows. */
+/** Describes the fate of edited files that have no snapshot; empty if the report does not show it. */
 function fateWithoutSnapshot({ outcome, state, rollback }) {
     if (outcome === 'success')
         return state === 'resolving_sequence' ? ' A real run would keep, in a snapshot, the files that it replaces.' : '';
@@ -38957,7 +38962,7 @@ function fateWithoutSnapshot({ outcome, state, rollback }) {
     const isAsBefore = rollback === null ? outcome === 'failed' : rollback.restored && rollback.verified !== false;
     return isAsBefore ? ' They are as they were before this run.' : '';
 }
-/** A path, followed by its difference in brackets. */
+/** A path, followed by its difference in parentheses. */
 function shownName(name) {
     const at = name.lastIndexOf(' (');
     return `${code(name.slice(0, at), warnings_MAX_NAME_CHARS)}${cellOf(name.slice(at), warnings_MAX_NAME_CHARS).replace(/^(?=\()/, ' ')}`;
@@ -38969,7 +38974,7 @@ function provisioned(report) {
         return [];
     const unlisted = mayHaveRunUnlisted(report)
         ? [
-            `The run was killed while it installed, so the step that ran then is not listed here. A ${code('provision')} step of its plan may have run, and no rollback undoes that.`,
+            `The run was killed while it installed, so the step that ran then is not listed here. A ${code('provision')} step of its plan may have run, and no rollback undoes the work of such a step.`,
         ]
         : [];
     if (ran.length === 0)
@@ -39072,7 +39077,7 @@ function describeSame(report, version) {
     const other = isOther ? ` with different bytes (sha256 ${shortDigest(before)} \u2192 ${shortDigest(now)})` : '';
     return `${there} was already on ${host}, and was installed again${other}`;
 }
-/** True if the run replaced the tree. A tree may stay in its place only if nothing but files was added to it. */
+/** True if the run replaced the tree. A tree that differs can stay in its place only if files were just added to it. */
 function isOfReplaced({ snapshot, ...entry }) {
     return snapshot !== undefined || !isOnlyAdded(entry);
 }
@@ -39202,7 +39207,7 @@ function restoredNow({ previous_version: before, rollback, unrecorded }) {
         return `${before} is installed again, but not healthy`;
     return `${before} is ${rollback?.healthy === true ? 'running' : 'installed'} again`;
 }
-/** The version on the host now, as far as the report knows. */
+/** The version on the host now, if the report names it. */
 function installedNow({ running_version: version, error }) {
     if (error?.code === 'locked')
         return 'this run changed nothing';
@@ -39457,7 +39462,7 @@ const RUN_STATE = 'deployment-id';
 const HANDOVER_STATE = 'restored';
 /** The name of the state that is `true` if the main step may have left something to recover or to report. */
 const BEGUN_STATE = 'locked';
-/** The time that the process may take to exit after a cancel, because a name lookup may keep it alive. */
+/** The time from the end of a cancelled step until the process exits, even if a name lookup would keep it alive. */
 const EXIT_AFTER_MS = 200;
 /**
  * One step of a workflow that runs a deployment: the tools of the deployment, and the end of the step. Fails with
@@ -39530,7 +39535,7 @@ class ActionStep {
         if (recovered !== undefined)
             this.#files.setSummary(buildDeploySummary({ ...recovered, notes: this.#log.notes }));
     }
-    /** Reports an unhealthy restored version. Does nothing if the version is healthy. */
+    /** Reports a restored version that the check found unhealthy, if there is one. */
     finishCheck(unhealthy) {
         if (unhealthy === undefined)
             return;
@@ -39878,7 +39883,7 @@ function file_input_readBytes(fd, maxBytes) {
 
 
 /** The runner passes an empty text for a secret that does not exist, or that this run cannot read. */
-const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)';
+const EMPTY_SECRET = 'has no value (is the secret defined in this repository or environment?)';
 /**
  * Reads inputs one by one and collects their problems, so that one run reports them all. An empty input counts as left
  * out. An input that is missing or malformed causes a problem, and its value is undefined.
@@ -39959,7 +39964,7 @@ class InputReader {
     isRefused(name) {
         return this.problems.some(({ input }) => input === name);
     }
-    /** Returns the secrets and problems, once every input was read. */
+    /** Returns the secrets and problems. Call this method after all inputs were read. */
     given() {
         const { secrets, settingValues, problems } = this;
         return { secrets, settingValues, problems };
@@ -40088,9 +40093,10 @@ function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
 
 
 /**
- * A post step: recovers the host after a main step that was killed, and checks the health of the version that a
- * cancelled main step restored. After any other main step, there is nothing to do. Sets no outputs, because the runner
- * drops the outputs of a post step. Fails the step if the host could not be restored; never throws.
+ * A post step: recovers the host after a main step that was killed, or that was cancelled and left its journal, and
+ * checks the health of the version that a cancelled main step restored. After any other main step, there is nothing to
+ * do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could not be
+ * recovered or checked; never throws.
  */
 async function runPostStep(readInputs, flows, hostOf) {
     const handover = getState(HANDOVER_STATE);
@@ -40750,7 +40756,7 @@ function isPassing(error) {
 
 
 
-/** The time that the process may take to exit after a cancel, because a name lookup may keep it alive. */
+/** The time from the end of a cancelled step until the process exits, even if a name lookup would keep it alive. */
 const reading_step_EXIT_AFTER_MS = 200;
 /**
  * Runs a step of an action that deploys nothing: sets the summary and the outputs, including `error-code`. Fails the
@@ -45323,7 +45329,7 @@ restores the old version and its services, and checks their health. If it ended 
 Writes the deployment's local report. Deploys nothing.
 
   --project-root DIR            the directory that contains plugins/, extensions/ and .hub-deploy/
-  --lock-timeout-seconds N      how long to wait for a deployment that is still running (60)
+  --lock-timeout-seconds N      how long to wait for a deployment that is still running (default: 60)
   --allow-shared-root           accept a project root that other users own or can write, like the input of that name
   --help                        print this
 
@@ -45351,7 +45357,7 @@ function parseRecoverCommand(args) {
         lockTimeoutMs: parseOption('lock-timeout-seconds', lockTimeoutSchema, values['lock-timeout-seconds']),
     };
 }
-/** The log of a program that folds no lines: progress goes to stdout, warnings and errors to stderr. */
+/** A log without groups: warnings and errors go to stderr, everything else goes to stdout. */
 function createConsoleLog() {
     const line = (text) => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`;
     return {
@@ -45460,9 +45466,9 @@ async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }, log)
 function hasJournal({ projectRoot }) {
     return pathExistsSync(layoutOf(projectRoot).journal);
 }
-/** A host needs no trust if there is nothing to recover on it. */
+/** Only warns about an unsafe host on which there is nothing to recover. */
 async function leaveAlone({ message }, log) {
-    log.warning(`Nothing to recover, but no deployment would trust this host. ${message}`);
+    log.warning(`There is nothing to recover, but a deployment may refuse this host. ${message}`);
     process.exitCode = 0;
     await notifyReady();
 }
@@ -45609,8 +45615,8 @@ function deployment_namesOf(subject, slug) {
 
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. If
- * `dry-run` is malformed, the run may have been meant as a dry run: it sends nothing to the hub.
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. The hub
+ * gets no report either if `host-id` is malformed, or if `dry-run` is, because the operator may have meant a dry run.
  */
 async function refuseRollback(request, { error, sender }, tools) {
     const isReal = request.dryRun === false && request.hostId !== undefined;
@@ -45639,10 +45645,11 @@ const RETRIES = 1;
 /** The properties that all these steps share. The steps have no real position, because they are in no file. */
 const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 };
 /**
- * Builds the steps of a rollback without a plan. They restore each part, restart its service if the host config knows
- * the service, and check the part's health. If no row of the host config names a part's service, and the service with
- * the usual name does not run, the project's unit, if there is one, counts as the part's service. Without such a unit,
- * no service is restarted for a part that has no row, and a warning says so.
+ * Builds the steps of a rollback without a plan. They restore each part; then they restart and check its service if the
+ * host config has a supervisor, or else run its health check if the host config has one. If no row of the host config
+ * names a part's service, and the service with the usual name does not exist (with systemd: does not run), the
+ * project's unit, if there is one, counts as the part's service. Without a project unit, no service is restarted for a
+ * part that has no row, and a warning says so.
  */
 async function buildDefaultSteps(rollback, { parts }, hostConfig) {
     const restores = parts.map(restoreStep);
@@ -45821,14 +45828,16 @@ function hasTemplate({ layout }, parts, from) {
 
 
 
-/** DeploymentError `no_snapshot` for a subject that this action has not installed. */
+/** DeploymentError `no_snapshot` for a subject that is not installed. */
 function refusals_notInstalled(subject) {
-    const name = subject.contract === 'project' ? `The project ${subject.projectId}` : placeName(placeOf(subject));
-    return new DeploymentError('no_snapshot', `${name} is not in the record of this host (installed.json), so there is no version to restore: nothing was changed. Check the name and project-root.`);
+    const [name, inputs] = subject.contract === 'project'
+        ? [`The project ${subject.projectId}`, 'project-id']
+        : [placeName(placeOf(subject)), 'kind, id'];
+    return new DeploymentError('no_snapshot', `${name} is not installed, according to the record of this host (installed.json), so it cannot be rolled back: nothing was changed. Check ${inputs} and project-root.`);
 }
 /** DeploymentError `no_snapshot`, which lists the versions that could be restored. */
 function noSnapshot(row, { toVersion, known }) {
-    const earlier = `that is unmodified and was installed before ${row.version ?? 'the present version'}`;
+    const earlier = `that is known to be unmodified and was installed before ${row.version ?? 'the present version'}`;
     const asked = toVersion === undefined ? earlier : `of version ${toVersion}`;
     const none = `This host has no snapshot of ${placeName(placeOf(row))}`;
     return new DeploymentError('no_snapshot', known.length === 0
@@ -45851,9 +45860,9 @@ function describeKnown(known) {
         return `This host knows only ${listNames(known)}, which is installed: deploy another version from the hub.`;
     return `This host knows ${listNames(known)}. Name one of these in to-version, or deploy a version from the hub.`;
 }
-/** DeploymentError `no_snapshot` for versions of a project whose parts are not all on this host. */
+/** DeploymentError `no_snapshot` for versions of a project whose parts are not all on this host, unmodified. */
 function missingParts(slug, lacking) {
-    return new DeploymentError('no_snapshot', `This host cannot restore the project ${slug}, because not all of its parts are here: ${lacking.join('; ')}. Nothing was changed. Name another version in to-version, or deploy a version from the hub.`);
+    return new DeploymentError('no_snapshot', `This host cannot restore the project ${slug}, because parts of its versions are missing or were changed here: ${lacking.join('; ')}. Nothing was changed. Name another version in to-version, or deploy a version from the hub.`);
 }
 /** DeploymentError `snapshot_modified` for a snapshot without a record to compare it with. */
 function unrecorded(path) {
@@ -46000,8 +46009,8 @@ function part_target_isEarlier(snapshot, row) {
 
 /**
  * Finds all parts of one version of a project. Parts that are installed with the same files stay, the others return
- * from their snapshots, and parts that the version did not contain are removed. Throws as `findTarget` does, with the
- * names of missing parts, and DeploymentError `place_taken`.
+ * from their snapshots, and parts that the version did not contain are removed. Throws as `findTarget` does; the
+ * message of `no_snapshot` also names the parts that are missing or modified.
  */
 async function findProjectTarget(rollback, slug, rows) {
     const { version, parts } = await project_target_chooseVersion(rollback, slug);
@@ -46021,9 +46030,9 @@ async function findProjectTarget(rollback, slug, rows) {
     };
 }
 /**
- * Chooses the requested version, or else the newest complete one before the present one. A version that an earlier
- * rollback replaced does not count, because it was installed later. One version may have had several states, because
- * the source of a part may have had another tree.
+ * Chooses the requested version, or else the newest version from before the present one whose parts are all on this
+ * host. A version that an earlier rollback replaced is not from before the present one, because it was installed later.
+ * One version may have had several states, because the source of a part may have supplied different trees.
  */
 async function project_target_chooseVersion(rollback, slug) {
     const { toVersion } = rollback.request;
@@ -46033,7 +46042,7 @@ async function project_target_chooseVersion(rollback, slug) {
         const found = await findParts(rollback, version);
         if (found.missing.length === 0)
             return { version: version.version, parts: found.parts };
-        lacking.push(`${project_target_describe(version)} lacks ${found.missing.join(', ')}`);
+        lacking.push(`${project_target_describe(version)} needs ${found.missing.join(', ')}`);
     }
     if (lacking.length > 0)
         throw missingParts(slug, lacking);
@@ -46122,7 +46131,8 @@ function lostPart(place, { version }, snapshots) {
 /**
  * Finds the snapshots to restore, and checks that this host can switch to them. A dry run only reads. Throws
  * DeploymentError `no_snapshot` (which lists the versions that could be restored), `snapshot_modified`, `place_taken`,
- * `host_not_writable`, `unsafe_host` or `disk_full`.
+ * `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, and ConfigError `invalid_input` if another slug
+ * than the requested one is installed.
  */
 async function target_findTarget(rollback) {
     const { record, request } = rollback;
@@ -46396,7 +46406,7 @@ function readRollbackInputs(workspace) {
         plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
         dryRun: read.withDefault('dry-run', booleanSchema, false),
         ...readHost(read),
-        // The same plugin, service or project installed the restored version here before, so a rollback takes nothing over.
+        // The restored version was here before, as the same plugin, service or project, so a rollback takes nothing over.
         allowTakeover: false,
         redeploy: false,
         settings: new Map(),
@@ -46833,7 +46843,10 @@ function findingsOf(inspection) {
         ...(unrestored > 0 ? [describeUnrestored(unrestored)] : []),
     ];
 }
-/** Names the files that differ, then the parts that could not be compared, each in a sentence. */
+/**
+ * Describes the files that differ, then the parts that were restored from a modified snapshot, then those that could
+ * not be compared.
+ */
 function status_summary_describeDrift({ parts }) {
     const names = parts.flatMap(part => status_summary_namesIn(part));
     const count = parts.reduce((sum, { drift }) => sum + countOf(drift), 0);
@@ -46865,7 +46878,7 @@ function notComparedIn(parts) {
         ...(more > 0 ? [`${countInWords(more, 'more part')} could not be compared.`] : []),
     ];
 }
-/** Names unrecorded directories in one sentence: somebody created them by hand, or the record was lost. */
+/** Names unrecorded directories in one sentence: they may have been created by hand, or the record was lost. */
 function describeUnrecorded({ unrecorded }) {
     if (unrecorded.length === 0)
         return [];
@@ -47264,10 +47277,10 @@ function local_artifact_unusable({ path }, found) {
 
 
 /**
- * Checks a release as a deployment would, with the same code and the same error codes, as far as that is possible
- * without a host: plan and host config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan
- * takes from the artifact. Extracts the artifact into a private folder below the runner's temporary folder, because
- * only the extraction shows whether it can be extracted, and removes the folder at the end. Never throws for a failed
+ * Checks a release as a deployment would, with the same code and the same error codes, but without a host: plan and
+ * host config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan takes from the artifact.
+ * Extracts the artifact into a private folder below the runner's temporary folder, because only an extraction shows
+ * whether each file has its declared size and checksum, and removes the folder at the end. Never throws for a failed
  * check: the result contains the error.
  */
 async function checkRelease(request, tools) {

@@ -77,9 +77,9 @@ function hasJournal({ projectRoot }: RecoverCommand): boolean {
   return pathExistsSync(layoutOf(projectRoot).journal)
 }
 
-/** A host needs no trust if there is nothing to recover on it. */
+/** Only warns about an unsafe host on which there is nothing to recover. */
 async function leaveAlone({ message }: UntouchableHostError, log: Log): Promise<void> {
-  log.warning(`Nothing to recover, but no deployment would trust this host. ${message}`)
+  log.warning(`There is nothing to recover, but a deployment may refuse this host. ${message}`)
   process.exitCode = 0
   await notifyReady()
 }

@@ -72,7 +72,7 @@ export function readRollbackInputs(workspace: string): RollbackInputs {
     plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
     dryRun: read.withDefault('dry-run', booleanSchema, false),
     ...readHost(read),
-    // The same plugin, service or project installed the restored version here before, so a rollback takes nothing over.
+    // The restored version was here before, as the same plugin, service or project, so a rollback takes nothing over.
     allowTakeover: false,
     redeploy: false,
     settings: new Map<string, string>(),

@@ -1,6 +1,6 @@
 import type { EndedDeployment } from '../install/deployment/deployment.ts'
 
-/** The kinds of runs that change a host. They need different code. */
+/** The kinds of deployments that change a host. Each runs different code, whose compiled form the start keeps. */
 export type RunKind = 'first install' | 'update'
 
 /** Returns the kind of a run that changed the host and succeeded without an error; undefined for any other run. */

@@ -47,8 +47,8 @@ export function verifyServed(
 }
 
 /**
- * Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. Throws ArchiveError, and ArtifactError
- * `not_a_plugin` or `invalid_manifest`.
+ * Extracts a verified artifact into `folder` and reads a plugin's `plugin.yaml`. Throws as `extractZip` and
+ * `readPluginYaml` do.
  */
 export async function unpackArtifact(
   { request, tools }: Checking,

@@ -22,7 +22,8 @@ export interface Fetching {
 }
 
 /**
- * Fetches and records the requested version. For `latest`, records the version in the hub's header, if there is one.
+ * Fetches the requested version, and records it. For `latest`, records the version in the hub's header, if the header
+ * names one.
  */
 export async function fetchArtifact(deployment: ArtifactDeployment, fd: number): Promise<ServedVersion> {
   const { request, client, tools, record } = deployment
@@ -39,9 +40,9 @@ export async function fetchArtifact(deployment: ArtifactDeployment, fd: number):
 }
 
 /**
- * Fetches the requested version without recording it. With `latest`, the hub chooses. The version that it lists is for
- * information only: a hub may list a version that it holds back or has yanked, and lists none for a private plugin.
- * Throws what the client throws, and DeploymentError `disk_full`.
+ * Fetches the requested version without recording it. With `latest`, the hub chooses, and may serve a version other
+ * than the one that it lists as its latest: it may hold that version back or have yanked it. For a private plugin, the
+ * hub lists no version. Throws what the client throws.
  */
 export async function fetchRequested(fetching: Fetching): Promise<ServedVersion> {
   const { version } = fetching.request

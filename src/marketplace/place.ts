@@ -17,8 +17,7 @@ export interface ChosenPlace {
 
 /**
  * Returns the place for the artifact of a plan; for a plugin, in the directory that `findPluginsDirectory` finds.
- * Throws DeploymentError `unsafe_host` if other users can write to that directory and the operator does not accept
- * that.
+ * Throws as `readInstalled` and `requireSafeDestination` do.
  */
 export function choosePlace(deployment: ArtifactDeployment, { id }: ReadyArtifactPlan): ChosenPlace {
   const { host, layout, shelf, request, tools } = deployment

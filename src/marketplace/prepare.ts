@@ -58,7 +58,8 @@ export interface ExtractedVersion extends AcceptedVersion {
 
 /**
  * Reads what the deployment replaces, and checks that this host can replace it. A dry run only reads. Throws
- * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host` or `disk_full`, or ConfigError `missing_input`.
+ * DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, or ConfigError
+ * `missing_input`.
  */
 export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArtifactPlan): Promise<Target> {
   const { layout, request, record, tools } = deployment
@@ -95,9 +96,9 @@ export async function verifyArtifact(deployment: ArtifactDeployment, found: Serv
 }
 
 /**
- * Judges a version by the hub's claims before the artifact is extracted. Refuses a version that had different bytes on
- * this host, and a `latest` that is older than the installed version or that this host has replaced, unless the
- * operator accepts it. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
+ * Judges a version by the request or the hub's header before the artifact is extracted. Refuses a version that had
+ * different bytes on this host, and a `latest` that is older than the installed version, cannot be compared with it or
+ * has bytes that this host has replaced, unless the operator accepts the version. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
  */
 export function acceptVersion(deployment: ArtifactDeployment, fetched: AcceptedVersion): AcceptedVersion {
   const claimed = claimedVersion(fetched)
@@ -116,7 +117,7 @@ function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployme
 
 /**
  * Determines the artifact's version, and extracts it into `folder` unless the same bytes are installed and intact.
- * Throws ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch` or `version_reused`, or DeploymentError
+ * Throws as `unpackArtifact` and `decideVersion` do, ArtifactError `version_reused`, or DeploymentError
  * `downgrade_refused`.
  */
 export async function extractArtifact(
@@ -202,9 +203,9 @@ async function checkVersion(
 }
 
 /**
- * Refuses a `latest` that is older than the installed version, and a version that had different bytes on this host.
- * This runs with the hub's claim as soon as the artifact is served, and again with the artifact's own version once the
- * artifact is extracted.
+ * Refuses a `latest` that is older than the installed version or cannot be compared with it, and a version that had
+ * different bytes on this host. This function judges the claimed version before the artifact is extracted, and the
+ * artifact's actual version afterwards.
  */
 function refuseVersion(deployment: ArtifactDeployment, { served, target }: AcceptedVersion, version: string): void {
   const { request } = deployment

@@ -10,8 +10,8 @@ import type { IncompleteRequest } from './request.ts'
 
 /**
  * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run or a check writes and sends no report.
- * If `dry-run` or `check-only` is malformed, the run may have been meant to report nothing: it sends nothing to the
- * hub.
+ * The hub gets no report either if `host-id` is malformed, or if `dry-run` or `check-only` is, because the operator may
+ * have meant a run that reports nothing.
  */
 export async function refuseRequest(
   request: IncompleteRequest,

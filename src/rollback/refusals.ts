@@ -5,12 +5,15 @@ import type { InstalledRow, SnapshotRow } from '../install/host/installed/rows.t
 import { type Place, placeName } from '../install/host/layout.ts'
 import type { Subject } from './request.ts'
 
-/** DeploymentError `no_snapshot` for a subject that this action has not installed. */
+/** DeploymentError `no_snapshot` for a subject that is not installed. */
 export function notInstalled(subject: Subject): DeploymentError {
-  const name = subject.contract === 'project' ? `The project ${subject.projectId}` : placeName(placeOf(subject))
+  const [name, inputs] =
+    subject.contract === 'project'
+      ? [`The project ${subject.projectId}`, 'project-id']
+      : [placeName(placeOf(subject)), 'kind, id']
   return new DeploymentError(
     'no_snapshot',
-    `${name} is not in the record of this host (installed.json), so there is no version to restore: nothing was changed. Check the name and project-root.`,
+    `${name} is not installed, according to the record of this host (installed.json), so it cannot be rolled back: nothing was changed. Check ${inputs} and project-root.`,
   )
 }
 
@@ -19,7 +22,7 @@ export function noSnapshot(
   row: InstalledRow,
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly SnapshotRow[] },
 ): DeploymentError {
-  const earlier = `that is unmodified and was installed before ${row.version ?? 'the present version'}`
+  const earlier = `that is known to be unmodified and was installed before ${row.version ?? 'the present version'}`
   const asked = toVersion === undefined ? earlier : `of version ${toVersion}`
   const none = `This host has no snapshot of ${placeName(placeOf(row))}`
   return new DeploymentError(
@@ -52,11 +55,11 @@ function describeKnown(known: readonly string[]): string {
   return `This host knows ${listNames(known)}. Name one of these in to-version, or deploy a version from the hub.`
 }
 
-/** DeploymentError `no_snapshot` for versions of a project whose parts are not all on this host. */
+/** DeploymentError `no_snapshot` for versions of a project whose parts are not all on this host, unmodified. */
 export function missingParts(slug: string, lacking: readonly string[]): DeploymentError {
   return new DeploymentError(
     'no_snapshot',
-    `This host cannot restore the project ${slug}, because not all of its parts are here: ${lacking.join('; ')}. Nothing was changed. Name another version in to-version, or deploy a version from the hub.`,
+    `This host cannot restore the project ${slug}, because parts of its versions are missing or were changed here: ${lacking.join('; ')}. Nothing was changed. Name another version in to-version, or deploy a version from the hub.`,
   )
 }
 

@@ -13,8 +13,8 @@ export interface RollbackRefusal {
 }
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. If
- * `dry-run` is malformed, the run may have been meant as a dry run: it sends nothing to the hub.
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. The hub
+ * gets no report either if `host-id` is malformed, or if `dry-run` is, because the operator may have meant a dry run.
  */
 export async function refuseRollback(
   request: IncompleteRollback,

@@ -24,7 +24,7 @@ const RUN_STATE = 'deployment-id'
 export const HANDOVER_STATE = 'restored'
 /** The name of the state that is `true` if the main step may have left something to recover or to report. */
 export const BEGUN_STATE = 'locked'
-/** The time that the process may take to exit after a cancel, because a name lookup may keep it alive. */
+/** The time from the end of a cancelled step until the process exits, even if a name lookup would keep it alive. */
 const EXIT_AFTER_MS = 200
 
 /** The inputs of a step. The problems list every input that is missing or malformed. */
@@ -112,7 +112,7 @@ export class ActionStep {
     if (recovered !== undefined) this.#files.setSummary(buildDeploySummary({ ...recovered, notes: this.#log.notes }))
   }
 
-  /** Reports an unhealthy restored version. Does nothing if the version is healthy. */
+  /** Reports a restored version that the check found unhealthy, if there is one. */
   finishCheck(unhealthy: UnhealthyRestoration | undefined): void {
     if (unhealthy === undefined) return
     const { sentence, found } = unhealthy

@@ -48,7 +48,7 @@ export class Annotator {
     if (code === 'internal_error') this.#logStack(thrown)
   }
 
-  /** Writes a separate error annotation: no healthy version is running. */
+  /** Writes a separate error annotation, which says that the restored version is unhealthy. */
   annotateUnhealthy(sentence: string): void {
     this.#annotate(sentence, 'unhealthy')
   }

@@ -1,6 +1,9 @@
 import { DeploymentError } from '../core/errors.ts'
 
-/** Listens for a cancelled step. The runner sends SIGINT and, 7.5 s later, SIGTERM; the first one cancels the run. */
+/**
+ * Listens for a cancel of the step. The runner sends SIGINT and, 7.5 s later, SIGTERM; the first signal cancels the
+ * run.
+ */
 export function listenForCancel(): { signal: AbortSignal; stop(): void } {
   const controller = new AbortController()
   const cancel = (signal: NodeJS.Signals): void =>

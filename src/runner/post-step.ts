@@ -14,9 +14,10 @@ type LockedRequest = { [K in 'projectRoot' | 'lockTimeoutMs']: HostRequest[K] | 
 export type HostOf<Request> = (request: Request, tools: DeploymentTools) => Host | undefined
 
 /**
- * A post step: recovers the host after a main step that was killed, and checks the health of the version that a
- * cancelled main step restored. After any other main step, there is nothing to do. Sets no outputs, because the runner
- * drops the outputs of a post step. Fails the step if the host could not be restored; never throws.
+ * A post step: recovers the host after a main step that was killed, or that was cancelled and left its journal, and
+ * checks the health of the version that a cancelled main step restored. After any other main step, there is nothing to
+ * do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could not be
+ * recovered or checked; never throws.
  */
 export async function runPostStep<Request extends LockedRequest>(
   readInputs: () => StepInputs<Request>,

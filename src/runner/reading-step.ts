@@ -8,7 +8,7 @@ import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type Note, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper, type GivenSecrets } from './secret-keeper.ts'
 
-/** The time that the process may take to exit after a cancel, because a name lookup may keep it alive. */
+/** The time from the end of a cancelled step until the process exits, even if a name lookup would keep it alive. */
 const EXIT_AFTER_MS = 200
 
 /** The tools of a step that deploys nothing. */

@@ -13,7 +13,7 @@ restores the old version and its services, and checks their health. If it ended 
 Writes the deployment's local report. Deploys nothing.
 
   --project-root DIR            the directory that contains plugins/, extensions/ and .hub-deploy/
-  --lock-timeout-seconds N      how long to wait for a deployment that is still running (60)
+  --lock-timeout-seconds N      how long to wait for a deployment that is still running (default: 60)
   --allow-shared-root           accept a project root that other users own or can write, like the input of that name
   --help                        print this
 
@@ -48,7 +48,7 @@ export function parseRecoverCommand(args: readonly string[]): RecoverCommand | '
   }
 }
 
-/** The log of a program that folds no lines: progress goes to stdout, warnings and errors to stderr. */
+/** A log without groups: warnings and errors go to stderr, everything else goes to stdout. */
 export function createConsoleLog(): Log {
   const line = (text: string): string => `${cleanForeignText(text, Number.POSITIVE_INFINITY)}\n`
   return {

@@ -129,7 +129,7 @@ describe('recover.js', () => {
     chmodSync(stage.root, 0o777)
     const { status, stderr } = recover()
     assert.equal(status, 0)
-    assert.match(stderr, /Nothing to recover, but no deployment would trust this host\. /)
+    assert.match(stderr, /There is nothing to recover, but a deployment may refuse this host\. /)
     assert.match(stderr, /or set --allow-shared-root if you trust these users/)
     if (process.getuid?.() === 0) assert.match(stderr, /Only root \(0\), the user of this runner, may/)
     assert.equal(recover('--allow-shared-root').status, 0)

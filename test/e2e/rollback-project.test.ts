@@ -120,7 +120,7 @@ describe('a rollback of a project', () => {
     for (const inputs of [{}, { 'to-version': '1.0.0' }]) {
       const { outputs, log } = await rollBack(stage, inputs as Record<string, string>)
       assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'no_snapshot'], log)
-      assert.match(log, /1\.0\.0 lacks plugins\/till 7\.0\.0/)
+      assert.match(log, /1\.0\.0 needs plugins\/till 7\.0\.0/)
     }
     assert.deepEqual(listLive(stage.root), before)
   })

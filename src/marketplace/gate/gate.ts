@@ -84,10 +84,10 @@ export interface GateResult {
 }
 
 /**
- * Checks a release as a deployment would, with the same code and the same error codes, as far as that is possible
- * without a host: plan and host config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan
- * takes from the artifact. Extracts the artifact into a private folder below the runner's temporary folder, because
- * only the extraction shows whether it can be extracted, and removes the folder at the end. Never throws for a failed
+ * Checks a release as a deployment would, with the same code and the same error codes, but without a host: plan and
+ * host config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan takes from the artifact.
+ * Extracts the artifact into a private folder below the runner's temporary folder, because only an extraction shows
+ * whether each file has its declared size and checksum, and removes the folder at the end. Never throws for a failed
  * check: the result contains the error.
  */
 export async function checkRelease(request: GateRequest, tools: GateTools): Promise<GateResult> {

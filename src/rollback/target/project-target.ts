@@ -21,8 +21,8 @@ import { isIntact, keepInstalled, type TargetPart, takeRetained } from './target
 
 /**
  * Finds all parts of one version of a project. Parts that are installed with the same files stay, the others return
- * from their snapshots, and parts that the version did not contain are removed. Throws as `findTarget` does, with the
- * names of missing parts, and DeploymentError `place_taken`.
+ * from their snapshots, and parts that the version did not contain are removed. Throws as `findTarget` does; the
+ * message of `no_snapshot` also names the parts that are missing or modified.
  */
 export async function findProjectTarget(
   rollback: RunningRollback,
@@ -52,9 +52,9 @@ interface WholeVersion {
 }
 
 /**
- * Chooses the requested version, or else the newest complete one before the present one. A version that an earlier
- * rollback replaced does not count, because it was installed later. One version may have had several states, because
- * the source of a part may have had another tree.
+ * Chooses the requested version, or else the newest version from before the present one whose parts are all on this
+ * host. A version that an earlier rollback replaced is not from before the present one, because it was installed later.
+ * One version may have had several states, because the source of a part may have supplied different trees.
  */
 async function chooseVersion(rollback: RunningRollback, slug: string): Promise<WholeVersion> {
   const { toVersion } = rollback.request
@@ -63,7 +63,7 @@ async function chooseVersion(rollback: RunningRollback, slug: string): Promise<W
   for (const version of candidatesOf(known, toVersion)) {
     const found = await findParts(rollback, version)
     if (found.missing.length === 0) return { version: version.version, parts: found.parts }
-    lacking.push(`${describe(version)} lacks ${found.missing.join(', ')}`)
+    lacking.push(`${describe(version)} needs ${found.missing.join(', ')}`)
   }
   if (lacking.length > 0) throw missingParts(slug, lacking)
   throw noProjectVersion(slug, { toVersion, known: [...new Set(known.map(({ version }) => version))] })

@@ -31,7 +31,8 @@ export interface Target {
 /**
  * Finds the snapshots to restore, and checks that this host can switch to them. A dry run only reads. Throws
  * DeploymentError `no_snapshot` (which lists the versions that could be restored), `snapshot_modified`, `place_taken`,
- * `host_not_writable`, `unsafe_host` or `disk_full`.
+ * `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, and ConfigError `invalid_input` if another slug
+ * than the requested one is installed.
  */
 export async function findTarget(rollback: RunningRollback): Promise<Target> {
   const { record, request } = rollback

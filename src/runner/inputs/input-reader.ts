@@ -11,7 +11,7 @@ import { readStart, readStartInside } from './file-input.ts'
 
 /** The secrets and problems that were found while the inputs of a request were read. */
 export interface GivenInputs {
-  /** Every secret that was read, including malformed ones. All of them are redacted everywhere. */
+  /** Every secret that was read, including malformed ones. All are masked, and redacted as `createRedactor` does. */
   readonly secrets: readonly string[]
   /** Values that are masked too, but may be ordinary words: redacted except inside a fact that the run itself knows. */
   readonly settingValues: readonly string[]
@@ -28,7 +28,7 @@ export interface InputProblem {
 type TextSchema<T> = z.ZodMiniType<T, string>
 
 /** The runner passes an empty text for a secret that does not exist, or that this run cannot read. */
-const EMPTY_SECRET = 'is empty (is the secret defined in this repository or environment?)'
+const EMPTY_SECRET = 'has no value (is the secret defined in this repository or environment?)'
 
 /**
  * Reads inputs one by one and collects their problems, so that one run reports them all. An empty input counts as left
@@ -121,7 +121,7 @@ export class InputReader implements GivenInputs {
     return this.problems.some(({ input }) => input === name)
   }
 
-  /** Returns the secrets and problems, once every input was read. */
+  /** Returns the secrets and problems. Call this method after all inputs were read. */
   given(): GivenInputs {
     const { secrets, settingValues, problems } = this
     return { secrets, settingValues, problems }

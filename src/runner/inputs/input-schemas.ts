@@ -20,12 +20,12 @@ const isBaseUrl = (text: string): boolean => {
 }
 
 export const baseUrlSchema = z.pipe(
-  z
-    .string()
-    .check(
-      z.refine(isBaseUrl, { error: 'must be an https URL without a user, password, query or fragment' }),
-      z.maxLength(MAX_BASE_URL_CHARS, { error: `must be at most ${MAX_BASE_URL_CHARS} characters` }),
-    ),
+  z.string().check(
+    z.refine(isBaseUrl, {
+      error: 'must be an https URL without a user, password, query, fragment or control characters',
+    }),
+    z.maxLength(MAX_BASE_URL_CHARS, { error: `must be at most ${MAX_BASE_URL_CHARS} characters long` }),
+  ),
   z.transform(text => text.replace(/\/+$/, '')),
 )
 

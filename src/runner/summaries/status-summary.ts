@@ -87,7 +87,10 @@ export function findingsOf(inspection: Inspection): string[] {
   ]
 }
 
-/** Names the files that differ, then the parts that could not be compared, each in a sentence. */
+/**
+ * Describes the files that differ, then the parts that were restored from a modified snapshot, then those that could
+ * not be compared.
+ */
 export function describeDrift({ parts }: Pick<Inspection, 'parts'>): string[] {
   const names = parts.flatMap(part => namesIn(part))
   const count = parts.reduce((sum, { drift }) => sum + countOf(drift), 0)
@@ -125,7 +128,7 @@ function notComparedIn(parts: readonly InspectedPart[]): string[] {
   ]
 }
 
-/** Names unrecorded directories in one sentence: somebody created them by hand, or the record was lost. */
+/** Names unrecorded directories in one sentence: they may have been created by hand, or the record was lost. */
 export function describeUnrecorded({ unrecorded }: Pick<Inspection, 'unrecorded'>): string[] {
   if (unrecorded.length === 0) return []
   const names = unrecorded.map(name => cleanForeignText(name, MAX_CELL_CHARS))

@@ -11,7 +11,7 @@ const MAX_LISTED = 10
 const MAX_NOTE_CHARS = 600
 const MAX_NAME_CHARS = 150
 
-/** Highlighted blocks with the warnings, then the notices. The log has each of them too. */
+/** Highlighted blocks with the warnings, then the notices. */
 export function warningBlocks(report: LocalReport, notes: readonly Note[]): string[] {
   const others = withoutDrift(report, notes)
   const warnings = [...drift(report), ...provisioned(report), ...linesOf(others, 'warning')]
@@ -70,7 +70,7 @@ function edited(entries: readonly DriftEntry[], fate: string): string[] {
   return [`Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.${fate}`]
 }
 
-/** Describes the fate of edited files that have no snapshot, as far as the report knows. */
+/** Describes the fate of edited files that have no snapshot; empty if the report does not show it. */
 function fateWithoutSnapshot({ outcome, state, rollback }: LocalReport): string {
   if (outcome === 'success')
     return state === 'resolving_sequence' ? ' A real run would keep, in a snapshot, the files that it replaces.' : ''
@@ -79,7 +79,7 @@ function fateWithoutSnapshot({ outcome, state, rollback }: LocalReport): string 
   return isAsBefore ? ' They are as they were before this run.' : ''
 }
 
-/** A path, followed by its difference in brackets. */
+/** A path, followed by its difference in parentheses. */
 function shownName(name: string): string {
   const at = name.lastIndexOf(' (')
   return `${code(name.slice(0, at), MAX_NAME_CHARS)}${cellOf(name.slice(at), MAX_NAME_CHARS).replace(/^(?=\()/, ' ')}`
@@ -91,7 +91,7 @@ function provisioned(report: LocalReport): string[] {
   if (report.outcome === 'success') return []
   const unlisted = mayHaveRunUnlisted(report)
     ? [
-        `The run was killed while it installed, so the step that ran then is not listed here. A ${code('provision')} step of its plan may have run, and no rollback undoes that.`,
+        `The run was killed while it installed, so the step that ran then is not listed here. A ${code('provision')} step of its plan may have run, and no rollback undoes the work of such a step.`,
       ]
     : []
   if (ran.length === 0) return unlisted

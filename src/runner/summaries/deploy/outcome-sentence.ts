@@ -72,7 +72,7 @@ function restoredNow({ previous_version: before, rollback, unrecorded }: LocalRe
   return `${before} is ${rollback?.healthy === true ? 'running' : 'installed'} again`
 }
 
-/** The version on the host now, as far as the report knows. */
+/** The version on the host now, if the report names it. */
 function installedNow({ running_version: version, error }: LocalReport): string {
   if (error?.code === 'locked') return 'this run changed nothing'
   return version === null ? 'nothing was changed' : `${version} is still installed`

@@ -46,7 +46,7 @@ function describeSame(report: LocalReport, version: string): string {
   return `${there} was already on ${host}, and was installed again${other}`
 }
 
-/** True if the run replaced the tree. A tree may stay in its place only if nothing but files was added to it. */
+/** True if the run replaced the tree. A tree that differs can stay in its place only if files were just added to it. */
 function isOfReplaced({ snapshot, ...entry }: DriftEntry): boolean {
   return snapshot !== undefined || !isOnlyAdded(entry)
 }
