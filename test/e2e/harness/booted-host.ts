@@ -39,14 +39,14 @@ export interface Machine {
 export interface Booted {
   /**
    * Waits until the text of a file in `folder` ends with a line break, and returns the text. Throws if the machine ends
-   * first: `NoBoot` if this computer cannot run such a machine.
+   * first: `NoBoot` if this computer cannot boot systemd in a container.
    */
   read(name: string): Promise<string>
   /** Ends every process of the machine at once, as a power cut does. */
   cutPower(): Promise<void>
 }
 
-/** Thrown if this computer cannot run such a machine. */
+/** Thrown if this computer cannot boot systemd in a container. */
 export class NoBoot extends Error {}
 
 export function boot({ folder, units, enable }: Machine): Booted {

@@ -9,13 +9,13 @@ import type { TestContext } from 'node:test'
  */
 const SERVICES = {
   /** Reaches the installed directory by its path, and creates the directory and its `data` if they are missing. */
-  'that makes its place and data anew whenever they are missing': `
+  'that creates its directory and data again whenever they are missing': `
     for (;;) { mkdir $place; mkdir "$place/data"; if (open my $log, ">>", "$place/data/log") { print $log "x"; } }`,
   /** Works in the tree in which it was started, wherever that tree is moved. */
-  'that makes data anew in its working folder': `
+  'that creates data again in its working folder': `
     chdir $place; for (;;) { mkdir "data"; if (open my $log, ">>", "data/log") { print $log "x"; } }`,
   /** Repeatedly replaces the kept folder with a new folder. */
-  'that replaces data as a whole again and again': `
+  'that repeatedly replaces the whole of data': `
     chdir $place;
     for (my $n = 0;; $n++) {
       mkdir "next"; if (open my $log, ">", "next/log") { print $log $n; }

@@ -15,7 +15,7 @@ export type IsThere = (log: string) => boolean
 /** The moment at which a run is cancelled, and the required result. */
 export interface Moment {
   readonly name: string
-  /** The contracts of which this moment is a part; default both. */
+  /** The contracts in which this moment occurs; default both. */
   readonly contracts?: readonly Contract[]
   arrange(scene: CancelScene, t: TestContext): Promise<IsThere>
   readonly outcome: Outcome
@@ -27,7 +27,7 @@ export interface Moment {
   readonly isUnfinished?: true
   /** The old version's health in the local report, once the post step has completed that report; default null. */
   readonly healthy?: boolean
-  /** The version and status in the report that the hub gets on an earlier run, which this run recovers. */
+  /** The version and status in the report that the hub gets about an earlier run, which this run recovers. */
   readonly recovered?: string
 }
 

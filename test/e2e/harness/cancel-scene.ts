@@ -28,7 +28,7 @@ export interface CancelScene {
   readonly standIns: StandIns
   /** The requests that the hub leaves unanswered from now on; for `download`, it sends half of the bytes. */
   readonly unanswered: Set<Asked>
-  /** The requests that were left unanswered so far. */
+  /** The requests that have been left unanswered so far. */
   readonly left: Asked[]
   /**
    * The error message of each report that the hub has accepted, empty after a success. A project's reports have no

@@ -182,7 +182,7 @@ interface FoundTarget {
 
 /**
  * The state files and folders of a host, by path below its root: the contents of `staging` and `snapshots` are left
- * out, except for the snapshots' own folders.
+ * out, except for the folders that contain the snapshots.
  */
 function targetsIn(root: string): FoundTarget[] {
   const own = join(root, '.hub-deploy')

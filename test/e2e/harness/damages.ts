@@ -85,7 +85,7 @@ export const FOLDER_DAMAGES: Readonly<Record<string, Damage>> = {
     writeFileSync(target.path, 'precious of the operator', { mode: 0o600 })
   },
   'now a symlink to its copy': target => symlinkSync(moveOut(target), target.path),
-  'with a folder of somebody in it': ({ path }) => {
+  "with somebody else's folder in it": ({ path }) => {
     mkdirSync(join(path, OF_SOMEBODY))
     writeFileSync(join(path, OF_SOMEBODY, 'precious'), 'precious of the operator')
   },

@@ -91,7 +91,7 @@ export function readReports(root: string): Map<string, LocalReport> {
     .toSorted()
     .map(name => localReportSchema.parse(JSON.parse(readFileSync(join(folder, name), 'utf8'))))
   const byId = new Map(reports.map(report => [report.deployment_id, report]))
-  assert.equal(byId.size, reports.length, 'a deployment has more than one local report')
+  assert.equal(byId.size, reports.length, 'each deployment must have at most one local report')
   return byId
 }
 

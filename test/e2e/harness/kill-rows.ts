@@ -173,7 +173,7 @@ export const KILLED: readonly KilledRow[] = [
   },
   {
     ...ROLLED_BACK,
-    name: 'killed_in_install_plugin_without_any_version_in_the_place',
+    name: 'killed_in_install_plugin_with_no_version_in_place',
     stops: [killBefore(PLACE_TAKEN)],
     recoveredBy: 'post',
     states: `${RESOLVED} installing rolled_back`,
@@ -201,7 +201,7 @@ export const KILLED: readonly KilledRow[] = [
   },
   {
     ...SUCCEEDED,
-    name: 'killed_in_commit_before_what_is_installed_is_recorded',
+    name: 'killed_in_commit_before_installed_json_is_written',
     stops: [killBeforeReplacing('installed.json')],
     recoveredBy: 'post',
   },
@@ -230,7 +230,7 @@ export const KILLED: readonly KilledRow[] = [
   {
     ...ROLLED_BACK,
     ...NEEDY,
-    name: 'killed_in_undo_after_the_first_change_was_taken_back',
+    name: 'killed_in_undo_after_the_first_change_was_undone',
     stops: [killBefore('undone', FAILING_VERSION)],
     recoveredBy: 'post',
     states: `${RESOLVED} installing rolled_back`,
@@ -238,7 +238,7 @@ export const KILLED: readonly KilledRow[] = [
   {
     ...ROLLED_BACK,
     ...NEEDY,
-    name: 'killed_in_undo_when_all_was_taken_back',
+    name: 'killed_in_undo_after_all_changes_were_undone',
     stops: [killBefore('state rolled_back', FAILING_VERSION)],
     recoveredBy: 'next run',
     states: `${RESOLVED} installing rolled_back`,

@@ -75,5 +75,7 @@ if (import.meta.main) {
   const recording = readRecording(folder)
   const at = cutAt(recording, Number(seed))
   writeFileSync(image, rebuildDisk(recording, at, Number(seed)))
-  console.log(`The power fails before event ${at} of ${recording.events.length}: mount -o loop ${image} /mnt`)
+  console.log(
+    `The power fails before event ${at} of ${recording.events.length}. To see the disk, run: mount -o loop ${image} /mnt`,
+  )
 }

@@ -23,7 +23,7 @@ const STACK_LINE = /^\s+at .+(:\d+:\d+|\(native\)|<anonymous>)/m
 
 /**
  * Deploys from a hub that the run must refuse in the state `during`, after the requests `asked`. The hub must get no
- * further request but one report of the failure. The host must be as it was, no temporary file may be left over, and no
+ * further request except one report of the failure. The host must be as it was, no temporary file may be left over, and no
  * secret may have leaked.
  */
 export async function assertRefusesProject(

@@ -53,7 +53,7 @@ export const WRONGLY_SIGNED: Record<string, [Buffer, string | undefined, ErrorCo
   'with a signature that is cut short': [bytes, signature.slice(0, -1), 'invalid_signature_format'],
   'with a bare digest': [bytes, signature.replace('hmac_sha256:', ''), 'invalid_signature_format'],
   'with one changed bit': [flipped, signature, 'signature_mismatch'],
-  'with a byte more': [Buffer.concat([bytes, Buffer.alloc(1)]), signature, 'signature_mismatch'],
+  'with an extra byte': [Buffer.concat([bytes, Buffer.alloc(1)]), signature, 'signature_mismatch'],
   'with a signature of another secret': [bytes, signatureOf(bytes, 'another secret'), 'signature_mismatch'],
 }
 
@@ -68,7 +68,7 @@ export const WRONG_PLUGINS: Record<string, [Record<string, string>, ErrorCode]> 
     pluginFiles('2.0.0', { 'plugin.yaml': `version: "2.0.0"\na: [${','.repeat(30_000)}\n` }),
     'invalid_manifest',
   ],
-  'has a plugin.yaml with another mode for other readers': [
+  'has a plugin.yaml in which other YAML readers find another mode': [
     pluginFiles('2.0.0', { 'plugin.yaml': 'version: "2.0.0"\n# hi\u0085execution_mode: trusted\n' }),
     'invalid_manifest',
   ],

@@ -11,7 +11,7 @@ import { assertSucceeds } from './prepared-host.ts'
 import { healthcheck } from './running-host.ts'
 import { openStage, pluginFiles, type Stage } from './stage.ts'
 
-/** The ids of two users and of their common group. They need no names on the machine. */
+/** The ids of two users and of their common group. None of these ids needs a name on the machine. */
 const RUNNER = 54_001
 const INTRUDER = 54_002
 const GROUP = 54_000
