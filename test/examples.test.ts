@@ -164,7 +164,7 @@ for (const { name, text } of workflowsOf(FLEET).filter(workflow => workflow.name
 
 for (const { name, text } of workflowsOf(STATUS)) {
   describe(name, () => {
-    it('passes on an unchanged host, and fails on one whose files were changed', async () => {
+    it('passes on an unchanged host, and fails on a host whose files were changed', async () => {
       await withExamplePublished(async stage => {
         await stage.deploy({ 'install-plan': 'deploy/install.yaml' })
         const inputs = { ...readInputs(text, STATUS, EXPRESSIONS), 'project-root': stage.root }

@@ -18,7 +18,7 @@ export function runTogether(files: readonly string[], timeoutMs = TIMEOUT_MS): v
   process.once('exit', () => {
     if (open.size === 0) return
     process.exitCode = 1
-    process.stderr.write(`The process of these tests ended before they did: ${[...open].join(', ')}\n`)
+    process.stderr.write(`The process ended before the tests of these files: ${[...open].join(', ')}\n`)
   })
   setTimeout(() => process.exit(1), timeoutMs).unref()
   for (const file of files) {

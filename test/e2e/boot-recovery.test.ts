@@ -158,7 +158,7 @@ async function withMachines(t: TestContext, test: () => Promise<void>): Promise<
 }
 
 describe('a machine that lost power during the health check of a deployment', { skip: whyRightsAreLeftToCi() }, () => {
-  it('serves only the old version after it boots, which the recovery has checked', async t => {
+  it('serves, after it boots, only the old version, which the recovery has checked', async t => {
     await withMachines(t, async () => {
       await cutPowerInHealthCheck()
       const states = await bootAgain()

@@ -37,8 +37,8 @@ function sample(): readonly Row[] {
 const seconds: { toLastOutput: number[]; toExit: number[] } = { toLastOutput: [], toExit: [] }
 
 /**
- * Describes these times, which are only printed: a busy machine takes longer, so the test requires only that the run
- * ends by itself.
+ * Describes the times in `seconds`, which are only printed: a busy machine takes longer, so the test requires only that
+ * the run ends by itself.
  */
 function describeSeconds(): string {
   const figures = Object.entries(seconds).map(([name, values]) => {
@@ -138,7 +138,10 @@ function assertEndedByItself({ exitCode, signal, log, outputs, summary }: Action
 
 function assertKeptForTheNextRun({ root }: CancelScene, { outputs }: ActionResult): void {
   const waiting = readdirSync(join(root, '.hub-deploy/outbox')).join()
-  assert.ok(waiting.includes(outputs['deployment-id'] ?? 'none'), `the outbox has: ${waiting}`)
+  assert.ok(
+    waiting.includes(outputs['deployment-id'] ?? 'none'),
+    `the outbox must have this run's report, but has: ${waiting}`,
+  )
 }
 
 interface Ended {

@@ -99,7 +99,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
   }
 
   for (const root of sampled(['a project root', 'no project root'], 1)) {
-    it(`has its outputs before its report is answered when it was refused and there is ${root}`, async t => {
+    it(`sets its outputs before its report is answered if it was refused and there is ${root}`, async t => {
       const host = fleet.newHost(`refused-with-${root}`)
       let pid = 0
       let wereThere = false

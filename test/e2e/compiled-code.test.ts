@@ -88,7 +88,7 @@ async function beginWithPlanted(): Promise<void> {
 }
 
 describe('the compiled code that a deployment keeps', () => {
-  it('is kept by the first deployment, 0600, completed by the first update, and used by the following ones', async () => {
+  it('is kept with mode 0600 by the first deployment, completed by the first update, and used by later runs', async () => {
     assertSucceeds(await deploy())
     const { mode, size } = statSync(compiled())
     assert.equal(mode & 0o7777, 0o600)

@@ -32,7 +32,7 @@ function assertOldVersion(): void {
 }
 
 describe('an old version that is still running', () => {
-  it('is restored even though it has created its kept folder again, which is set aside', async () => {
+  it('is restored although it has created its kept folder again, and that folder is set aside', async () => {
     const old = join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0/data')
     const { outputs, log } = await deployWhile(`mkdir ${old} && echo mine >${old}/log; exit 1`)
     assert.deepEqual([outputs['outcome'], outputs['failed-step']], ['rolled_back', 'work'], log)
@@ -50,7 +50,7 @@ describe('an old version that is still running', () => {
   })
 })
 
-describe('a kept path that ends up in the target of renames that must fail', () => {
+describe('a kept path that is moved to the place of the rename probe', () => {
   const paths = () => [join(stage.root, 'plugins/greeter/data'), join(stage.root, '.hub-deploy/rename-probe')] as const
   const move = () => `rm -rf ${paths()[1]} && mv -T ${paths().join(' ')}`
   beforeEach(() => {
@@ -65,7 +65,7 @@ describe('a kept path that ends up in the target of renames that must fail', () 
     assert.equal(readFileSync(join(data, 'state'), 'utf8'), 'of the host')
   }
 
-  it('makes this run and the next ones inconsistent, which name its place, until it is back', async () => {
+  it('makes this run and the next runs inconsistent until it is back, and each of them names its place', async () => {
     const first = await deployWhile(move())
     for (const { outputs, log } of [first, await deployWhile(''), await deployWhile('', { 'dry-run': 'true' })]) {
       assert.deepEqual([outputs['outcome'], outputs['error-code']], ['inconsistent', 'inconsistent'], log)
@@ -76,7 +76,7 @@ describe('a kept path that ends up in the target of renames that must fail', () 
     await assertInstalls()
   })
 
-  it('fails the post step of a run that was killed then', async () => {
+  it('fails the post step of a run that was killed after the move', async () => {
     const { state, signal } = await deployWhile(`${move()} && kill -9 $PPID; sleep 1`)
     assert.equal(signal, 'SIGKILL')
     const { exitCode, log } = await deployWhile('', {}, { phase: 'post', state })
@@ -86,9 +86,9 @@ describe('a kept path that ends up in the target of renames that must fail', () 
   })
 })
 
-describe('a run that is refused after another one was killed', () => {
+describe('a run that is refused after another run was killed', () => {
   for (const [name, inputs] of Object.entries({
-    'a plan for something else': { slug: 'clock' },
+    'a plan for another slug': { slug: 'clock' },
     'a malformed input': { 'keep-snapshots': 'many' },
   })) {
     it(`recovers the host before it fails because of ${name}`, async () => {

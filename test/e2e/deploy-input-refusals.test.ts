@@ -100,7 +100,7 @@ describe('an unusable input', () => {
     assert.equal(acceptedReports(stage).at(-1)?.version, 'unknown')
   })
 
-  it('may be an api-key of two words, which is never shown', async () => {
+  it('may be an api-key of two lines, which is never shown', async () => {
     const refusal = { code: 'invalid_input', during: 'pending', reported: false } as const
     await assertRefuses(stage, refusal, { 'api-key': 'secret key\nof two lines' })
   })

@@ -149,7 +149,7 @@ describe('the report to the hub', () => {
 
   const refusing: Record<string, Answer> = {
     'refuses it': answerJson(422, { error: 'no thanks' }),
-    'does not know the key any more': answerJson(401, { detail: 'expired' }),
+    'no longer knows the key': answerJson(401, { detail: 'expired' }),
     'answers with a page': response => response.writeHead(404, { 'content-type': 'text/html' }).end('<h1>Nothing</h1>'),
     'redirects it': redirectTo('/elsewhere', 307),
     'hangs up': response => response.destroy(),

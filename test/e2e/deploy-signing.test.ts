@@ -57,7 +57,7 @@ describe('a plugin that its host wants signed', () => {
     }
   })
 
-  it('causes a warning when the host keeps files of its own among the signed ones', async () => {
+  it('causes a warning when the host keeps its own files among the signed files', async () => {
     const filesOf = (version: string) => ({
       'plugin.yaml': `name: greeter\nversion: "${version}"\nexecution_mode: trusted\nentry_point: main.py\n`,
       'main.py': 'pass\n',

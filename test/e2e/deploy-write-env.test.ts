@@ -45,7 +45,7 @@ function linesOf(settings: Settings): string {
 }
 
 describe('write_env', () => {
-  it('seeds the settings from the template, 0600, with the values of the input', async () => {
+  it('seeds the settings from the template, with mode 0600 and the values of the input', async () => {
     const given = { TOKEN: 'secret of the plugin', LEVEL: '5', UNRELATED: 'x' }
     const result = await deploy('{required: [TOKEN], optional: [LEVEL]}', given)
     assert.equal(result.exitCode, 0, result.log)
@@ -104,7 +104,7 @@ describe('write_env', () => {
   const unusable: Record<string, [string, Settings]> = {
     'a required key is empty in the template and the settings': ['{required: [TOKEN]}', {}],
     'a required key is set to an empty value': ['{required: [TOKEN]}', { TOKEN: '' }],
-    'a required key is missing in both': ['{required: [NOWHERE]}', {}],
+    'a required key is missing in both the template and the settings': ['{required: [NOWHERE]}', {}],
   }
   for (const [name, [environment, given]] of sampled(Object.entries(unusable), 2)) {
     it(`fails and restores the files when ${name}`, async () => {

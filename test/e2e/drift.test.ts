@@ -144,7 +144,7 @@ describe('files that were changed on the host since they were installed', () => 
   const late = async (t: TestContext, path: string): Promise<Record<string, string>> => {
     const gate = await openGate(t, stage.hub.url, async route => {
       if (route !== 'artifact') return
-      // Waits until the work that the run does during the request is certainly done.
+      // Gives the run time to finish the work that it does during the request.
       await setTimeout(500)
       edit(stage, { [`plugins/greeter/${path}`]: 'LD_PRELOAD=/tmp/evil.so\n' })
     })
@@ -364,7 +364,7 @@ describe('files that were changed on the host since they were installed', () => 
     )
   })
 
-  it('are listed up to 20 in the warning, with the number of the others', { skip: ONLY_IN_CI }, async () => {
+  it('are listed in the warning, up to 20 of them, with the number of the others', { skip: ONLY_IN_CI }, async () => {
     edit(stage, Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`plugins/greeter/x/${index}`, ''])))
     const result = await update('1.1.0')
     assert.equal(warnings(result)[0]?.match(/\(added\)/g)?.length, 20)

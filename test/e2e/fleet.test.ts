@@ -129,7 +129,7 @@ describe('the fleet of a reference hub', () => {
     assert.match(log, /1 of 2 hosts is known to run 1\.1\.0; waiting for app-1 \(1\.0\.0\) \(\d+ s left\)\./)
   })
 
-  it('is refused to a wrong key, which leaves its outputs empty', async () => {
+  it('is refused to a wrong key, and the outputs that list hosts are then empty', async () => {
     const result = await look({ 'api-key': 'wrong', 'expect-version': '1.1.0' })
     assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'authentication_failed'])
     const { hosts, versions, outdated, 'in-sync': inSync } = result.outputs
@@ -137,7 +137,7 @@ describe('the fleet of a reference hub', () => {
     assert.match(result.summary, /^### ❌ What runs on the hosts of greeter is not known\n/)
   })
 
-  it('has no host for a plugin that was never deployed, which is a failure', async () => {
+  it('has no host for a plugin that was never deployed, so the step fails', async () => {
     const result = await look({ slug: 'unknown', 'expect-version': '1.0.0' })
     assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'fleet_out_of_sync'])
     assert.match(commandsIn(result.log, 'error')[0] ?? '', /knows no host of plugin unknown/)

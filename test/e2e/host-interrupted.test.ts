@@ -38,7 +38,7 @@ describe('a run that is killed', () => {
   }
   for (const [death, arrange] of sampled(Object.entries(deaths), 1)) {
     for (const [who, recover] of Object.entries(recoveries)) {
-      it(`${death} is recovered by ${who}, files and services alike`, async () => {
+      it(`${death} is recovered, both files and services, by ${who}`, async () => {
         stage.standIns.add('make-db', '')
         arrange()
         stage.writePlan(planWith(RESTART, PROVISION, healthcheck({ timeout: 60 })))

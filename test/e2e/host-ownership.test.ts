@@ -28,7 +28,7 @@ describe('a host that another user can write to', { skip }, () => {
   })
   afterEach(() => stage.close())
 
-  it('is recovered by the post step as long as nobody has written to it', async () => {
+  it('is recovered by the post step if no other user has written to it', async () => {
     const { exitCode, log } = await stage.deployAsRunner({}, POST)
     assert.equal(exitCode, 0, log)
     assert.ok(stage.hasRun())
@@ -103,7 +103,7 @@ describe('a host that another user can write to', { skip }, () => {
     await assertSharingDoesNotHelp()
   })
 
-  it('is left alone when its root is shared, unless the operator accepts that, which causes a warning', async () => {
+  it('is left alone when its root is shared, unless the operator accepts that, and then the run warns', async () => {
     chmodSync(stage.root, 0o2775)
     await assertUntouched()
     const result = await stage.deployAsRunner(SHARED)

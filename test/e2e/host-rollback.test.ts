@@ -156,7 +156,7 @@ describe('a failing step', () => {
     assert.match(report.error?.message ?? '', /no bus/)
   })
 
-  it('that times out ends with every process that it started', { skip: ONLY_IN_CI }, async () => {
+  it('that times out is ended together with every process that it started', { skip: ONLY_IN_CI }, async () => {
     stage.writeHostConfig(runningHostConfig(stage).replace('60s', '10s'))
     stage.standIns.add('make-db', 'echo started; sleep 3600 & echo $! > sleeper; wait')
     stage.writePlan(planWith(PROVISION))

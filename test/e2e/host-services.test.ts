@@ -91,7 +91,7 @@ notify: {deployed: {command: [${notify}]}}
     )
   })
 
-  it('gives the commands of the host an environment of their own and nothing from the runner', async () => {
+  it('gives the commands of the host their own environment, with nothing from the runner', async () => {
     await beginWithOld()
     const provision = stage.standIns.add('make-db', 'echo made')
     stage.writeHostConfig(`${SYSTEMD}provision: {greeter: {command: [${provision}], env: {PGHOST: db}}}\n`)
@@ -262,7 +262,7 @@ describe('a plan that the host config does not cover', () => {
   const gaps: Record<string, [string, string]> = {
     'a supervisor': ['version: 1\n', 'action: restart'],
     'a supervisor or a health check': ['version: 1\n', 'action: healthcheck, plugin: greeter'],
-    'time for a health check to hold': [
+    'time for a stable health check': [
       `${SYSTEMD}plugins: {greeter: {healthcheck: {tcp: "h:1", stable_for: 10s}}}\n`,
       'action: healthcheck, plugin: greeter, timeout: 10s',
     ],
@@ -270,7 +270,7 @@ describe('a plan that the host config does not cover', () => {
   }
   for (const [name, [config, step]] of sampled(Object.entries(gaps), 2)) {
     for (const dryRun of sampled(['false', 'true'], 1)) {
-      it(`is refused for want of ${name} before any request to the hub (dry run: ${dryRun})`, async t => {
+      it(`is refused for lack of ${name} before any request to the hub (dry run: ${dryRun})`, async t => {
         const hub = await serveUntrustedHub(t)
         stage.writeHostConfig(config)
         stage.writePlan(planWith(step))

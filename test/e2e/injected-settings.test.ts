@@ -56,7 +56,7 @@ function load(): string {
 }
 
 describe('a plugin whose host injects its settings', { skip: !hasPython && 'needs python3' }, () => {
-  it('loads after its first deployment, an update and one that changes nothing but its missing settings', async () => {
+  it('loads after its first deployment, after an update, and after a run that only writes its missing settings', async () => {
     await deploy('1.0.0', { settings: 'COLOUR=deep blue' })
     assert.equal(load(), '1.0.0 deep blue\n')
     writeFiles(stage.root, { 'app/greeter/.env': 'COLOUR=red # mine\n' })

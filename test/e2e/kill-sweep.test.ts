@@ -75,7 +75,7 @@ describe('killed before any one of its calls,', { skip: whyNoStrace() }, () => {
           }),
         ),
       )
-      t.diagnostic(`${swept.length} of ${calls.length} calls, the killed deployment ended: ${countOutcomes(outcomes)}`)
+      t.diagnostic(`${swept.length} of ${calls.length} calls: ${countOutcomes(outcomes)}`)
     })
   }
 

@@ -110,7 +110,7 @@ describe('the lock of a host', () => {
     })
   }
 
-  it('of a run that was killed is not kept by a process which the run has left behind', async () => {
+  it('of a run that was killed is not kept by a process that the run has left behind', async () => {
     const host = fleet.newHost('daemon')
     const pidFile = join(host.workspace.path, 'pid')
     const daemon = `sleep 600 >/dev/null 2>&1 & echo $! > ${pidFile}; kill -9 $PPID; wait`

@@ -47,7 +47,7 @@ describe('a rollback of a version that has copied and removed its kept path', ()
     ['the old version', '$0/.hub-deploy/snapshots/plugins/greeter/1-1.0.0/data', false],
     ['the new version', 'data', whyLeftToCi()],
   ] as const)
-    it(`says so if ${which} has made it again, and keeps the tree with the copy`, { skip }, async t => {
+    it(`reports the loss if ${which} has made the path again, and keeps the tree with the copy`, { skip }, async t => {
       const { result, root } = await failAfter(t, `cp -r data storage && rm -r data && mkdir "${folder}"`)
       assert.deepEqual(readLocalReport(result).rollback?.problems, LOST)
       const aside = asideIn(root)
@@ -57,7 +57,7 @@ describe('a rollback of a version that has copied and removed its kept path', ()
 })
 
 describe('a rollback of a version that has renamed its kept path and made another', () => {
-  it('restores it, and sets the other aside', { skip: whyLeftToCi() }, async t => {
+  it('restores the renamed path, and sets the other one aside', { skip: whyLeftToCi() }, async t => {
     const { result, root } = await failAfter(t, 'mv data data.old && mkdir data && echo new > data/rows')
     assert.deepEqual(readLocalReport(result).rollback?.problems, [])
     assert.equal(readFileSync(join(root, 'plugins/greeter/data/rows'), 'utf8'), 'mine')

@@ -229,7 +229,7 @@ describe('a version that is already installed', () => {
     assert.equal(stage.standIns.stateOf(UNIT), 'inactive')
   })
 
-  it('does not claim to skip a step whose service does not start, nor one that was not reached', {
+  it('does not claim to skip a step whose service does not start, nor a step that was not reached', {
     skip: ONLY_IN_CI,
   }, async () => {
     await beginInstalled()

@@ -128,7 +128,7 @@ describe('the plugins directory', () => {
     assert.equal(text('data/greeter/orders'), 'theirs')
   })
 
-  it('is never one that a symlink leads out of the root, or into a directory with another purpose', async () => {
+  it('must not lead, by a symlink, out of the root or into a directory with another purpose', async () => {
     const targets = {
       outside: stage.folder,
       own: '.hub-deploy',
@@ -159,7 +159,7 @@ describe('the plugins directory', () => {
     }
   })
 
-  it('is never one that another user can write to', { skip: NEEDS_ROOT }, async () => {
+  it('is never a directory that another user can write to', { skip: NEEDS_ROOT }, async () => {
     integrate('app/plugins')
     mkdirSync(join(stage.root, 'app'), { recursive: true, mode: 0o777 })
     chmodSync(join(stage.root, 'app'), 0o777)

@@ -131,7 +131,7 @@ describe('a project with a plugin that the marketplace has installed', () => {
     assert.deepEqual(listLive(market.root), before)
   })
 
-  it('takes it over when the operator allows it, and keeps the old tree as a snapshot', {
+  it('takes the plugin over when the operator allows that, and keeps the old tree as a snapshot', {
     skip: ONLY_IN_CI,
   }, async () => {
     const result = await deployProject({ 'allow-takeover': 'true' })
@@ -145,8 +145,8 @@ describe('a project with a plugin that the marketplace has installed', () => {
   })
 })
 
-describe('a plugin of the marketplace whose directory belongs to a project', () => {
-  it('is refused before anything is fetched, even in a dry run', async () => {
+describe('a plugin of the marketplace whose directory has another origin', () => {
+  it('is refused before anything is fetched, even in a dry run, if that is a project', async () => {
     assertDeployed(await deployProject())
     await market.publish('9.0.0', pluginFiles('9.0.0'), { slug: 'cart' })
     market.writePlan(PLUGIN_PLAN.replaceAll('greeter', 'cart'))
@@ -160,7 +160,7 @@ describe('a plugin of the marketplace whose directory belongs to a project', () 
     assert.equal(installedRows(market)['plugin cart']?.contract, 'marketplace')
   })
 
-  it('is refused for another slug of the marketplace too', { skip: ONLY_IN_CI }, async () => {
+  it('is refused if that is another slug of the marketplace', { skip: ONLY_IN_CI }, async () => {
     assertDeployed(await market.deploy())
     await market.publish('9.0.0', pluginFiles('9.0.0'), { slug: 'other' })
     market.writePlan(PLUGIN_PLAN.replace('project_id: greeter', 'project_id: other'))

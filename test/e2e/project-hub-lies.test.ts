@@ -69,7 +69,7 @@ describe('a project deployment refuses, before anything is downloaded,', () => {
     code: 'insecure_url',
     answers: describes({ download_url: 'file:///etc/passwd' }),
   })
-  refuses('a refusal', {
+  refuses('a hub that refuses the artifact', {
     ...lie,
     code: 'artifact_unavailable',
     answers: () => ({ artifact: answerJson(403, { error: 'not for you' }) }),
@@ -143,7 +143,7 @@ describe('a project deployment refuses, before it requests the key,', () => {
     offer: on => sealTar(projectTar({ manifest: { version: '1.0.0' } }), on.signingKey),
   })
 
-  it('a host that has become read-only', async t => {
+  it('a host whose plugins directory has become a file', async t => {
     const [plugins, aside] = [join(stage.root, 'plugins'), join(stage.root, 'aside')]
     const offer = goodOffer(stage)
     const download: Answer = response => {
@@ -213,7 +213,7 @@ describe('a project deployment with several pinned signers', () => {
     assert.equal(readLocalReport(result).signer_public_key, stage.signerPublicKey)
   })
 
-  it('trusts each signer only for the artifacts that the hub says it has signed', async t => {
+  it('trusts each signer only for the artifacts that the hub attributes to that signer', async t => {
     const offer = goodOffer(stage)
     const artifact = answerJson(200, descriptorOf(stage, offer, { signer_public_key: OTHER_PUBLIC_KEY }))
     const hub = await serveUntrustedProjectHub(t, answersOf(stage, offer, { artifact }))

@@ -48,9 +48,9 @@ describe('unusable inputs of a project', () => {
   })
 
   const wrong: Record<string, Record<string, string>> = {
-    'a signer that is no key': { 'signer-public-key': 'nonsense' },
-    'a signer for whom anything would be signed': { 'signer-public-key': Buffer.alloc(32).toString('base64') },
-    'a pin that is no digest': { 'artifact-sha256': 'latest' },
+    'a signer that is not a key': { 'signer-public-key': 'nonsense' },
+    'a signer whose key accepts a signature of anything': { 'signer-public-key': Buffer.alloc(32).toString('base64') },
+    'a pin that is not a digest': { 'artifact-sha256': 'latest' },
   }
   for (const [what, inputs] of sampled(Object.entries(wrong), 3)) {
     it(`are reported to the hub: ${what}`, async t => {

@@ -75,7 +75,7 @@ function assertAsBefore(): void {
 
 describe('a project deployment that is cancelled', () => {
   for (const route of sampled(['latest', 'artifact', 'download', 'authorize'] as const, 1)) {
-    it(`stops waiting for the hub (${route}), changes nothing and reports that`, async t => {
+    it(`stops waiting for the hub (${route}), changes nothing and reports the cancellation`, async t => {
       const interrupted = await interruptAt(t, route, 'SIGINT')
       const { result } = interrupted
       assertReported(stage.root, result)

@@ -253,7 +253,7 @@ describe('a new version of a project', () => {
     assert.deepEqual(changesOf(await watched()), ['false', '2.0.0', '2.0.0'])
   })
 
-  it('runs the steps for all parts when it removes one', { skip: ONLY_IN_CI }, async () => {
+  it('runs the steps for all parts when it removes a part', { skip: ONLY_IN_CI }, async () => {
     await publish('1.0.0', SAME_CART)
     await succeeds()
     const without = PLAN.split('\n').filter(line => !line.includes('mailer'))

@@ -65,7 +65,7 @@ describe('a project whose publisher names a service by its id alone', () => {
     })
   }
 
-  it('is accepted when no step uses the name, and when it is skipped', async () => {
+  it('is accepted when no step uses the name, and when the step is skipped', async () => {
     assertDeployed(await deploy([], 'supervisor: systemd\n'))
     assertDeployed(await deploy(['action: restart'], 'supervisor: none\n'))
     assert.deepEqual(standIns.changes(), [])

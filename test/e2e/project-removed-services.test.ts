@@ -118,7 +118,7 @@ describe('the service of a part that a new version no longer includes', () => {
     assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
   })
 
-  it('stops the removal when its state is unknown', async () => {
+  it('prevents the removal when its state is unknown', async () => {
     standIns.before('docker', 'inspect', 'echo "Cannot connect to the Docker daemon" >&2; exit 1')
     const before = listHost(stage.root)
     const { outputs, log } = await update({ included: WITHOUT_MAILER }, DOCKER)

@@ -128,7 +128,7 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
     assert.deepEqual(listHost(stage.root), before)
   })
 
-  it('follows the marketplace, without fetching the commit again, and keeps the answers of both hubs', async () => {
+  it('follows the marketplace, without fetching the commit again, and records both sources', async () => {
     await publishPlugin('3.2.0')
     git.requests.length = 0
     const result = await deploy()
@@ -146,7 +146,7 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
     assert.equal(rows['plugin cart']?.source, undefined)
   })
 
-  it('uses the version of a plugin.yaml that is a symlink, both in the record and in plugin.sig', async () => {
+  it('records the version of a plugin.yaml that is a symlink, and installs the file that it points to', async () => {
     const ref = repository.commit({ 'ext/run.sh': '1', 'plugin.yaml': '->meta.yaml', 'meta.yaml': MAIL_YAML })
     const source = `{url: "${git.url}/mailer", ref: ${ref}}`
     const plan = `${planWith({ url: `${git.url}/mailer`, ref: commit })}  - {id: mail, action: install_plugin, plugin: mail, source: ${source}}\n`

@@ -58,7 +58,7 @@ function assertReceivedNoSecret({ requests }: LoopbackServer): void {
 }
 
 describe('the access token', () => {
-  it('is sent with every call, and the dev key and the credential with one call each', async t => {
+  it('is sent with every call after the login, and the dev key and the credential with one call each', async t => {
     const hub = await serveHub(t)
     await deployFrom(hub.url)
     assert.deepEqual(

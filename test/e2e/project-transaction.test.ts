@@ -119,13 +119,13 @@ describe('a project of three parts is rolled back as one', () => {
     )
   })
 
-  it('when a service was stopped, which then runs again', async () => {
+  it('when a service was stopped, and that service then runs again', async () => {
     const act = () => update(['action: stop, plugin: till', 'action: provision, plugin: cart'])
     await assertRolledBack(act, { code: 'step_failed', step: 's2' })
     assert.equal(standIns.stateOf('till.service'), 'active')
   })
 
-  it('with the settings file that one step made, when another lacks a value', { skip: ONLY_IN_CI }, async () => {
+  it('with the settings file that one step made, when another step lacks a value', { skip: ONLY_IN_CI }, async () => {
     await assertRolledBack(() => update([envOf('cart'), envOf('till')]), { code: 'step_failed', step: 's2' })
     assert.ok(!existsSync(join(stage.root, 'plugins/cart.env')))
   })

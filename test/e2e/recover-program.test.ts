@@ -115,7 +115,7 @@ describe('recover.js', () => {
     assert.match(stderr, /installed\.json must be a file/)
   })
 
-  it('exits with 1, with nothing to recover, while something is where its renames must fail', () => {
+  it('exits with 1 while the rename probe contains a foreign folder, even with nothing to recover', () => {
     const probe = join(stage.root, '.hub-deploy/rename-probe')
     mkdirSync(join(probe, 'lib'), { recursive: true, mode: 0o700 })
     const { status, stdout, stderr } = recover()
@@ -125,7 +125,7 @@ describe('recover.js', () => {
     assert.equal(recover().status, 0)
   })
 
-  it('hinders no boot, with nothing to recover, when others can write to the project root, and says so', () => {
+  it('exits with 0 and warns if there is nothing to recover and others can write to the project root', () => {
     chmodSync(stage.root, 0o777)
     const { status, stderr } = recover()
     assert.equal(status, 0)

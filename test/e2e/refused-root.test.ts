@@ -26,8 +26,8 @@ describe('a first run that is refused', () => {
     await stage.publish('1.0.0', pluginFiles('1.0.0'))
     const root = join(stage.folder, 'new')
     const refused = {
-      'a plan that this host cannot do': planWith('action: restart, plugin: greeter'),
-      'a plan that is none': 'steps: 1\n',
+      'a plan that this host cannot carry out': planWith('action: restart, plugin: greeter'),
+      'a file that is not a plan': 'steps: 1\n',
     }
     for (const plan of Object.values(refused)) {
       stage.writePlan(plan)

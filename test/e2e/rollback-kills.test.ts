@@ -57,7 +57,9 @@ for (const subject of ['a plugin with kept paths', 'a project of three parts'] s
       })
     }
 
-    it('is exactly old or exactly new if any one of them finds the disk full', { concurrency: 2 }, async t => {
+    it('is exactly old or exactly new if, instead, one of its calls finds the disk full', {
+      concurrency: 2,
+    }, async t => {
       const concerned = calls.filter(({ name, role }) => /^(rename|mkdir|pwrite64)/.test(name) && role !== 'child')
       const swept = concerned.filter((_, at) => at % SAMPLED === 5 % SAMPLED)
       const outcomes: string[] = []

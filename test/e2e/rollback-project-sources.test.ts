@@ -67,7 +67,7 @@ describe('a rollback of a project whose marketplace served new parts for the sam
     for (const text of [log, result.summary]) assert.ok(text.includes(`1.0.0 has cart 1.0.0, pay ${version} now`), text)
   }
 
-  it('restores the parts as they were before the last change, which the next night does not repeat', async () => {
+  it('restores the parts as they were before the last change, and the next night does not repeat that change', async () => {
     await assertRestores('3.1.0', {})
     const { outputs, log } = await deploy()
     assert.deepEqual([outputs['error-code'], outputs['changed']], ['downgrade_refused', 'false'], log)

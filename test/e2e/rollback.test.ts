@@ -74,7 +74,7 @@ describe('a rollback', () => {
     assert.deepEqual([row?.version, row?.status], ['1.0.0', 'success'])
   })
 
-  it('asks once for the id if it gets a slug in its place', async t => {
+  it('asks once for the id if it gets a slug instead', async t => {
     const stage = await openRetainingHost(t)
     const { outputs, log } = await rollBack(stage, { id: '', slug: 'greeter' })
     assert.equal(outputs['error-code'], 'missing_input')

@@ -178,8 +178,8 @@ describe('a run that is cancelled', () => {
   })
 })
 
-describe('a run that is killed', () => {
-  it('has set its outputs to interrupted, and its post step finishes it', async t => {
+describe('a run', () => {
+  it('that is killed has set its outputs to interrupted, and its post step finishes the run', async t => {
     let pid = 0
     const hub = await serveUntrustedHub(t, { artifact: () => process.kill(pid, 'SIGKILL') })
     const inputs = { 'hub-url': hub.url, 'deployments-url': stage.hub.url }

@@ -297,7 +297,7 @@ describe('the status of a host with a deployment', () => {
   })
 })
 
-describe('the status of a host that cannot be examined', () => {
+describe('the status of a host that is empty or cannot be examined', () => {
   beforeEach(async () => {
     stage = await openStage()
   })
@@ -336,7 +336,7 @@ describe('the status of a host that cannot be examined', () => {
     assert.match(refusalOf(await status(), 'inconsistent'), /installed\.json is not a record/)
   })
 
-  it('fails, as a deployment does, while something is where renames must fail', async () => {
+  it('fails, as a deployment does, while the rename probe contains data', async () => {
     await deployed('1.0.0')
     writeFiles(at('.hub-deploy/rename-probe'), { 'data/db': 'rows' })
     assert.match(refusalOf(await status(), 'inconsistent'), /rename-probe must contain only full, but contains data\./)

@@ -62,7 +62,7 @@ describe('a service that a rollback could not restore', () => {
     })
   }
 
-  it('is restarted by a later run, as long as none has succeeded with it', async () => {
+  it('is restarted by a later run if no run has restored it yet', async () => {
     await leaveNewProcess()
     for (let run = 0; run < 2; run++) {
       assert.match(await redeployOld(), /^(?:failed|rolled_back) false$/)
@@ -73,7 +73,7 @@ describe('a service that a rollback could not restore', () => {
     assert.equal(stage.standIns.running(), '1.0.0')
   })
 
-  it('is not forgotten when another version is recorded, whose plan does not restart it', {
+  it('is not forgotten by a run whose plan does not restart it', {
     skip: whyLeftToCi(),
   }, async () => {
     await leaveNewProcess()

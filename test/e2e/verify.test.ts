@@ -97,7 +97,7 @@ describe('verify with a hub', () => {
     assert.equal(summary.match(/from an unsigned header/g)?.length, 2)
   })
 
-  it('checks the files that the plan uses from the artifact, and annotates a missing one at its line', async () => {
+  it('checks the files that the plan uses from the artifact, and annotates a missing file at its line', async () => {
     stage.writePlan(`${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: greeter, from: plugins/greeter/none}\n`)
     const { log, outputs } = await assertFails(stage, { code: 'invalid_plan' }, { 'install-plan': 'install.yaml' })
     stage.writePlan(PLUGIN_PLAN)
@@ -167,7 +167,7 @@ describe('verify with a file', () => {
       code: 'invalid_signature_format',
       inputs: { signature: `${signatureOf(bytes)}\n::error::forged` },
     },
-    'a hub as well': { code: 'invalid_input', inputs: { 'hub-url': 'https://hub.example' } },
+    'a hub in addition': { code: 'invalid_input', inputs: { 'hub-url': 'https://hub.example' } },
     'a host file': { code: 'invalid_input', inputs: { 'artifact-path': '/etc/passwd' } },
     'a symlink to a host file': { code: 'invalid_input', inputs: { 'artifact-path': 'link.zip' } },
     'a pipe without a writer': { code: 'invalid_input', inputs: { 'artifact-path': 'pipe.zip' } },
@@ -249,7 +249,7 @@ describe('verify with only a plan', () => {
     )
   })
 
-  it('refuses at once a plan that costs too much to read, and reads one that is only long', async () => {
+  it('refuses at once a plan that costs too much to read, and reads a plan that is only long', async () => {
     const comment = `# ${'x'.repeat(97)}\n`.repeat(2550)
     stage.writePlan(`${PLUGIN_PLAN}${comment}`)
     assert.equal((await stage.verify(alone)).exitCode, 0)

@@ -130,7 +130,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     fleet.assertNoSecret(result)
   })
 
-  it('check-plan.yml checks a plan without a hub, and fails for one that no host would run', async t => {
+  it('check-plan.yml checks a plan without a hub, and fails for a plan that no host would run', async t => {
     const fleet = await openFleet(t)
     fleet.write('deploy/host-config.yaml', 'version: 1\nsupervisor: none\n')
     const run = { event: 'pull_request', payload: PULL_REQUEST, secrets: {} }

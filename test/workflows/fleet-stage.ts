@@ -138,7 +138,7 @@ export async function runOn(
   })
 }
 
-/** Throws if the output of a run contains one of these secrets. The engine does not mask them here. */
+/** Throws if the output of a run contains one of these secrets. The engine does not mask secrets here. */
 export function assertNoneIn({ written }: WorkflowResult, secrets: readonly string[]): void {
   for (const secret of secrets) assert.ok(!written.includes(secret), written)
 }
