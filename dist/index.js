@@ -21488,7 +21488,7 @@ function readRecords({ root, journal: path }) {
     catch (error) {
         if (!(error instanceof JournalDamage))
             throw unreadable(path, error);
-        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(error.message)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move the journal away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
+        throw new DeploymentError('inconsistent', `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(error.message)}), so nothing was changed. Restore plugins, services and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move the journal away, and run again (docs/operating.md, "The journal is damaged").`, { cause: toDeployError(error) });
     }
 }
 function unreadable(path, error) {
@@ -21522,9 +21522,9 @@ function needsRollback(records) {
     return findCommit(records) === undefined && (known === undefined || known.rollback?.restored === false);
 }
 /**
- * True if this host may have neither version intact, according to the journal of a dead run. After a commit, the host
- * has exactly the new version. If the announced changes were never made, or were undone, the host has exactly the old
- * version. Changes nothing.
+ * True if this host may have neither version intact, according to the journal of a dead run, or if that journal cannot
+ * be read. After a commit, the host has exactly the new version. If the announced changes were never made, or were
+ * undone, the host has exactly the old version. Changes nothing.
  */
 function isInDoubt({ root, journal }) {
     try {
@@ -21559,7 +21559,7 @@ function findAccepted(records) {
 function findEnd(records) {
     return records.findLast(entry => entry.record === 'end')?.end;
 }
-/** True if a cancelled run, or a cancelled recovery of it, had no time for its services. */
+/** True if the run, or an earlier recovery of it, has left services to restore. */
 function wasUnfinished(records) {
     return records.findLast(entry => entry.record === 'end')?.unfinished === true;
 }
@@ -21575,9 +21575,9 @@ function lastState(record) {
 
 
 /**
- * Checks that no other run is in progress, and that none has left a journal to recover. Throws DeploymentError
- * `inconsistent` as `findUnended` does, or if the rollback of an earlier run failed and the host may have neither
- * version intact. Throws `locked` if another run is in progress, or was interrupted and can be recovered.
+ * Checks that no other run is in progress, and that none has left a journal to recover. Throws as `findUnended` does.
+ * Also throws DeploymentError `inconsistent` if the rollback of an earlier run failed and the host may have neither
+ * version intact, and `locked` if another run is in progress, or was interrupted and can be recovered.
  */
 async function requireAtRest(host, signal) {
     const { layout } = host;
@@ -22304,9 +22304,9 @@ function contractOf({ previous_sha256: _, unrecorded: __, signature_valid: ___, 
     return { ...report, steps: report.steps.map(({ did: _, checked: __, ...step }) => step) };
 }
 /**
- * Writes the redacted report, complete or not at all, with mode 0600. Returns its path. Every process derives the same
- * path, so there is at most one local report of each deployment. If deployments of one slug started in the same
- * millisecond, the names of the later reports contain the deployment's id.
+ * Writes the redacted report, completely or not at all, with mode 0600. Returns its path. Every process derives the
+ * same path, so there is at most one local report of each deployment. If two deployments of one slug started in the
+ * same millisecond, the name of the report that is written later also contains its deployment's id.
  */
 async function writeLocalReport({ layout, secrets }, report) {
     const text = textOf(report, secrets);
@@ -22318,8 +22318,8 @@ async function writeLocalReport({ layout, secrets }, report) {
     return own;
 }
 /**
- * Returns the local report's entry about the hub if the hub has already accepted a report of the deployment with this
- * status.
+ * Returns the local report's entry about the hub if the hub has already accepted a report of this deployment with the
+ * same status.
  */
 function local_report_findAccepted(layout, { status, ...report }) {
     const known = findReport(layout, report)?.report;
@@ -29800,9 +29800,9 @@ function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 
 
 
 /**
- * Builds what to commit after the steps: the installed parts, the removed parts, and the snapshots to keep or discard.
- * Throws if a later run could not read the rows of these parts. Notes in the report which snapshots have modified
- * trees.
+ * Builds the installation to commit after the steps: the installed parts and the removed parts with the snapshots to
+ * keep, the snapshots to discard, and the version of a project. Throws if a later run could not read these records.
+ * Notes in the report which snapshots have modified trees.
  */
 async function buildInstallation(context) {
     const { log } = context.deployment.tools;
@@ -30189,7 +30189,7 @@ async function beginDeployment(deployment) {
         async claimHost() {
             const { keepPaths } = deployment;
             const isThere = pathExistsSync(begunPath(host.layout, tools.deploymentId));
-            // While this run waited, another one may have installed a version that keeps other paths.
+            // While this run waited, another run may have removed the journal, or installed a version that keeps other paths.
             if (!isThere || JSON.stringify(keepPaths) !== JSON.stringify(begun.keepPaths)) {
                 const journal = await begun_startJournal(deployment);
                 begun.journal.close();
@@ -30330,7 +30330,7 @@ function pruneReports(report, slug, keep) {
 function slugOf(name) {
     return NAME.exec(name)?.[1];
 }
-/** A report without a slug has the deployment's id in its name instead, which looks like a slug. */
+/** Reads the reports: the name of a report without a slug contains the deployment's id, which looks like a slug. */
 function isNamelessIn(folder) {
     return name => slugOf(name) !== undefined && readSlug((0,external_node_path_namespaceObject.join)(folder, name)) === null;
 }
@@ -30370,7 +30370,7 @@ const DAY_MS = 86_400_000;
 /** The limit for one warning. */
 const waiting_reports_MAX_NAMED = 5;
 const waiting_reports_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
-/** The reports that wait on a host when they are read, oldest first. Files that are not reports of this action stay. */
+/** The reports that wait on a host when they are read, oldest first. Files that cannot be read as reports stay. */
 class WaitingReports {
     #place;
     #entries;
@@ -30386,7 +30386,7 @@ class WaitingReports {
     warnOfForeign() {
         if (this.#foreign.length === 0)
             return;
-        this.#place.log.warning(`Some files in the outbox were not sent, because this action did not write them as reports: ${listFirst(this.#foreign, waiting_reports_MAX_NAMED)}. Inspect and remove them.`);
+        this.#place.log.warning(`Some files in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, waiting_reports_MAX_NAMED)}. Inspect and remove them.`);
     }
     of(address) {
         return this.#entries.filter(entry => entry.address === address);
@@ -30401,7 +30401,7 @@ class WaitingReports {
         const dropped = left.filter(entry => excess.has(entry) || entry.report.completed_at < oldest);
         const gone = dropped.filter(({ path }) => tryUnlinkSync(path));
         if (gone.length > 0)
-            log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub accepted them within ${MAX_WAITING_DAYS} days, or newer reports fill the outbox. The local reports stay.`);
+            log.warning(`Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}, which keeps reports for ${MAX_WAITING_DAYS} days, and at most ${MAX_WAITING} of one plugin, service or project for one hub. Local reports stay.`);
     }
 }
 /**
@@ -30420,7 +30420,7 @@ async function keepInOutbox({ layout, log, secrets }, { address, report }) {
 function removeFromOutbox(layout, report) {
     tryUnlinkSync(entryPath(layout, report));
 }
-/** Returns only the path if the file is not a waiting report. */
+/** Returns only the path if the file cannot be read as a waiting report. */
 function readWaiting(path) {
     try {
         return { ...waiting_reports_schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path };
@@ -30473,10 +30473,10 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     if (reportPath !== undefined && host.keepReports !== undefined)
         pruneReports(reportPath, report.slug, host.keepReports);
     await orNote(failures, 'the audit line', () => appendAudit(host, report));
-    return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures, host.layout) };
+    return { report, reportPath, plannedSteps, delivery, unwritten: summarize(failures, host.layout) };
 }
 /**
- * Reports a deployment only to the hub, best-effort, if nothing may be written on the host or if there is no project
+ * Reports a deployment only to the hub, best-effort: for a host on which nothing may be written, or without a project
  * root. Calls `onKnown` before it sends anything. Never throws.
  */
 async function closeUntouched({ sender, log, secrets, grace }, { record, end }, onKnown = () => { }) {
@@ -30498,7 +30498,7 @@ async function closeUntouched({ sender, log, secrets, grace }, { record, end }, 
         delivery,
     };
 }
-/** Sends the report, unless the hub has already accepted it or this run's sender has another address. */
+/** Sends the report, unless it has no address, the hub has accepted it, or this run's sender has another address. */
 async function deliver(host, conclusion, report) {
     const { address, accepted, onAccepted } = conclusion;
     if (accepted !== undefined)
@@ -30513,7 +30513,9 @@ async function deliver(host, conclusion, report) {
 async function send(host, { address, report }) {
     const { sender, log, secrets, grace } = host;
     if (sender?.address !== address)
-        return { reported: notSent('waits in the outbox for a run that reports to the same hub') };
+        return {
+            reported: notSent('waits in the outbox for a run that reports the same plugin, service or project to the same hub'),
+        };
     const delivery = await sendNow({ sender, grace }, report);
     const { attempts } = delivery;
     if (delivery.accepted)
@@ -30531,7 +30533,7 @@ function describeUnaccepted(reason, { error, deployment_id: id }, ownId) {
 async function sendNow({ sender, grace }, report) {
     return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting });
 }
-/** Notes a failure. A later attempt that succeeds clears the note of an earlier one. */
+/** Notes a failure. If a later attempt for the same subject succeeds, removes the note. */
 async function orNote(failures, subject, write) {
     try {
         const written = await write();
@@ -30547,7 +30549,7 @@ async function orNote(failures, subject, write) {
  * Gives only the first reason, because all writes usually fail for the same reason, for example because their folder is
  * missing.
  */
-function summarise(failures, { own }) {
+function summarize(failures, { own }) {
     const [reason] = failures.values();
     if (reason === undefined)
         return undefined;
@@ -30582,8 +30584,8 @@ function withoutStep({ message, step }) {
 ;// CONCATENATED MODULE: ./build/install/reports/restored-health.js
 
 /**
- * Returns a warning for the operator if the version that a rollback restored is unhealthy, too, so that no healthy
- * version runs; or, if nothing was installed before, if a service could not be restored. Otherwise returns undefined.
+ * Returns a warning for the operator if the version that a rollback restored is not healthy, or if a service could not
+ * be restored. Otherwise returns undefined.
  */
 function restoredUnhealthy(report) {
     if (report.rollback?.healthy !== false)
@@ -30603,7 +30605,7 @@ function restoredUnhealthy(report) {
 
 /**
  * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
- * recovery.
+ * recovery. Throws as `acquireLock` does.
  */
 async function holdLock({ layout, run, log }, timeoutMs, more = {}) {
     const say = (line) => log.info(line);
@@ -30669,9 +30671,10 @@ function writeHandover(layout, facts, checks) {
 }
 /**
  * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Returns
- * undefined if the version is healthy, or if another run is in progress on this host, was interrupted or has deployed
- * in the meantime. Throws UntouchableHostError, what `requireOwnKinds` throws, and what `holdLock` throws except
- * `locked`.
+ * undefined if no check fails. Also returns undefined, without a check, if another run is in progress on this host, was
+ * interrupted, or has deployed in the meantime. Throws as `requireSafeHost`, `requireOwnKinds`, `readStateFileSync` and,
+ * except for `locked`, `holdLock` do. Also throws the signal's reason after a cancel, and an error for a text that
+ * `writeHandover` has not written.
  */
 async function checkRestored(host, text) {
     const handover = handoverSchema.parse(JSON.parse(text));
@@ -30740,7 +30743,7 @@ async function concludeUntouched({ host, record, tools }, { end, error }) {
  * question began not long ago, so its report is among the newest, even if the clock of another run was ahead.
  */
 const MAX_READ = 200;
-/** Returns the local report of the deployment with this id, if it is among the newest reports. Never throws. */
+/** Returns the local report of the deployment with this id, if it is among the newest 200 reports. Never throws. */
 function findEndedReport({ reports }, deploymentId) {
     const newest = ended_report_namesIn(reports).toSorted().reverse().slice(0, MAX_READ);
     for (const name of newest) {
@@ -30808,7 +30811,8 @@ const HARMLESS = new Set([
 /**
  * Finds the journals of runs that died before they had the host: those of processes that have provably ended or no
  * longer lock their journal, that of this run's own main step, those that are older than any run can be, and those that
- * do not say which process wrote them. Ignores a run that may be alive.
+ * do not say which process wrote them. Ignores the journals of all other runs, and of any process that is seen
+ * to be running.
  */
 async function findDeadBegun(host) {
     const { own } = host.layout;
@@ -31506,7 +31510,7 @@ const ROLLED_BACK = {
     inconsistent: 'and could not be rolled back',
 };
 const DAMAGED = 'and rolled back afterwards, but not all files are as before';
-/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws file system errors about the journal. */
+/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws as `finishCommitted` does. */
 async function endRun(host, run) {
     const commit = findCommit(run.records);
     if (commit !== undefined)
@@ -31533,7 +31537,7 @@ function knownRecord(records) {
 }
 /**
  * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
- * are restored, that end stands.
+ * are restored, that end stands, and only the services that the run left are restored.
  */
 async function endRolledBack(request, run) {
     const { records, record } = run;
@@ -31554,8 +31558,8 @@ async function endRolledBack(request, run) {
     return { end, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
 }
 /**
- * Restores the remaining services of a cancelled run, or of a cancelled recovery, which had time only for the files.
- * Services may be running on the files by now, so the files are not compared again.
+ * Restores the services that a run, or an earlier recovery of it, left after all files were restored. Services may be
+ * using the files by now, so the files are not compared again.
  */
 async function endRestored(request, run, known) {
     const { rollback, ...left } = await rollBack({ ...request, places: [] });
@@ -31634,7 +31638,8 @@ const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
  * on behalf of its run. The caller must hold the lock. Returns how this run's own main step ended, or else how the run
  * that had the host ended; undefined if neither left anything. Throws DeploymentError `inconsistent` if the journal is
  * damaged, if the host could not be restored, after 5 failed attempts, or as `requireNothingStranded` does. Throws
- * UntouchableHostError if another user could write a directory in which the run worked.
+ * UntouchableHostError if another user could write a directory in which the run worked. Also throws file system errors,
+ * as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
 async function recover(host) {
     const { layout, log } = host;
@@ -31654,8 +31659,8 @@ async function recover(host) {
     return own ?? recovered;
 }
 /**
- * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if the run left no
- * journal or an empty one.
+ * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if there is no journal
+ * or an empty one.
  */
 async function recoverJournal(host) {
     const { layout, log } = host;
@@ -31696,7 +31701,7 @@ async function endBegunRuns(host) {
         const layout = { ...host.layout, journal: path };
         if (isDamaged)
             await recovery_orWarn(host.log, () => removeDamaged(host.log, path));
-        // The run has made no changes, so its journal is recovered like any other.
+        // The run has made no changes, so the recovery of its journal only reports the run.
         else
             await recovery_orWarn(host.log, async () => {
                 const closed = await recoverJournal({ ...(isOwn ? host : ofOthers), layout });
@@ -31773,8 +31778,8 @@ function isReportedAlike(end, known) {
     return (reportStatusOf(end.outcome) === reportStatusOf(known.outcome) && end.rollback?.restored === known.rollback?.restored);
 }
 /**
- * Logs the recovery in one sentence. If the run had recorded its end, and that end stands, logs only its cleanup, or
- * that the restored version is not healthy.
+ * Logs how the recovery ended. If the run had recorded its end, and that end stands, logs only its cleanup, or that the
+ * restored version is not healthy.
  */
 function logRecovered({ log, recovery }, report, known) {
     const isNews = known === undefined || known.rollback?.restored === false;
@@ -31868,8 +31873,8 @@ function isOwnJournal({ layout, run }) {
 }
 /**
  * Recovers and reports what dead runs left, as `recover` does. Waits for the lock for at most 5 s, or for
- * `lockTimeoutMs` if that is shorter, because a live holder has already recovered the host. Throws UntouchableHostError
- * if the host must not be touched, and as `recoverWhenFree` does if there is anything to recover.
+ * `lockTimeoutMs` if that is shorter, because a live holder has already recovered the host. Throws as `requireSafeHost`
+ * does; if there is anything to recover, also as `requireOwnKinds`, `holdLock` and `recover` do.
  */
 async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
     requireSafeHost(host);
@@ -31879,9 +31884,8 @@ async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
 }
 /**
  * If there is a journal, waits for the lock and recovers what dead runs left. Returns undefined if there is nothing to
- * recover. Throws DeploymentError `locked`, `inconsistent` (also as `requireNothingStranded` does, without a journal)
- * or `host_not_writable`, or an error of the file system. Throws UntouchableHostError if another user may have written
- * a journal, or could write a directory in which the dead run worked.
+ * recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and, without a journal,
+ * `requireNothingStranded` do.
  */
 async function recoverWhenFree(host, lockTimeoutMs) {
     requireSafeHost(host);
@@ -32268,7 +32272,7 @@ async function cleanUp({ tools }, session, installation) {
     }
     catch (error) {
         const { message } = toDeployError(error);
-        tools.log.warning(`The new version is installed. The next run finishes the cleanup, which failed: ${message}`);
+        tools.log.warning(`The deployment succeeded, but its cleanup failed; the next run finishes the cleanup. ${message}`);
         return false;
     }
 }
@@ -32448,7 +32452,7 @@ async function settle(outbox, sent) {
     if (!delivery.accepted && !delivery.final)
         return;
     if (!tryUnlinkSync(path))
-        outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove it.`);
+        outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove that file.`);
 }
 function isUnanswered(delivery) {
     return !delivery.accepted && delivery.status === null;
@@ -32486,8 +32490,8 @@ class HostLock {
     /**
      * Takes the lock and recovers what a dead run left. The first time, also sends the reports that wait in the outbox.
      * Anything that was read from the host before may then be out of date. The host's record is read once, and used until
-     * `release`. Records how long the run waited for another run. Throws DeploymentError `locked` or `inconsistent`,
-     * UntouchableHostError, file system errors, or the signal's reason; the lock may then be held.
+     * `release`. After the fetch, records how long the run waited for another run. Throws as `holdLock`,
+     * `requireSafeHost`, `recover` and `holdHostRecord` do; the lock may then be held.
      */
     async take(timeoutMs) {
         const { host, tools } = this.#deployment;
@@ -32681,11 +32685,12 @@ async function session_orWarn(log, act) {
 
 
 /**
- * Examines the host before anything is fetched, so that a deployment is refused as early as possible. A quiet host
- * passes without its lock. Otherwise takes the lock, without waiting for it, recovers a dead run and sends the outbox;
- * if another run has the host, all of this is done after the download. The survey can only refuse a deployment:
- * whatever passes is judged again once the host is locked for the installation. Throws what `check` throws, and what
- * `HostLock.take` throws except `locked`; the lock may then be held.
+ * Examines the host before anything is fetched, so that a deployment is refused as early as possible. Examines a quiet
+ * host without its lock. If the host is not quiet or does not pass, takes the lock, without waiting for it, recovers a
+ * dead run, sends the outbox, and examines the host again; if another run has the lock, all of this is done after the
+ * download. The survey can only refuse a deployment: whatever passes is judged again once the host is locked for the
+ * installation. Throws as `check` and, except for `locked`, `HostLock.take` do, and file system errors; the lock may
+ * then be held.
  */
 async function surveyHost(deployment, lock, check) {
     if (await passesUnlocked(deployment, check))
@@ -32781,7 +32786,7 @@ function noteLeft({ tools, layout, isLocked }, ended) {
     return { ...ended, isUnfinished: mayLeave && pathExistsSync(layout.journal) };
 }
 /**
- * Prepares the host and checks the operator's files. A run whose operator's files are refused creates no project root.
+ * Prepares the host and checks the operator's files. If these files are refused, creates no project root.
  */
 async function prepareAndCheck(deployment, flow) {
     const { host, tools } = deployment;
@@ -34075,9 +34080,8 @@ function describeSequence(steps) {
 
 const PROGRESS_EVERY_MS = 2000;
 /**
- * Returns a function that logs the progress of a download, at most every 2 s. Its first call, before anything is
- * written, throws DeploymentError `disk_full` if the total is known and the temporary folder has no room for that many
- * bytes.
+ * Returns a function that logs the progress of a download, at most once every 2 s. The first call of that function
+ * throws DeploymentError `disk_full` if the total is known and the temporary folder has no room for that many bytes.
  */
 function watchDownload({ log, now, runner, }) {
     let loggedAt = now().getTime();
@@ -34496,7 +34500,7 @@ function wasReplaced(layout, artifact) {
         return true;
     return wasAudited(layout, sha256, entry => isFrom(entry, origin) && entry.artifact_sha256 === sha256);
 }
-/** Returns the version of an origin that this host has now, and when it was installed; undefined if it has none. */
+/** Returns the version of an origin that this host has now, and when it was installed; undefined if there is none. */
 function presentVersion(layout, origin) {
     const row = readHostRecord(layout).installed.find(each => isFrom(each, origin));
     return row && { version: row.project_version ?? row.version, installed_at: row.installed_at };
@@ -34528,15 +34532,15 @@ function wasSupplyReplaced(layout, { origin, part, source }) {
 function isSameSource(a, b) {
     return a !== undefined && a.from === b.from && a.id === b.id;
 }
-/** Parses only the lines that contain the digest. */
-function wasAudited({ own }, sha256, isWanted) {
+/** Parses only the lines that contain `id`, a digest or a commit. */
+function wasAudited({ own }, id, isWanted) {
     return auditFilesSync(own).some(name => {
         const bytes = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name));
-        // Long before the log is full, splitting it into lines takes much longer than searching it.
-        if (!bytes.includes(sha256))
+        // Splitting a long log into lines takes much longer than searching it.
+        if (!bytes.includes(id))
             return false;
         const lines = bytes.toString('utf8').split('\n');
-        return lines.some(line => line.includes(sha256) && isSuccess(line, isWanted));
+        return lines.some(line => line.includes(id) && isSuccess(line, isWanted));
     });
 }
 /** Returns the names of the log and of its rotated predecessors. */
@@ -37276,8 +37280,8 @@ async function refuseDeployment(refused, tools) {
     return { ...closed, error };
 }
 /**
- * Prepares the host, and returns the reason why it must not be touched, if there is one. Ignores any other failure,
- * which recurs later with a better explanation.
+ * Prepares the host, and returns the reason why it must not be touched, if there is one. Ignores any other failure: if
+ * that failure prevents the local report, `closeDeployment` explains it.
  */
 async function tryToPrepare(host) {
     try {

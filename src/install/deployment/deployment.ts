@@ -27,15 +27,15 @@ export interface HubWires {
 }
 
 /**
- * Observes a run while it is in progress. If the run is killed, the `interrupted` argument of the latest call is the
- * run's report.
+ * Observes a run while it is in progress. If the run is killed before `onEnded`, the latest `interrupted` argument is
+ * the run's report.
  */
 export interface RunObserver {
   /** From now on, if the run is killed, a later run may have to recover or report it. */
   onBegun(interrupted: LocalReport): void
   /** The run has entered its next state. */
   onProgress(interrupted: LocalReport): void
-  /** The outcome is known, and recorded on the host if that is allowed. The report to the hub may take longer. */
+  /** The outcome is known, and recorded on the host if possible. The report to the hub, if any, follows. */
   onEnded(ended: EndedDeployment): void
   /** An earlier, interrupted deployment has been recovered, as the sentence says. */
   onRecovered?(sentence: string): void

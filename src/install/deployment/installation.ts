@@ -20,9 +20,9 @@ import { findReplaced } from './replaced-snapshot.ts'
 import { retain } from './retained-snapshots.ts'
 
 /**
- * Builds what to commit after the steps: the installed parts, the removed parts, and the snapshots to keep or discard.
- * Throws if a later run could not read the rows of these parts. Notes in the report which snapshots have modified
- * trees.
+ * Builds the installation to commit after the steps: the installed parts and the removed parts with the snapshots to
+ * keep, the snapshots to discard, and the version of a project. Throws if a later run could not read these records.
+ * Notes in the report which snapshots have modified trees.
  */
 export async function buildInstallation(context: StepContext): Promise<Installation> {
   const { log } = context.deployment.tools

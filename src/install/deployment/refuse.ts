@@ -54,8 +54,8 @@ export async function refuseDeployment(refused: Refusal, tools: DeploymentTools)
 }
 
 /**
- * Prepares the host, and returns the reason why it must not be touched, if there is one. Ignores any other failure,
- * which recurs later with a better explanation.
+ * Prepares the host, and returns the reason why it must not be touched, if there is one. Ignores any other failure: if
+ * that failure prevents the local report, `closeDeployment` explains it.
  */
 async function tryToPrepare(host: Host): Promise<UntouchableHostError | undefined> {
   try {

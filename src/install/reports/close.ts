@@ -25,7 +25,7 @@ import { type AddressedReport, keepInOutbox, removeFromOutbox } from './waiting-
 export interface Conclusion {
   readonly record: DeploymentRecord
   readonly end: DeploymentEnd
-  /** The address for the deployment's report (see `ReportSender`); null when there is no hub to report to. */
+  /** The address for the deployment's report (see `ReportSender`); null if there is no hub to report to. */
   readonly address: string | null
   /**
    * If the hub has already accepted this report: the number of attempts that were needed. The report is then not sent
@@ -38,10 +38,10 @@ export interface Conclusion {
 
 export interface ClosedDeployment {
   report: LocalReport
-  /** Undefined when the report could not be written. */
+  /** Undefined if the report could not be written. */
   reportPath: string | undefined
   plannedSteps: readonly PlannedStep[]
-  /** The result of sending the report to the hub; undefined when it was not sent. */
+  /** The result of sending the report to the hub; undefined if the report was not sent. */
   delivery?: Delivery | undefined
   /** One sentence to show below the cause: the records that could not be written on this host, and why. */
   unwritten?: string | undefined
@@ -87,11 +87,11 @@ export async function closeDeployment(
   if (reportPath !== undefined && host.keepReports !== undefined)
     pruneReports(reportPath, report.slug, host.keepReports)
   await orNote(failures, 'the audit line', () => appendAudit(host, report))
-  return { report, reportPath, plannedSteps, delivery, unwritten: summarise(failures, host.layout) }
+  return { report, reportPath, plannedSteps, delivery, unwritten: summarize(failures, host.layout) }
 }
 
 /**
- * Reports a deployment only to the hub, best-effort, if nothing may be written on the host or if there is no project
+ * Reports a deployment only to the hub, best-effort: for a host on which nothing may be written, or without a project
  * root. Calls `onKnown` before it sends anything. Never throws.
  */
 export async function closeUntouched(
@@ -122,7 +122,7 @@ interface Delivered {
   delivery?: Delivery
 }
 
-/** Sends the report, unless the hub has already accepted it or this run's sender has another address. */
+/** Sends the report, unless it has no address, the hub has accepted it, or this run's sender has another address. */
 async function deliver(host: Host, conclusion: Conclusion, report: LocalReport): Promise<Delivered> {
   const { address, accepted, onAccepted } = conclusion
   if (accepted !== undefined) return { reported: { accepted: true, attempts: accepted, error: null } }
@@ -135,7 +135,11 @@ async function deliver(host: Host, conclusion: Conclusion, report: LocalReport):
 async function send(host: Host, { address, report }: AddressedReport): Promise<Delivered> {
   const { sender, log, secrets, grace } = host
   if (sender?.address !== address)
-    return { reported: notSent('waits in the outbox for a run that reports to the same hub') }
+    return {
+      reported: notSent(
+        'waits in the outbox for a run that reports the same plugin, service or project to the same hub',
+      ),
+    }
   const delivery = await sendNow({ sender, grace }, report)
   const { attempts } = delivery
   if (delivery.accepted) return { reported: { accepted: true, attempts, error: null }, delivery }
@@ -157,7 +161,7 @@ async function sendNow(
   return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting })
 }
 
-/** Notes a failure. A later attempt that succeeds clears the note of an earlier one. */
+/** Notes a failure. If a later attempt for the same subject succeeds, removes the note. */
 async function orNote<T>(failures: Failures, subject: string, write: () => Promise<T>): Promise<T | undefined> {
   try {
     const written = await write()
@@ -176,7 +180,7 @@ async function orNote<T>(failures: Failures, subject: string, write: () => Promi
  * Gives only the first reason, because all writes usually fail for the same reason, for example because their folder is
  * missing.
  */
-function summarise(failures: Failures, { own }: Layout): string | undefined {
+function summarize(failures: Failures, { own }: Layout): string | undefined {
   const [reason] = failures.values()
   if (reason === undefined) return undefined
   return `Could not write ${[...failures.keys()].join(' and ')}: ${isMissing(own) ? `there is no ${own}.` : reason}`

@@ -9,7 +9,7 @@ import { type FoundReport, readReportOf } from './local-report.ts'
  */
 const MAX_READ = 200
 
-/** Returns the local report of the deployment with this id, if it is among the newest reports. Never throws. */
+/** Returns the local report of the deployment with this id, if it is among the newest 200 reports. Never throws. */
 export function findEndedReport({ reports }: Layout, deploymentId: string): FoundReport | undefined {
   const newest = namesIn(reports).toSorted().reverse().slice(0, MAX_READ)
   for (const name of newest) {

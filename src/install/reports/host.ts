@@ -16,7 +16,7 @@ export type Flows = Readonly<Record<FlowName, Transitions<string>>>
 export interface Host extends HostAccess {
   readonly log: Log
   readonly secrets: Pick<SecretKeeper, 'redact' | 'know'>
-  /** Undefined when there is no hub to report to. */
+  /** Undefined if there is no hub to report to. */
   readonly sender: ReportSender | undefined
   /** The limits for the work after a cancel. A report that was not sent within them waits in the outbox. */
   readonly grace: Grace
@@ -31,13 +31,13 @@ export interface Host extends HostAccess {
 export interface OwnRun {
   /** A UUID that a main step and its post step share. */
   readonly id: string
-  /** The workflow run, which the lock names while the run has the host. */
+  /** The URL of the workflow run, which the lock contains while the run has the host; null outside a workflow. */
   readonly url: string | null
 }
 
 export interface RecoveryEvents {
   /** Set if services of this host wait for the recovery to restore the files. */
   readonly onFilesRestored?: FilesRestored
-  /** Called with one sentence about what was recovered. */
+  /** Called with one sentence about the recovered deployment. */
   readonly onRecovered?: ((sentence: string) => void) | undefined
 }

@@ -113,9 +113,9 @@ export function contractOf({
 export type ReportFolder = { readonly layout: Layout; readonly secrets: Redaction }
 
 /**
- * Writes the redacted report, complete or not at all, with mode 0600. Returns its path. Every process derives the same
- * path, so there is at most one local report of each deployment. If deployments of one slug started in the same
- * millisecond, the names of the later reports contain the deployment's id.
+ * Writes the redacted report, completely or not at all, with mode 0600. Returns its path. Every process derives the
+ * same path, so there is at most one local report of each deployment. If two deployments of one slug started in the
+ * same millisecond, the name of the report that is written later also contains its deployment's id.
  */
 export async function writeLocalReport({ layout, secrets }: ReportFolder, report: LocalReport): Promise<string> {
   const text = textOf(report, secrets)
@@ -127,8 +127,8 @@ export async function writeLocalReport({ layout, secrets }: ReportFolder, report
 }
 
 /**
- * Returns the local report's entry about the hub if the hub has already accepted a report of the deployment with this
- * status.
+ * Returns the local report's entry about the hub if the hub has already accepted a report of this deployment with the
+ * same status.
  */
 export function findAccepted(layout: Layout, { status, ...report }: LocalReport): Reported | undefined {
   const known = findReport(layout, report)?.report

@@ -99,7 +99,7 @@ async function settle(outbox: Outbox, sent: SentReport): Promise<void> {
   if (delivery.accepted) await noteAccepted(outbox, report, delivery.attempts)
   if (!delivery.accepted && !delivery.final) return
   if (!tryUnlinkSync(path))
-    outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove it.`)
+    outbox.log.warning(`${path} could not be removed, although its report needs no further attempt: remove that file.`)
 }
 
 function isUnanswered(delivery: Delivery): boolean {

@@ -24,7 +24,7 @@ function slugOf(name: string): string | undefined {
   return NAME.exec(name)?.[1]
 }
 
-/** A report without a slug has the deployment's id in its name instead, which looks like a slug. */
+/** Reads the reports: the name of a report without a slug contains the deployment's id, which looks like a slug. */
 function isNamelessIn(folder: string): (name: string) => boolean {
   return name => slugOf(name) !== undefined && readSlug(join(folder, name)) === null
 }

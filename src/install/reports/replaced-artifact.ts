@@ -36,7 +36,7 @@ export function wasReplaced(layout: Layout, artifact: KnownArtifact): boolean {
   return wasAudited(layout, sha256, entry => isFrom(entry, origin) && entry.artifact_sha256 === sha256)
 }
 
-/** Returns the version of an origin that this host has now, and when it was installed; undefined if it has none. */
+/** Returns the version of an origin that this host has now, and when it was installed; undefined if there is none. */
 export function presentVersion(
   layout: Layout,
   origin: Origin,
@@ -79,14 +79,14 @@ function isSameSource(a: SourceRecord | undefined, b: SourceRecord): boolean {
   return a !== undefined && a.from === b.from && a.id === b.id
 }
 
-/** Parses only the lines that contain the digest. */
-function wasAudited({ own }: Layout, sha256: string, isWanted: (success: AuditedSuccess) => boolean): boolean {
+/** Parses only the lines that contain `id`, a digest or a commit. */
+function wasAudited({ own }: Layout, id: string, isWanted: (success: AuditedSuccess) => boolean): boolean {
   return auditFilesSync(own).some(name => {
     const bytes = readRegularFileSync(join(own, name))
-    // Long before the log is full, splitting it into lines takes much longer than searching it.
-    if (!bytes.includes(sha256)) return false
+    // Splitting a long log into lines takes much longer than searching it.
+    if (!bytes.includes(id)) return false
     const lines = bytes.toString('utf8').split('\n')
-    return lines.some(line => line.includes(sha256) && isSuccess(line, isWanted))
+    return lines.some(line => line.includes(id) && isSuccess(line, isWanted))
   })
 }
 

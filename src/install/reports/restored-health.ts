@@ -2,8 +2,8 @@ import type { LocalReport } from './local-report.ts'
 import { rollbackProblems } from './rollback-problems.ts'
 
 /**
- * Returns a warning for the operator if the version that a rollback restored is unhealthy, too, so that no healthy
- * version runs; or, if nothing was installed before, if a service could not be restored. Otherwise returns undefined.
+ * Returns a warning for the operator if the version that a rollback restored is not healthy, or if a service could not
+ * be restored. Otherwise returns undefined.
  */
 export function restoredUnhealthy(report: LocalReport): string | undefined {
   if (report.rollback?.healthy !== false) return undefined

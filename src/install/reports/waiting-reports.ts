@@ -38,7 +38,7 @@ export interface WaitingReport extends AddressedReport {
   readonly path: string
 }
 
-/** The reports that wait on a host when they are read, oldest first. Files that are not reports of this action stay. */
+/** The reports that wait on a host when they are read, oldest first. Files that cannot be read as reports stay. */
 export class WaitingReports {
   readonly #place: OutboxPlace
   readonly #entries: readonly WaitingReport[]
@@ -56,7 +56,7 @@ export class WaitingReports {
   warnOfForeign(): void {
     if (this.#foreign.length === 0) return
     this.#place.log.warning(
-      `Some files in the outbox were not sent, because this action did not write them as reports: ${listFirst(this.#foreign, MAX_NAMED)}. Inspect and remove them.`,
+      `Some files in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, MAX_NAMED)}. Inspect and remove them.`,
     )
   }
 
@@ -75,7 +75,7 @@ export class WaitingReports {
     const gone = dropped.filter(({ path }) => tryUnlinkSync(path))
     if (gone.length > 0)
       log.warning(
-        `Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}: no hub accepted them within ${MAX_WAITING_DAYS} days, or newer reports fill the outbox. The local reports stay.`,
+        `Dropped ${countInWords(gone.length, 'report')} from the outbox ${layout.outbox}, which keeps reports for ${MAX_WAITING_DAYS} days, and at most ${MAX_WAITING} of one plugin, service or project for one hub. Local reports stay.`,
       )
   }
 }
@@ -100,7 +100,7 @@ export function removeFromOutbox(layout: Layout, report: LocalReport): void {
   tryUnlinkSync(entryPath(layout, report))
 }
 
-/** Returns only the path if the file is not a waiting report. */
+/** Returns only the path if the file cannot be read as a waiting report. */
 function readWaiting(path: string): WaitingReport | string {
   try {
     return { ...schema.parse(JSON.parse(readStateFileSync(path) ?? '')), path }

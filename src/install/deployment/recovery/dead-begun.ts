@@ -30,14 +30,18 @@ const HARMLESS: ReadonlySet<JournalRecord['record']> = new Set([
 /** The journal of a run that died, or may have died, before it had the host. */
 export interface BegunJournal {
   readonly path: string
-  /** Whether the journal is unusable: not written completely, or not written by this action. */
+  /**
+   * Whether the journal is unusable: it cannot be read, is not about the deployment in its name, or contains records
+   * that a run writes only once it has the host.
+   */
   readonly isDamaged: boolean
 }
 
 /**
  * Finds the journals of runs that died before they had the host: those of processes that have provably ended or no
  * longer lock their journal, that of this run's own main step, those that are older than any run can be, and those that
- * do not say which process wrote them. Ignores a run that may be alive.
+ * do not say which process wrote them. Ignores the journals of all other runs, and of any process that is seen
+ * to be running.
  */
 export async function findDeadBegun(host: Pick<Host, 'layout' | 'run'>): Promise<BegunJournal[]> {
   const { own } = host.layout

@@ -21,7 +21,7 @@ import { isAnyMade } from '../../transaction/undo.ts'
 
 const MAX_RECOVERIES = 5
 
-/** A deployment whose run is dead, according to its journal. */
+/** A deployment whose run is dead, as its journal describes the deployment. */
 export interface DeadRun {
   readonly begin: BeginRecord
   readonly records: readonly JournalRecord[]
@@ -44,7 +44,7 @@ export function readRecords({ root, journal: path }: Layout): readonly JournalRe
     if (!(error instanceof JournalDamage)) throw unreadable(path, error)
     throw new DeploymentError(
       'inconsistent',
-      `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(error.message)}), so nothing was changed. Restore plugins/, extensions/ and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move the journal away, and run again (docs/operating.md, "The journal is damaged").`,
+      `The journal ${path} of an interrupted deployment is damaged (${cleanForeignText(error.message)}), so nothing was changed. Restore plugins, services and kept paths by hand from .hub-deploy/snapshots and .hub-deploy/staging, move the journal away, and run again (docs/operating.md, "The journal is damaged").`,
       { cause: toDeployError(error) },
     )
   }
@@ -95,9 +95,9 @@ export function needsRollback(records: readonly JournalRecord[]): boolean {
 }
 
 /**
- * True if this host may have neither version intact, according to the journal of a dead run. After a commit, the host
- * has exactly the new version. If the announced changes were never made, or were undone, the host has exactly the old
- * version. Changes nothing.
+ * True if this host may have neither version intact, according to the journal of a dead run, or if that journal cannot
+ * be read. After a commit, the host has exactly the new version. If the announced changes were never made, or were
+ * undone, the host has exactly the old version. Changes nothing.
  */
 export function isInDoubt({ root, journal }: Layout): boolean {
   try {
@@ -135,7 +135,7 @@ export function findEnd(records: readonly JournalRecord[]): DeploymentEnd | unde
   return records.findLast(entry => entry.record === 'end')?.end
 }
 
-/** True if a cancelled run, or a cancelled recovery of it, had no time for its services. */
+/** True if the run, or an earlier recovery of it, has left services to restore. */
 export function wasUnfinished(records: readonly JournalRecord[]): boolean {
   return records.findLast(entry => entry.record === 'end')?.unfinished === true
 }

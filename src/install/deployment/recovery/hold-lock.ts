@@ -6,7 +6,7 @@ import type { Host } from '../../reports/host.ts'
 
 /**
  * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
- * recovery.
+ * recovery. Throws as `acquireLock` does.
  */
 export async function holdLock(
   { layout, run, log }: Host,

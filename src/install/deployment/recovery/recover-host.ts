@@ -59,8 +59,8 @@ function isOwnJournal({ layout, run }: Host): boolean {
 
 /**
  * Recovers and reports what dead runs left, as `recover` does. Waits for the lock for at most 5 s, or for
- * `lockTimeoutMs` if that is shorter, because a live holder has already recovered the host. Throws UntouchableHostError
- * if the host must not be touched, and as `recoverWhenFree` does if there is anything to recover.
+ * `lockTimeoutMs` if that is shorter, because a live holder has already recovered the host. Throws as `requireSafeHost`
+ * does; if there is anything to recover, also as `requireOwnKinds`, `holdLock` and `recover` do.
  */
 export async function recoverHost(
   host: Host,
@@ -74,9 +74,8 @@ export async function recoverHost(
 
 /**
  * If there is a journal, waits for the lock and recovers what dead runs left. Returns undefined if there is nothing to
- * recover. Throws DeploymentError `locked`, `inconsistent` (also as `requireNothingStranded` does, without a journal)
- * or `host_not_writable`, or an error of the file system. Throws UntouchableHostError if another user may have written
- * a journal, or could write a directory in which the dead run worked.
+ * recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and, without a journal,
+ * `requireNothingStranded` do.
  */
 export async function recoverWhenFree(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)

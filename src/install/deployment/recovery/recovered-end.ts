@@ -31,7 +31,7 @@ const DAMAGED = 'and rolled back afterwards, but not all files are as before'
 /** The end of a dead run, as its recovery found or made it. */
 export interface RecoveredEnd {
   readonly end: DeploymentEnd
-  /** Whether this recovery was cancelled, so that another recovery has to continue. */
+  /** Whether another recovery has to continue: this one was cancelled, or could not record the restored services. */
   readonly isUnfinished?: boolean
   /**
    * The error that leaves work to another recovery: the host's record, or the unrestored services in it, could not be
@@ -42,7 +42,7 @@ export interface RecoveredEnd {
   readonly hasLost?: boolean | undefined
 }
 
-/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws file system errors about the journal. */
+/** Ends a dead run on this host: rolls it back, or finishes its commit. Throws as `finishCommitted` does. */
 export async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
   const commit = findCommit(run.records)
   if (commit !== undefined) return await endCommitted(host, run, commit)
@@ -69,7 +69,7 @@ function knownRecord(records: readonly JournalRecord[]): KnownRecord | undefined
 
 /**
  * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
- * are restored, that end stands.
+ * are restored, that end stands, and only the services that the run left are restored.
  */
 async function endRolledBack(request: RollbackRequest, run: DeadRun): Promise<RecoveredEnd> {
   const { records, record } = run
@@ -91,8 +91,8 @@ async function endRolledBack(request: RollbackRequest, run: DeadRun): Promise<Re
 }
 
 /**
- * Restores the remaining services of a cancelled run, or of a cancelled recovery, which had time only for the files.
- * Services may be running on the files by now, so the files are not compared again.
+ * Restores the services that a run, or an earlier recovery of it, left after all files were restored. Services may be
+ * using the files by now, so the files are not compared again.
  */
 async function endRestored(request: RollbackRequest, run: DeadRun, known: DeploymentEnd): Promise<RecoveredEnd> {
   const { rollback, ...left } = await rollBack({ ...request, places: [] })

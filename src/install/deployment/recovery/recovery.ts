@@ -43,7 +43,8 @@ const BEGUN_REPORTS_TIMEOUT_MS = 10_000
  * on behalf of its run. The caller must hold the lock. Returns how this run's own main step ended, or else how the run
  * that had the host ended; undefined if neither left anything. Throws DeploymentError `inconsistent` if the journal is
  * damaged, if the host could not be restored, after 5 failed attempts, or as `requireNothingStranded` does. Throws
- * UntouchableHostError if another user could write a directory in which the run worked.
+ * UntouchableHostError if another user could write a directory in which the run worked. Also throws file system errors,
+ * as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
@@ -62,8 +63,8 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
 }
 
 /**
- * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if the run left no
- * journal or an empty one.
+ * Ends the run whose journal is at the layout's `journal`, and returns how it ended; undefined if there is no journal
+ * or an empty one.
  */
 async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
@@ -101,7 +102,7 @@ async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
     const isOwn = path === begunPath(host.layout, host.run.id)
     const layout = { ...host.layout, journal: path }
     if (isDamaged) await orWarn(host.log, () => removeDamaged(host.log, path))
-    // The run has made no changes, so its journal is recovered like any other.
+    // The run has made no changes, so the recovery of its journal only reports the run.
     else
       await orWarn(host.log, async () => {
         const closed = await recoverJournal({ ...(isOwn ? host : ofOthers), layout })
@@ -179,8 +180,8 @@ function isReportedAlike(end: DeploymentEnd, known: DeploymentEnd): boolean {
 }
 
 /**
- * Logs the recovery in one sentence. If the run had recorded its end, and that end stands, logs only its cleanup, or
- * that the restored version is not healthy.
+ * Logs how the recovery ended. If the run had recorded its end, and that end stands, logs only its cleanup, or that the
+ * restored version is not healthy.
  */
 function logRecovered({ log, recovery }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
   const isNews = known === undefined || known.rollback?.restored === false

@@ -11,10 +11,10 @@ import type { RunningDeployment } from '../deployment.ts'
  * host.
  */
 export interface BegunDeployment {
-  /** Takes over the locked and recovered host: from now on, another run can undo what this journal announces. */
+  /** Takes over the locked and recovered host: from now on, another run can undo the changes in this journal. */
   claimHost(): Promise<Journal>
   /**
-   * Records how the deployment ended before anything is reported, so that a later run that has to finish the reports
+   * Records how the deployment ended, before anything is reported: if a later run has to report the deployment, it
    * reports the same end. Resolves to true if the end was recorded. With `isUnfinished`, the later run also restores
    * the services.
    */
@@ -39,7 +39,7 @@ export async function beginDeployment(deployment: RunningDeployment): Promise<Be
     async claimHost() {
       const { keepPaths } = deployment
       const isThere = pathExistsSync(begunPath(host.layout, tools.deploymentId))
-      // While this run waited, another one may have installed a version that keeps other paths.
+      // While this run waited, another run may have removed the journal, or installed a version that keeps other paths.
       if (!isThere || JSON.stringify(keepPaths) !== JSON.stringify(begun.keepPaths)) {
         const journal = await startJournal(deployment)
         begun.journal.close()

@@ -48,7 +48,7 @@ async function cleanUp(
     return await session.finish(installation)
   } catch (error) {
     const { message } = toDeployError(error)
-    tools.log.warning(`The new version is installed. The next run finishes the cleanup, which failed: ${message}`)
+    tools.log.warning(`The deployment succeeded, but its cleanup failed; the next run finishes the cleanup. ${message}`)
     return false
   }
 }

@@ -3,13 +3,13 @@ import type { InstallOrder } from '../../steps/step-context.ts'
 import type { TerminalState } from '../deployment.ts'
 import type { HostSession } from './session.ts'
 
-/** A contract's part of a deployment, in phases. Each phase takes what an earlier phase returned. */
+/** The phases of a deployment under one contract, or of a rollback. Each phase takes the result of an earlier one. */
 export interface Flow<Checked, Fetched extends FetchedFiles> {
-  /** Refuses a deployment because of the operator's own files. */
+  /** Checks the operator's own files. Throws to refuse the deployment. */
   check(): Promise<Checked>
   /**
-   * Refuses a deployment because of the host, whether or not the host is locked. `prepare` checks again whatever
-   * passes.
+   * Checks the host, even while another run has locked it. Throws to refuse the deployment. `prepare` checks again
+   * whatever passes.
    */
   survey(checked: Checked): Promise<void>
   /**
@@ -17,9 +17,9 @@ export interface Flow<Checked, Fetched extends FetchedFiles> {
    * host meanwhile.
    */
   fetch(checked: Checked): Promise<Fetched>
-  /** Turns the verified artifact into staged parts. Changes nothing but `folder`, which exists and is private. */
+  /** Turns the fetched files into parts to install. Changes only `folder`, which exists and is private. */
   prepare(fetched: Fetched, folder: string): Promise<InstallOrder>
-  /** Runs the plan; makes every change through the session's transaction. Returns what to commit. */
+  /** Runs the plan; makes every change through the session's transaction. Returns the installation to commit. */
   install(order: InstallOrder, session: HostSession): Promise<Installation>
   /** Enters the final state. */
   end(state: TerminalState): Promise<void>

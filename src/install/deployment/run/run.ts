@@ -47,7 +47,7 @@ function noteLeft({ tools, layout, isLocked }: RunningDeployment, ended: EndedDe
 }
 
 /**
- * Prepares the host and checks the operator's files. A run whose operator's files are refused creates no project root.
+ * Prepares the host and checks the operator's files. If these files are refused, creates no project root.
  */
 async function prepareAndCheck<Checked>(
   deployment: RunningDeployment,
