@@ -20895,7 +20895,7 @@ async function restoreServices(changes, restoring) {
     return restored;
 }
 function notRestored({ service }) {
-    return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run restores it.`;
+    return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run does that.`;
 }
 /** Restarts the service even if the step that changed it failed, because that step may still have taken effect. */
 async function restoreRunning(change, restoring) {
@@ -25529,8 +25529,8 @@ const MAX_RESTORED_SECONDS = 60;
 const MAX_BRIEF_CHARS = 120;
 /**
  * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
- * the check's `stable_for`. With a supervisor, this period is at least 3 s, or half of the timeout if that is shorter.
- * A new start of the service is a break.
+ * the check's `stable_for`. Without a service or without a check, waits only for the other. With a service, this period
+ * is at least 3 s, or half of the timeout if that is shorter. A new start of the service is a break.
  *
  * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds, or the signal's reason.
  */
@@ -25544,7 +25544,7 @@ async function checkHealth(request, clock = systemClock) {
             return { evidence: finding.evidence, brief: inBrief(finding, request.healthcheck) };
         // The error below reports the last attempt.
         if (attempt <= retries)
-            request.log.info(`Attempt ${attempt} of ${retries + 1}: ${subject} is not healthy. ${finding.evidence}`);
+            request.log.info(`In attempt ${attempt} of ${retries + 1}, ${subject} was not healthy: ${finding.evidence}`);
     }
     throw new DeploymentError('unhealthy', `${subject} was not healthy ${retries === 0 ? `within ${seconds} s` : `in ${retries + 1} attempts of ${seconds} s each`}: ${finding.evidence}`, adviceFor(request));
 }
@@ -25564,7 +25564,7 @@ async function findUnhealthy(checks, { log, signal }) {
                 log,
                 signal,
             });
-            log.info(`${once.id} is healthy again. ${evidence}`);
+            log.info(`${once.id} is healthy again: ${evidence}`);
             log.did(`${once.id} is healthy again, ${brief}`);
             return [];
         }
@@ -25694,7 +25694,10 @@ function requireEntry(entry, name) {
 
 /** A project may have many parts. */
 const MAX_LISTED = 5;
-/** Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` without a host config. */
+/**
+ * Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` without a host config, or the
+ * signal's reason.
+ */
 async function verifyHealth(subject, step) {
     const { parts, changed, tools } = subject;
     const { log, signal } = tools;
@@ -25704,7 +25707,7 @@ async function verifyHealth(subject, step) {
     for (const healthcheck of healthchecksOf(step, config, ids)) {
         const version = parts.find(part => part.id === healthcheck.id)?.version ?? null;
         const { evidence, brief } = await checkHealth({ healthcheck, version, changed, log, signal });
-        log.info(`${healthcheck.id} is healthy. ${evidence}`);
+        log.info(`${healthcheck.id} is healthy: ${evidence}`);
         found.push(parts.length === 1 ? brief : `${healthcheck.id}: ${brief}`);
     }
     const did = listFirst(found, MAX_LISTED) || 'nothing to check';
@@ -29234,9 +29237,9 @@ function missingSettings(deployment, { steps, origin }, part) {
 
 /**
  * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
- * are. Excludes steps that depend on a step that changes a part, and steps for services that an earlier run could not
- * restore. A step without `plugin` concerns all parts. Must be called before the first step, so that a `stop` is
- * skipped together with its `start`. Returns no ids with `redeploy`.
+ * are. Excludes all such steps of a plugin if one of them depends on a step that changes a part, and steps for services
+ * that an earlier run could not restore. A step without `plugin` concerns all parts. Must be called before the first
+ * step, so that a `stop` is skipped together with its `start`. Returns no ids with `redeploy`.
  */
 function findIdleSteps(deployment, order) {
     const { layout, request } = deployment;
@@ -29305,7 +29308,7 @@ function announceIdleSteps({ tools, record }, idle) {
     if (skipped.length === 0)
         return;
     const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start');
-    const exception = isAnyService ? ' If a service of these steps is not running, it would be started.' : '';
+    const exception = isAnyService ? ' A service of these steps that is not running would be started.' : '';
     tools.log.info(`Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`);
 }
 /** A rollback has no input `redeploy`. */
@@ -32883,9 +32886,9 @@ function openUnnamedSync(directory) {
 
 
 /**
- * Runs a command of the host config with an allow-listed environment, in its own process group and with stdin closed,
- * and logs how long it took. Throws DeploymentError `step_failed` with the exit code and the beginning of the output,
- * or `step_timed_out`.
+ * Runs a command of the host config with an allow-listed environment, in its own process group and without input, and
+ * logs how long the command took. Throws DeploymentError `step_failed` or `step_timed_out`, with the command's end and
+ * the beginning of its output, or the signal's reason.
  */
 async function runHostCommand({ tools, record }, request) {
     const { command, env, timeoutSeconds } = request.command;
@@ -33210,7 +33213,7 @@ function orUndefined(read) {
 
 /**
  * Makes the trees of staged parts durable, with one sync if possible, records the trees, and compares the trees that
- * are replaced next with their records. Changes nothing but the staging folder and the records. The tree of a returning
+ * are replaced next with their records. Changes only the staging folder and the records. The tree of a returning
  * part is already durable and recorded. Calls `reach` with each part before the check that the part's kept paths can be
  * carried over.
  */
@@ -33461,7 +33464,7 @@ const GROUPS = [
  * was left behind. Finally compares the old trees again, because other processes could change these trees until the
  * move. Returns the result of each part, except the removed parts that were already gone. Calls `reach` with a part
  * when the work on that part begins. Throws DeploymentError `step_failed`, `unsafe_host` or `inconsistent`, the errors
- * of stopping a service, or file system errors.
+ * of stopping a service, file system errors, or the signal's reason.
  */
 async function switchParts(context, parts, reach = () => undefined) {
     const planned = await planSwitches(context, parts, reach);
@@ -33876,8 +33879,8 @@ class StepLedger {
         this.#reached = step ?? this.#reached;
     }
     /**
-     * Divides the time since the last call of `share` or `end` equally among these steps. Without any steps, that time is
-     * dropped.
+     * Divides the time since the last call of `share` or `end`, or since the start, equally among these steps. Without any
+     * steps, that time is dropped.
      */
     share(steps) {
         const each = (this.#now() - this.#since) / steps.length;
@@ -45285,8 +45288,8 @@ async function notifyReady() {
     return true;
 }
 /**
- * True if systemd is still starting the unit of this process. Units ordered after that unit start only once it has
- * started, so this process would wait for one of them forever.
+ * True if systemd is still starting the unit of this process. Units ordered after that unit start only once that unit
+ * has started, so a wait of this process for one of them would never end.
  */
 async function isOwnUnitStarting() {
     const unit = findOwnUnit();

@@ -41,8 +41,8 @@ export interface Health {
 
 /**
  * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
- * the check's `stable_for`. With a supervisor, this period is at least 3 s, or half of the timeout if that is shorter.
- * A new start of the service is a break.
+ * the check's `stable_for`. Without a service or without a check, waits only for the other. With a service, this period
+ * is at least 3 s, or half of the timeout if that is shorter. A new start of the service is a break.
  *
  * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds, or the signal's reason.
  */
@@ -55,7 +55,7 @@ export async function checkHealth(request: HealthRequest, clock: Clock = systemC
     if (finding.healthy) return { evidence: finding.evidence, brief: inBrief(finding, request.healthcheck) }
     // The error below reports the last attempt.
     if (attempt <= retries)
-      request.log.info(`Attempt ${attempt} of ${retries + 1}: ${subject} is not healthy. ${finding.evidence}`)
+      request.log.info(`In attempt ${attempt} of ${retries + 1}, ${subject} was not healthy: ${finding.evidence}`)
   }
   throw new DeploymentError(
     'unhealthy',
@@ -83,7 +83,7 @@ export async function findUnhealthy(
         log,
         signal,
       })
-      log.info(`${once.id} is healthy again. ${evidence}`)
+      log.info(`${once.id} is healthy again: ${evidence}`)
       log.did(`${once.id} is healthy again, ${brief}`)
       return []
     } catch (error) {

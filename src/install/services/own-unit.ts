@@ -16,8 +16,8 @@ export async function notifyReady(): Promise<boolean> {
 }
 
 /**
- * True if systemd is still starting the unit of this process. Units ordered after that unit start only once it has
- * started, so this process would wait for one of them forever.
+ * True if systemd is still starting the unit of this process. Units ordered after that unit start only once that unit
+ * has started, so a wait of this process for one of them would never end.
  */
 export async function isOwnUnitStarting(): Promise<boolean> {
   const unit = findOwnUnit()

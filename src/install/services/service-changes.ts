@@ -90,7 +90,7 @@ export async function restoreServices(
 }
 
 function notRestored({ service }: ServiceChange): string {
-  return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run restores it.`
+  return `A cancelled run had no time to restore ${describeService(service)}: its post step or the next run does that.`
 }
 
 type QueueableChange = ServiceChange & Pick<ServiceOrder, 'isQueued'>

@@ -20,9 +20,9 @@ export interface HostCommandRequest {
 }
 
 /**
- * Runs a command of the host config with an allow-listed environment, in its own process group and with stdin closed,
- * and logs how long it took. Throws DeploymentError `step_failed` with the exit code and the beginning of the output,
- * or `step_timed_out`.
+ * Runs a command of the host config with an allow-listed environment, in its own process group and without input, and
+ * logs how long the command took. Throws DeploymentError `step_failed` or `step_timed_out`, with the command's end and
+ * the beginning of its output, or the signal's reason.
  */
 export async function runHostCommand({ tools, record }: Deployment, request: HostCommandRequest): Promise<void> {
   const { command, env, timeoutSeconds } = request.command

@@ -12,9 +12,9 @@ import type { InstallOrder } from './step-context.ts'
 
 /**
  * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
- * are. Excludes steps that depend on a step that changes a part, and steps for services that an earlier run could not
- * restore. A step without `plugin` concerns all parts. Must be called before the first step, so that a `stop` is
- * skipped together with its `start`. Returns no ids with `redeploy`.
+ * are. Excludes all such steps of a plugin if one of them depends on a step that changes a part, and steps for services
+ * that an earlier run could not restore. A step without `plugin` concerns all parts. Must be called before the first
+ * step, so that a `stop` is skipped together with its `start`. Returns no ids with `redeploy`.
  */
 export function findIdleSteps(deployment: Deployment, order: InstallOrder): ReadonlySet<string> {
   const { layout, request } = deployment
@@ -88,7 +88,7 @@ export function announceIdleSteps({ tools, record }: Recorded, idle: ReadonlySet
   const skipped = record.plannedSteps.filter(({ isIdle }) => isIdle)
   if (skipped.length === 0) return
   const isAnyService = skipped.some(({ action }) => action === 'restart' || action === 'start')
-  const exception = isAnyService ? ' If a service of these steps is not running, it would be started.' : ''
+  const exception = isAnyService ? ' A service of these steps that is not running would be started.' : ''
   tools.log.info(
     `Nothing changes for these steps, which would be skipped: ${namesOf(skipped)}.${exception}${remedyOf(record)}`,
   )

@@ -19,7 +19,7 @@ export interface InstallOrder {
   readonly snapshot: boolean
   readonly hostConfig: HostConfig | undefined
   /**
-   * The ids of the steps that the host config excludes: the config says `supervisor: none`, or has no command for the
+   * The ids of the steps that this host skips: the host config says `supervisor: none`, or there is no command for the
    * step's event.
    */
   readonly skipped: ReadonlySet<string>

@@ -19,7 +19,10 @@ export interface HealthSubject extends Pick<InstallOrder, 'hostConfig'>, Pick<De
   readonly changed: boolean
 }
 
-/** Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` without a host config. */
+/**
+ * Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` without a host config, or the
+ * signal's reason.
+ */
 export async function verifyHealth(subject: HealthSubject, step: HealthcheckStep): Promise<StepResult> {
   const { parts, changed, tools } = subject
   const { log, signal } = tools
@@ -29,7 +32,7 @@ export async function verifyHealth(subject: HealthSubject, step: HealthcheckStep
   for (const healthcheck of healthchecksOf(step, config, ids)) {
     const version = parts.find(part => part.id === healthcheck.id)?.version ?? null
     const { evidence, brief } = await checkHealth({ healthcheck, version, changed, log, signal })
-    log.info(`${healthcheck.id} is healthy. ${evidence}`)
+    log.info(`${healthcheck.id} is healthy: ${evidence}`)
     found.push(parts.length === 1 ? brief : `${healthcheck.id}: ${brief}`)
   }
   const did = listFirst(found, MAX_LISTED) || 'nothing to check'

@@ -198,8 +198,8 @@ describe('checkHealth over time', () => {
       unhealthy(/in 3 attempts of [\d.]+ s each: /),
     )
     assert.deepEqual(
-      log.lines.map(line => line.slice(0, 19)),
-      ['info Attempt 1 of 3', 'info Attempt 2 of 3'],
+      log.lines.map(line => line.slice(0, 22)),
+      ['info In attempt 1 of 3', 'info In attempt 2 of 3'],
     )
   })
 

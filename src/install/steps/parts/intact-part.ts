@@ -40,7 +40,7 @@ export interface VerifiedSource {
 export interface IntactTree {
   readonly place: Place
   readonly identity: TreeIdentity
-  /** Finds a recorded file or symlink of the tree by a path. */
+  /** Finds a recorded file or symlink of the tree by its path. */
   readonly find: FindRecorded
   /** Undefined for an extension, and for a plugin without a `plugin.yaml`. */
   readonly pluginYaml: PluginYaml | undefined

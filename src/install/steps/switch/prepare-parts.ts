@@ -30,7 +30,7 @@ export interface Preparation {
 
 /**
  * Makes the trees of staged parts durable, with one sync if possible, records the trees, and compares the trees that
- * are replaced next with their records. Changes nothing but the staging folder and the records. The tree of a returning
+ * are replaced next with their records. Changes only the staging folder and the records. The tree of a returning
  * part is already durable and recorded. Calls `reach` with each part before the check that the part's kept paths can be
  * carried over.
  */

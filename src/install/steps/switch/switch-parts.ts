@@ -32,7 +32,7 @@ const GROUPS: readonly MovesOf[] = [
  * was left behind. Finally compares the old trees again, because other processes could change these trees until the
  * move. Returns the result of each part, except the removed parts that were already gone. Calls `reach` with a part
  * when the work on that part begins. Throws DeploymentError `step_failed`, `unsafe_host` or `inconsistent`, the errors
- * of stopping a service, or file system errors.
+ * of stopping a service, file system errors, or the signal's reason.
  */
 export async function switchParts(
   context: StepContext,
