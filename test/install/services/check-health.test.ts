@@ -390,7 +390,7 @@ describe('findUnhealthy', () => {
     const broken = checkOf({ type: 'tcp', address: '127.0.0.1:1' }, { timeout: 1 })
     const checks = [broken, fine].map(check => ({ ...check, previous_version: '1.0.0' }))
     assert.equal((await findUnhealthy(checks, { log, signal })).length, 1)
-    assert.ok(log.lines.some(line => line.startsWith('info web is healthy again.')))
+    assert.ok(log.lines.some(line => line.startsWith('info web is healthy again: ')))
   })
 
   it('does not call a service healthy that it cannot examine', async () => {

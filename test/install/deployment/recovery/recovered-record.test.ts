@@ -72,8 +72,7 @@ describe('the recovery of a cancelled run that found damage and had no time for 
     const { layout, host, run, writeJournal, reports } = await openScene(t)
     useStandIns(t).setState('greeter.service', 'active')
     const damage = 'The record of plugins/greeter is damaged, so its files could not be compared.'
-    const left =
-      'A cancelled run had no time to restore unit greeter.service: its post step or the next run does that.'
+    const left = 'A cancelled run had no time to restore unit greeter.service: its post step or the next run does that.'
     const [service, ...undo] = rolledBack([])
     const rollback = { restored: true, problems: [damage, left], verified: false, healthy: null }
     const end = { outcome: 'inconsistent' as const, changed: false, error: null, rollback, completed_at: AT }
