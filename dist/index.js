@@ -16953,7 +16953,7 @@ class DeployError extends Error {
         this.next = options.next;
     }
 }
-/** An input, a plan or a host config is wrong, or a URL is not secure; nothing was installed. */
+/** An input, a plan or a host config is wrong or missing, or a URL is not secure. */
 class ConfigError extends DeployError {
     name = 'ConfigError';
 }
@@ -16961,11 +16961,11 @@ class ConfigError extends DeployError {
 class AuthenticationError extends DeployError {
     name = 'AuthenticationError';
 }
-/** The hub's artifact could not be fetched or must not be used. */
+/** An artifact, or another answer of a hub or git server, could not be fetched or must not be used. */
 class ArtifactError extends DeployError {
     name = 'ArtifactError';
 }
-/** The artifact's signature is missing, malformed, wrong or by another signer, or its digest is not the pinned one. */
+/** The signature is missing, malformed, wrong or by another signer, or the artifact is not the pinned one. */
 class SignatureError extends ArtifactError {
     name = 'SignatureError';
 }
@@ -17003,7 +17003,7 @@ function toDeployError(error) {
     const message = error instanceof Error ? error.message : String(error);
     return new DeployError('internal_error', `Unexpected error: ${message}`, { cause: error });
 }
-/** Returns the errno code (`ENOSPC`, `EACCES`, ...) of a system error, or undefined. */
+/** Returns an error's `code` if it is a string, such as a system error's errno code (`ENOSPC`); otherwise undefined. */
 function errnoOf(error) {
     return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }
@@ -17071,9 +17071,9 @@ const PLUGINS_DIRECTORY_PATTERN = `${NOT_RESERVED}${PART}(?:/${PART})*`;
 const PARTS_DIRECTORY_PATTERN = `(?:${EXTENSIONS_DIRECTORY}|${PLUGINS_DIRECTORY_PATTERN})`;
 /** A directory of plugins: a path inside the project root, but not `extensions`, `.hub-deploy` or a path below them. */
 const pluginsDirectorySchema = schemas_string().check(refine(isPluginsDirectory, {
-    error: 'must be a relative path of at most 255 characters inside project-root, made of letters, digits, "_", ".", "-" and "/", that is neither extensions nor .hub-deploy nor a path below them',
+    error: 'must be a relative path of at most 255 characters inside project-root, made of letters, digits, "_", ".", "-" and "/", without empty, "." or ".." components, and neither extensions nor .hub-deploy nor a path below them',
 }));
-/** A directory of plugins as people may write it: drops a leading `./` and a final `/`. */
+/** A directory of plugins as people may write it: drops every leading `./` and final `/`. */
 const writtenPluginsDirectorySchema = pipe(pipe(schemas_string(), transform(text => text.replace(/^(?:\.\/+)+/, '').replace(/(?<=.)\/+$/, ''))), pluginsDirectorySchema);
 /** Ignores case, because some file systems do. */
 function isPluginsDirectory(text) {
@@ -17203,8 +17203,8 @@ const CANDIDATE = '2';
 const FINAL = '3';
 /**
  * Compares two versions by the rules of PEP 440: negative if `a` is older; undefined if either of them has another
- * form. Local versions (`+...`) are not accepted, and neither is `1.0-1`: it means 1.0.post1 in PEP 440, but not
- * elsewhere.
+ * form. Epochs (`1!...`) and local versions (`+...`) are not accepted, and neither is `1.0-1`, which means 1.0.post1 in
+ * PEP 440, but not elsewhere.
  */
 function comparePythonVersions(a, b) {
     const [first, second] = [python_version_parse(a), python_version_parse(b)];
@@ -17393,8 +17393,8 @@ async function tree_walk_describe(root, path) {
 const promises_namespaceObject = require("node:timers/promises");
 ;// CONCATENATED MODULE: ./build/core/monotonic.js
 /**
- * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. Measures
- * durations as `performance.now` does, for which Node.js would load ten of its modules.
+ * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. The clock is
+ * that of `performance.now`, but for that function, Node.js would load ten of its modules.
  */
 function monotonicMs() {
     const [seconds, nanoseconds] = process.hrtime();
@@ -17469,8 +17469,8 @@ const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
 const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
 /**
  * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log: no ANSI sequences,
- * no control, direction or zero-width characters (CR and LF become a space), nothing that the runner would run as a
- * command (`::`, `##[`), and at most `maxChars` characters, plus a mark if the text was cut.
+ * no control, direction or zero-width characters (each run of them becomes a space), nothing that the runner would run
+ * as a command (`::`, `##[`), and at most `maxChars` characters, plus a mark if the text was cut.
  */
 function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
     const flat = text
@@ -19002,7 +19002,10 @@ function nearestDirectory(path) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/sentence.js
-/** Returns the text so that another sentence can follow it: adds a full stop unless it ends with `.`, `!` or `?`. */
+/**
+ * Returns the text so that another sentence can follow it: adds a full stop unless the text ends with `.`, `!` or `?`,
+ * which one quotation mark or closing parenthesis may follow.
+ */
 function asSentence(text) {
     return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
 }
@@ -23284,7 +23287,7 @@ class PackedTexts {
 function newBlock() {
     return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) };
 }
-/** Makes sure that a block has room for this many bytes. If it must grow, frees the old memory at once. */
+/** Makes sure that a block has room for this many bytes. If the block must grow, frees the old memory at once. */
 function reserve(block, bytes) {
     const { buffer, length } = block.bytes;
     if (bytes > length)
@@ -25758,8 +25761,8 @@ function isOneEditApart(a, b) {
 /** Enough to fix a file; a hostile file must not cause millions of problems. */
 const MAX_REPORTED_PROBLEMS = 100;
 /**
- * The error for an operator's file that is refused. `problems` lists its mistakes in the order of the file, one file
- * after another.
+ * The error for a plan or a host config that is refused, or for both. `problems` lists the mistakes file by file, and
+ * those of each file in the file's order.
  */
 class SourceError extends ConfigError {
     name = 'SourceError';
@@ -25786,8 +25789,8 @@ function compareInFile(a, b) {
     return a.line - b.line || a.column - b.column;
 }
 /**
- * Returns the value, or the problems of the operator's file, so that the caller can check the next file as well. Throws
- * every error that is not a SourceError.
+ * Returns the value, or the problems of the refused file, so that the caller can also check the next file. Throws every
+ * error that is not a SourceError.
  */
 function collectProblems(read) {
     try {
@@ -25827,7 +25830,7 @@ function summaryOf(document, problems) {
 
 /**
  * Turns a schema's issues with one document into sentences at their positions. A check that goes beyond the type must
- * pass its own message as `error`, because zod/mini has none.
+ * pass its own message as `error`, because zod/mini has no messages.
  */
 class SchemaComplaints {
     #source;
@@ -25948,7 +25951,7 @@ const LEXEMES_BETWEEN_PAUSES = 256;
 /**
  * Composes one YAML document, and pauses at each `yield`. The cost is linear in the length of the text, whatever it
  * contains; used directly, the library takes minutes for 32 KiB of nested errors. Stops after `limits.lexemes`
- * lexemes, below `MAX_YAML_LEVELS` levels of nesting, after `MAX_YAML_COMPLAINTS` mistakes, and at a second document.
+ * lexemes, beyond `MAX_YAML_LEVELS` levels of nesting, after `MAX_YAML_COMPLAINTS` mistakes, and at a second document.
  * Never throws because of the text.
  */
 function* composeYaml(text, limits, options) {
@@ -25996,7 +25999,7 @@ function tokenComplaint(token, hasDocument) {
         return { code: 'UNEXPECTED_TOKEN', message: 'Document end (...) before a document' };
     return undefined;
 }
-/** Also yields undefined, as a pause: the parser yields a document as a single token, and only at its end. */
+/** Also yields undefined, as a pause: the parser yields a whole document as one token, after its last lexeme. */
 function* limitedTokens(text, limits, lines) {
     const parser = new dist/* Parser */.iX(lines.addNewLine);
     let lexemes = 0;
@@ -26151,7 +26154,7 @@ const unreadable_character_UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{
  */
 const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u;
 /**
- * Returns the first character that no YAML text may contain, and its line: `U+0000 in line 3`. Undefined if there is
+ * Returns the first character that cannot be read reliably, and its line: `U+0000 in line 3`. Undefined if there is
  * none.
  */
 function unreadableCharacter(text) {
@@ -26170,7 +26173,7 @@ function firstMatch(text, pattern) {
 }
 function unreadable_character_nameOf(character) {
     if (character === '\ufffd')
-        return 'bytes that are not UTF-8';
+        return 'U+FFFD, or bytes that are not UTF-8,';
     if (character === '\r')
         return 'a carriage return without a line feed';
     return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
@@ -26196,15 +26199,16 @@ const STRICT_YAML = {
 /**
  * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Anchors, aliases, tags outside the
  * core schema, directives, keys that are not text, repeated keys, `__proto__` as a key, more than one document,
- * unreadable characters and any excess over `limits` become problems, but only the first `MAX_REPORTED_PROBLEMS`.
- * If the text is not valid YAML, only its first mistake becomes a problem. Never throws because of the text.
+ * unreadable characters, and any excess over `limits` or `MAX_YAML_LEVELS` become problems, but only the first
+ * `MAX_REPORTED_PROBLEMS`. If the text is not valid YAML, only its first mistake becomes a problem. Never throws
+ * because of the text.
  */
 function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
     if (Buffer.byteLength(text) > limits.bytes)
         return yaml_source_unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`);
     const stranger = unreadableCharacter(text);
     if (stranger !== undefined)
-        return yaml_source_unreadable(file, `the file must be text, found ${stranger}`);
+        return yaml_source_unreadable(file, `the file must be UTF-8 text with LF or CRLF line ends, found ${stranger}`);
     const plain = text.replace(/^\uFEFF/, '');
     const composed = yield* composeYaml(plain, limits, STRICT_YAML);
     yield;
@@ -26368,7 +26372,8 @@ function isInstallAction(action) {
 }
 const HOST_ACTIONS = new Set(['provision', 'stop', 'start', 'restart', 'notify']);
 /**
- * True if steps with this action change more of a host than files: they act on a service, or run an operator's command.
+ * True if steps with this action change more of a host than files: they act on a service, or run the operator's
+ * command.
  */
 function isHostAction(action) {
     return HOST_ACTIONS.has(action);
@@ -26549,7 +26554,7 @@ const MAX_NOTIFY_MESSAGE_CHARS = 500;
 /** The first component may also be a project archive's own name for its directory of plugins. */
 const TEMPLATE_PATH = /^(?!\.)[^/\\\p{Cc}]+\/[a-z0-9][a-z0-9_.-]{0,127}(?:\/(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+)+$/u;
 const templatePathSchema = schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(TEMPLATE_PATH, {
-    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
+    error: 'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".", ".." or backslashes',
 }));
 const messageSchema = schemas_string()
     .check(_maxLength(MAX_NOTIFY_MESSAGE_CHARS, { error: `must be at most ${MAX_NOTIFY_MESSAGE_CHARS} characters` }), _regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }));
@@ -26668,7 +26673,8 @@ function buildPlan(written, source) {
     };
 }
 /**
- * Also checks the common keys of a step whose action is unknown, because the schema does not look into such a step.
+ * Turns the schema's issues into problems. Also checks the common keys of a step whose action is unknown, because the
+ * schema does not look into that step.
  */
 function stepAwareProblems(issues, source) {
     const strangers = issues.filter(isUnknownAction);
@@ -26724,8 +26730,9 @@ const DEFAULT_CHECK_SECONDS = 60;
 const SPARE_CHECK_SECONDS = 30;
 /**
  * Builds the plan for `slug`, which becomes the id. The plan installs the part and retains the version that it
- * replaces. If the host config has a supervisor, the plan then restarts the service and checks its health; if the host
- * config has only a health check for this id, the plan runs that check. `parsePlan` reads the steps from `text`.
+ * replaces. If the host config has a supervisor other than `none`, the plan then restarts the service and checks its
+ * health; if the host config has only a health check for this id, the plan runs that check. `parsePlan` reads the steps
+ * from `text`.
  */
 function buildDefaultPlan(artifact, hostConfig) {
     const text = [...default_plan_headOf(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('');
@@ -27593,9 +27600,9 @@ async function noteInstalledVersion({ layout, request, record }) {
 
 /** Enough for honest use of anchors, too little for a bomb. */
 const MAX_ALIAS_COUNT = 100;
-/** The reason why a foreign text is refused. The message continues a sentence that begins with the name of its file. */
+/** The reason why a foreign text is refused. The message continues a sentence that begins with the file's name. */
 class StrictYamlProblem extends Error {
-    /** Whether the text could be read in more than one way, or costs too much; otherwise it is not valid YAML. */
+    /** Whether the text could be read in more than one way, or costs too much; otherwise it is not valid. */
     isAmbiguous;
     constructor(message, { isAmbiguous }) {
         super(message);
@@ -27603,9 +27610,9 @@ class StrictYamlProblem extends Error {
     }
 }
 /**
- * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Accepts only what both programs read
- * alike.
- * Throws StrictYamlProblem if the text is not valid, exceeds the limits or could be read differently.
+ * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps,
+ * lists and keys, but YAML 1.1 has more words for true and false and more forms of numbers. Throws StrictYamlProblem if
+ * the text is not one valid document, exceeds the limits, or has a structure that could be read differently.
  */
 function readStrictYaml(text, limits) {
     refuseAmbiguousText(text, limits);
@@ -27618,7 +27625,7 @@ function refuseAmbiguousText(text, { bytes }) {
         throw ambiguous(`must be at most ${bytes} bytes, found more`);
     const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
     if (stranger !== undefined)
-        throw ambiguous(`must not contain characters that YAML parsers interpret differently, found ${stranger}`);
+        throw ambiguous(`must not contain characters that YAML parsers refuse or interpret differently, found ${stranger}`);
 }
 function readDocument({ document, complaints }) {
     const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
@@ -27626,7 +27633,7 @@ function readDocument({ document, complaints }) {
         throw ambiguous(`must be simple enough to read, found ${excess.message}`);
     const mistake = complaints.find(({ isWarning }) => !isWarning);
     if (mistake !== undefined || document === undefined)
-        throw malformed(`is not valid YAML (${cleanForeignText(mistake?.message ?? 'no document')})`);
+        throw malformed(`is not one valid YAML document (${cleanForeignText(mistake?.message ?? 'no document')})`);
     return document;
 }
 /**
@@ -27653,7 +27660,7 @@ function refuseAmbiguousKeys(keys) {
             throw ambiguous('must not use merge keys (<<): write the keys out');
         const name = String(key.value);
         if (seen.has(name))
-            throw ambiguous(`must have each key only once, found "${cleanForeignText(name, 60)}" twice`);
+            throw ambiguous(`must have each key of a map only once, found "${cleanForeignText(name, 60)}" twice`);
         seen.add(name);
     }
 }
@@ -27849,7 +27856,8 @@ const DEFAULT_NOTIFY_SECONDS = 30;
 const DEFAULT_HTTP_STATUS = 200;
 const MAX_BODY_MATCH_CHARS = 500;
 const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/;
-const textSchema = schemas_string().check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }));
+const textSchema = schemas_string()
+    .check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text without control characters' }));
 const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
 const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
     error: 'must be a list: the program and its arguments',
@@ -27866,7 +27874,7 @@ const namespaceSchema = schemas_lazy(() => schemas_string()
     .check(_regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, { error: 'must be the name of a Kubernetes namespace' })));
 const httpStatusError = { error: 'must be an HTTP status from 100 to 599' };
 const urlError = { error: 'must be an http or https URL without a user or password' };
-const addressError = { error: 'must be written host:port' };
+const addressError = { error: 'must be written host:port, with a port from 1 to 65535' };
 const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
     http: exactOptional(schemas_string()
         .check(_regex(/^\s*[Hh][Tt][Tt][Pp][Ss]?:/, { ...urlError, abort: true }), refine(isHttpUrl, urlError))),
@@ -28060,7 +28068,7 @@ function readStep(written, position) {
     const rest = stepSchema.safeParse(Object.fromEntries(Object.entries(step).filter(([key]) => !bad.includes(key))));
     if (!rest.success)
         return undefined;
-    // Without its plugin, a step concerns everything that the plan installs.
+    // Without its plugin, the step would concern everything that the plan installs.
     if (bad.includes('plugin'))
         return undefined;
     const built = buildStep(rest.data, position);
@@ -28132,7 +28140,7 @@ function prematureProblems(steps, needs) {
         if (missing.length === 0)
             return [];
         const ids = missing.map(install => `"${install.id}"`).join(', ');
-        return [stepProblem(step, `${step.action} would run before the files exist: add ${ids} to its depends_on`)];
+        return [stepProblem(step, `${step.action} would run before the files are installed: add ${ids} to its depends_on`)];
     });
 }
 function stepProblem(step, message) {
@@ -28251,7 +28259,7 @@ function verifyTemplates(steps, keepPaths, hasFile) {
             return [];
         const reason = kept === undefined
             ? 'which is not a regular file of the artifact'
-            : `which is in ${kept}, a path that keep-paths leaves to the host`;
+            : `which keep-paths (${kept}) leaves to the host`;
         return [stepProblem(step, `from names ${step.from}, ${reason}`)];
     });
     if (problems.length > 0)
@@ -28266,9 +28274,9 @@ function verifyTemplates(steps, keepPaths, hasFile) {
 
 /**
  * Binds a plan to the artifact that it installs. The plan's `project_id` must equal the slug (contract 4.3, rule 6).
- * The plan must install exactly one part, of this kind. Every other step must work on that part, templates must come
- * from it, and no step that needs its files may run before they exist. Throws PlanError `invalid_plan` with every
- * problem.
+ * The plan must install exactly one part, of this kind, with an id that does not end in `.env`. Every other step must
+ * work on that part, templates must come from it, and no step that needs its files may run before they are installed.
+ * Throws PlanError `invalid_plan` with every problem.
  */
 function bindPlanToArtifact(plan, artifact) {
     const problems = bindingProblems(wholePlan(plan), artifact);
@@ -28629,7 +28637,8 @@ const injectingSchema = object({ inject: union([literal(true), schemas_string().
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if the text is not a YAML mapping, or if one of
  * the fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
- * `PLUGIN_YAML_LIMITS`, or if the host's reader (of YAML 1.1) could read it differently. Ignores unknown keys.
+ * `PLUGIN_YAML_LIMITS` or costs too much, or if the host's reader (of YAML 1.1) could find another structure in it.
+ * Ignores unknown keys.
  */
 function parsePluginYaml(text) {
     const { document, value } = readYaml(text);
@@ -28860,9 +28869,10 @@ function isUnsafe(value) {
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
 /**
  * Builds a settings file from a template of `KEY=value` lines. A key gets its value from the operator's settings if
- * they set it, quoted as `quoteSetting` does; the other lines stay unchanged. Appends declared keys that the template
- * lacks if the operator's settings set them. Throws DeploymentError `step_failed` if a declared key cannot be the name
- * of a variable, if no quoting fits a value, or if a required key ends up empty.
+ * these have one that is not empty, quoted as `quoteSetting` does; the other lines stay unchanged, but all lines end in
+ * LF. Appends declared keys that the template lacks if the operator's settings have a value for them. Throws
+ * DeploymentError `step_failed` if a declared key cannot be the name of a variable, if no quoting fits a value, or if a
+ * required key ends up empty.
  */
 function seedSettings(template, names, given) {
     const keys = [...names.required, ...names.optional];
@@ -28877,14 +28887,14 @@ function seedSettings(template, names, given) {
 }
 /**
  * Refuses existing settings in which a required key is missing or empty: throws DeploymentError `step_failed`, which
- * names the keys and the file.
+ * names the keys and the file. Also refuses required keys that cannot be the name of a variable.
  */
 function verifySettings(settings, required) {
     refuseUnusableNames(required);
     const missing = unsetSettings(settings.text, required);
     if (missing.length === 0)
         return;
-    throw new DeploymentError('step_failed', `The part requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
+    throw new DeploymentError('step_failed', `The part requires ${listNames(missing)}, which ${settings.path} does not set or leaves empty: set ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
 }
 /** Returns the keys that the settings lack or leave empty. */
 function unsetSettings(text, keys) {
@@ -28959,7 +28969,7 @@ function unusableValue(key) {
 function refuseEmpty(keys) {
     if (keys.length === 0)
         return;
-    throw new DeploymentError('step_failed', `The part requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`);
+    throw new DeploymentError('step_failed', `The part requires ${listNames(keys)}, for which neither the template nor the input settings has a value: add ${itOrThem(keys)} to settings, as NAME=value.`);
 }
 function itOrThem(keys) {
     return keys.length === 1 ? 'it' : 'them';
@@ -34759,7 +34769,7 @@ function verifyPinnedDigest(artifact, pinnedSha256) {
 function signature_remedyFor({ apiKey }) {
     return apiKey === undefined
         ? 'Check that the signature was made with this secret and for this very file. If so, the bytes were changed afterwards.'
-        : `Compare this secret with the one that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher\u2019s, on others that of the key\u2019s owner. If the two are the same, the bytes were changed after they were signed.`;
+        : `Compare this secret with the one that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher's, on others that of the key's owner. If the two are the same, the bytes were changed after they were signed.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/files/trees/file-list.js
@@ -34809,19 +34819,20 @@ class FileList {
 
 /** Returns an ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
 function unsafeEntry(name, problem) {
-    return new ArchiveError('unsafe_archive', entrySentence(name, problem));
+    const remedy = 'the publisher must correct the entry and publish the artifact again';
+    return new ArchiveError('unsafe_archive', entrySentence(name, problem, remedy));
 }
 /** Returns an ArchiveError `invalid_archive` that names the entry, cleaned, and its damage. */
 function invalidEntry(name, problem, cause) {
     const options = cause === undefined ? {} : { cause };
-    return new ArchiveError('invalid_archive', entrySentence(name, problem), options);
+    return new ArchiveError('invalid_archive', entrySentence(name, problem, 'the publisher must pack it again'), options);
 }
 /** Returns an ArchiveError `invalid_archive` about the whole archive. */
 function invalidArchive(problem) {
     return new ArchiveError('invalid_archive', `The archive is damaged or misleading (${problem}), so it was refused: the publisher must pack it again.`);
 }
-function entrySentence(name, problem) {
-    return `The archive's entry "${cleanForeignText(name, 200)}" ${problem}, so the archive was refused: the publisher must pack it again.`;
+function entrySentence(name, problem, remedy) {
+    return `The artifact's entry "${cleanForeignText(name, 200)}" ${problem}, so the artifact was refused: ${remedy}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/read-exactly.js
@@ -35163,13 +35174,13 @@ const SPARE_EXTENSION_BYTES = 1024 * 1024;
 function verifyEntryCount(count, limits) {
     if (count <= limits.maxEntries)
         return;
-    throw archive_limits_tooLarge(`The archive has ${count} entries, more than max-entries allows (${limits.maxEntries})`, 'max-entries');
+    throw archive_limits_tooLarge(`The artifact has at least ${count} entries, more than max-entries allows (${limits.maxEntries})`, 'max-entries');
 }
 /** Throws ArchiveError `archive_too_large` if an archive's entries together declare more than `max-extracted-bytes`. */
 function verifyExtractedBytes(bytes, limits) {
     if (bytes <= limits.maxExtractedBytes)
         return;
-    throw archive_limits_tooLarge(`The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes})`, 'max-extracted-bytes');
+    throw archive_limits_tooLarge(`The artifact unpacks to at least ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes})`, 'max-extracted-bytes');
 }
 /**
  * Throws ArchiveError `archive_too_large` if the names and symlink targets of a listing together exceed 256 bytes for
@@ -35179,7 +35190,7 @@ function verifyNameBytes(bytes, { maxEntries }) {
     const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES;
     if (bytes <= most)
         return;
-    const found = `The archive's names and symlink targets take more than the ${most} bytes`;
+    const found = `The artifact's names and symlink targets take more than the ${most} bytes`;
     throw archive_limits_tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries');
 }
 /**
@@ -35190,17 +35201,17 @@ function verifyExtensionBytes(bytes, { maxEntries }) {
     const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES;
     if (bytes <= most)
         return;
-    const found = `The archive has more than the ${most} bytes of PAX headers and long names`;
+    const found = `The artifact has more than the ${most} bytes of PAX headers and long names`;
     throw archive_limits_tooLarge(`${found} that max-entries (${maxEntries}) allows`, 'max-entries');
 }
-/** Throws ArchiveError `unsafe_archive` for a symlink whose target has more than 4,096 bytes. */
+/** Throws ArchiveError `unsafe_archive` for a symlink with more than 4,096 bytes of data, which are its target. */
 function verifyTargetSize({ name, type, size }) {
     if (type !== 'symlink' || size <= MAX_PATH_BYTES)
         return;
     throw unsafeEntry(name, `is a symlink with a target of more than ${MAX_PATH_BYTES} bytes`);
 }
 function archive_limits_tooLarge(found, input) {
-    return new ArchiveError('archive_too_large', `${found}, so it was refused: raise the input ${input} if the artifact is meant to be that large.`);
+    return new ArchiveError('archive_too_large', `${found}, so the artifact was refused: raise the input ${input} if it is meant to be that large.`);
 }
 
 ;// CONCATENATED MODULE: external "node:buffer"
@@ -35220,8 +35231,9 @@ function platformNameProblem(component, platform) {
     return undefined;
 }
 /**
- * Returns a key that two paths share if they may be one file on the platform. Keys are in Unicode's NFC, and ignore
- * case on Windows and macOS. The slashes stay, so that the key of a path begins with the keys of its parents.
+ * Returns a key that two paths share if they may be one file on the platform. Keys are in Unicode's NFC. They ignore
+ * case on Windows and macOS and, on macOS, the characters that it ignores. The slashes stay, so that the key of a path
+ * begins with the keys of its parents.
  */
 function comparisonKey(path, platform) {
     const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path;
@@ -35248,8 +35260,8 @@ function macosProblem(component) {
     return undefined;
 }
 /**
- * Converts to upper case first, which also unites letters with several lower-case forms (`\u00df` and `ss`, the two lower
- * sigmas).
+ * Converts to upper case first, which also unites names that differ only in lower case (`\u00df` and `ss`, the two
+ * lower-case sigmas).
  */
 function foldCase(text) {
     return text.toUpperCase().toLowerCase().normalize('NFC');
@@ -35260,7 +35272,7 @@ function foldCase(text) {
 
 
 
-// Keeps a byte order mark: without it, two different names could become equal.
+// `ignoreBOM` keeps a byte order mark in the text. If it were dropped, two different names could become equal.
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const CONTROL_CHARACTER = /\p{Cc}/u;
 const DRIVE_LETTER = /^[A-Za-z]:/;
@@ -35284,8 +35296,8 @@ function decodeEntryText(bytes, encoding) {
 /**
  * Returns the relative path of an entry's name, without a final `/`. Joined to a folder, the path is always below that
  * folder (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` for an empty name or component, `.` and `..`, a
- * leading `/`, a drive letter, backslashes, lone surrogates, NUL and control characters, more than 255 bytes a
- * component, 4,096 bytes or 64 levels, and names that the platform reserves.
+ * leading `/`, a drive letter, backslashes, lone surrogates, NUL and control characters, more than 255 bytes in a
+ * component, 4,096 bytes or 64 levels in all, and names that the platform does not keep as they are written.
  */
 function parseEntryName(name, platform) {
     const path = name.endsWith('/') ? name.slice(0, -1) : name;
@@ -35592,13 +35604,13 @@ class PlannedTree {
             this.#paths.set(node, path);
         return path;
     }
-    /** Returns the path from a directory that contains the node. */
+    /** Returns the path from a directory that contains the node; empty for the directory itself. */
     pathBelow(directory, node) {
         return directory === TOP ? this.pathOf(node) : this.pathOf(node).slice(this.pathOf(directory).length + 1);
     }
     /**
      * Yields everything below a directory: each directory before its contents, and the contents by name. This is the
-     * order of the tree digest, without comparing whole paths.
+     * order of the tree digest, found without comparing whole paths.
      */
     *inOrder(directory) {
         // Not by recursion: a generator in a generator costs a step for each level and node.
@@ -35682,7 +35694,7 @@ class PlannedTree {
             throw unsafeEntry(path, `has the same name as "${own}" on this platform`);
         const ownType = this.typeOf(there);
         if (ownType !== type)
-            throw unsafeEntry(path, `is listed both as a ${ownType} and as a ${type}`);
+            throw unsafeEntry(path, `is both a ${ownType} and a ${type}`);
         if (this.#entries.at(there) !== NONE)
             throw unsafeEntry(path, 'is listed twice');
         this.#entries.set(there, entry);
@@ -35699,6 +35711,8 @@ class PlannedTree {
 
 /** As many as Linux follows. */
 const MAX_HOPS = 40;
+/** Does not say how many symlinks follow: the limit may be exceeded at any symlink of the chain. */
+const IN_LONG_CHAIN = `in a chain of more than ${MAX_HOPS} symlinks`;
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u;
 const symlink_policy_DRIVE_LETTER = /^[A-Za-z]:/;
 /**
@@ -35712,9 +35726,9 @@ class SymlinkResolver {
         this.#links = links;
     }
     /**
-     * Vouches for a symlink: its target is relative and stays inside the root at every step. It may pass through other
-     * symlinks, at most 40 in all and never in a circle, and may lead to a path that the archive does not contain. Throws
-     * ArchiveError `unsafe_archive` for any other symlink.
+     * Vouches for a symlink: its target is relative, has at most 4,096 bytes and 64 components, and stays inside the root
+     * at every step. The way may pass through other symlinks, with this one at most 40 and never in a circle, and may
+     * lead to a path that the archive does not contain. Throws ArchiveError `unsafe_archive` for any other symlink.
      */
     resolve(symlink) {
         return this.#resolve(symlink, 1);
@@ -35743,7 +35757,7 @@ class SymlinkResolver {
             if (stepProblem !== undefined)
                 throw this.#refused(symlink, stepProblem);
             if (way.hops > MAX_HOPS)
-                throw this.#refused(symlink, `that passes through more than ${MAX_HOPS} symlinks`);
+                throw this.#refused(symlink, IN_LONG_CHAIN);
         }
         return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 };
     }
@@ -35760,7 +35774,7 @@ class SymlinkResolver {
     #upProblem(way) {
         const { tree, root } = this.#links;
         if (way.at === root)
-            return 'that points out of the archive';
+            return 'that leads out of the extracted directory';
         const parent = tree.parentOf(way.at);
         if (way.reach === way.at)
             way.reach = parent;
@@ -35784,7 +35798,7 @@ class SymlinkResolver {
     }
     #passThrough(way, symlink) {
         if (way.hops >= MAX_HOPS)
-            throw this.#refused(symlink, `behind more than ${MAX_HOPS - 1} other symlinks`);
+            throw this.#refused(symlink, IN_LONG_CHAIN);
         const { end, reach, hops } = this.#resolve(symlink, way.hops + 1);
         way.hops += hops;
         way.reach = this.#commonDirectory(way.reach, reach);
@@ -35801,7 +35815,7 @@ class SymlinkResolver {
         const problem = platformNameProblem(step, this.#links.platform);
         return problem === undefined ? undefined : `whose target ${problem}`;
     }
-    /** A parent has a lower number than its children: of two directories, the higher number never contains the other. */
+    /** A parent has a lower number than its children, so a directory never contains one with a lower number. */
     #commonDirectory(a, b) {
         let [one, other] = [a, b];
         while (one !== other) {
@@ -35842,10 +35856,10 @@ function targetTextProblem(target) {
 /** Some tools deflate the empty data of a directory to two bytes. */
 const EMPTY_DEFLATE_BYTES = 2;
 /**
- * An archive's listing, checked entry by entry as it is read, so that a small archive cannot cost more than its limits.
- * Checks the number of entries (including the directories that paths imply), their sizes and the bytes of their names.
- * Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in which they
- * arrive.
+ * An archive's listing, checked entry by entry as it is read, so that even a small archive cannot cost more than the
+ * limits. Checks the number of entries (including the directories that paths imply), their sizes and the bytes of their
+ * names. Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in which
+ * they arrive.
  */
 class ArchiveListing {
     #rules;
@@ -35894,8 +35908,9 @@ class ArchiveListing {
     /**
      * Plans the extraction of all entries: a single top-level directory is left out if the rules say `flattened`,
      * symlinks stay inside, and modes have no set-uid (contract 4.3, rule 5). Pauses at each `yield`, after little work.
-     * Throws ArchiveError `unsafe_archive`, `archive_too_large` above a limit, and `empty_artifact` if there is neither a
-     * file nor a symlink.
+     * Throws ArchiveError `unsafe_archive` for a symlink that `SymlinkResolver` refuses and for a path that is unsafe
+     * without its top-level directory, `archive_too_large` above a limit, and `empty_artifact` if there is neither a file
+     * nor a symlink.
      */
     *plan() {
         const tree = this.#tree;
@@ -35977,7 +35992,7 @@ function targetBytes({ type, target, size }) {
 function verifyNotEmpty({ count, directories }) {
     if (count > directories.length)
         return;
-    throw new ArchiveError('empty_artifact', 'The archive contains no files, so it was refused: the publisher must publish a version with its files.');
+    throw new ArchiveError('empty_artifact', 'The artifact contains no files, so it was refused: the publisher must publish a version with its files.');
 }
 function singleDirectory(tree) {
     const [only, another] = tree.childrenOf(TOP);
@@ -38540,7 +38555,7 @@ function table(head, rows) {
     const line = (cells) => `| ${cells.join(' | ')} |`;
     return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
 }
-/** Builds a link if `url` is plainly an address; otherwise returns the text alone. */
+/** Builds a link if `url` is a plain http or https address; otherwise returns the text alone. */
 function markdown_link(text, url) {
     return url !== null && /^https?:\/\/[\w.:/%+-]{1,500}$/.test(url) ? `[${text}](${url})` : text;
 }
@@ -38561,9 +38576,10 @@ function details(title, blocks) {
 const SHORTEST_REDACTED = 4;
 const CUT_SIGN = CUT_MARK.charAt(0);
 /**
- * Returns a function that replaces every secret in a text by `***`, and also the beginning of a secret if the text was
- * cut inside it. Files and outputs need it, because the runner masks only the log. Secrets of fewer than 4 characters
- * stay, because replacing them would garble every sentence.
+ * Returns a function that replaces every secret, and every line of a secret, in a text with `***`. If the text was cut
+ * inside a secret, the function also replaces the beginning of that secret. Files and outputs need this, because the
+ * runner masks only the log. Secrets and lines of fewer than 4 characters stay: replacing them would garble every
+ * sentence.
  */
 function createRedactor(secrets) {
     const known = secrets
@@ -41772,7 +41788,7 @@ async function chooseVersion(deployment) {
 
 
 
-/** For the escaped URL, which git gets and the host records: escaping may turn one letter into nine characters. */
+/** For the escaped URL, which git gets and the host records: escaping may turn one letter into 12 characters. */
 const MAX_URL_CHARS = 2000;
 const MAX_REF_CHARS = 255;
 /** True for a full commit id in lower case, of SHA-1 or SHA-256. */
@@ -41792,14 +41808,16 @@ function isFixed(source) {
 }
 const urlSchema = pipe(schemas_string().check(refine(text => (URL.parse(text)?.href ?? text).length <= MAX_URL_CHARS, {
     error: `must be at most ${MAX_URL_CHARS} characters when it is escaped`,
-}), refine(isGitUrl, { error: 'must be an https URL without a user, password, query or fragment' })), 
+}), refine(isGitUrl, {
+    error: 'must be an https URL without a user, password, query or fragment, and without "@", spaces and backslashes',
+})), 
 // Keeps only the normalized spelling, so that git reads the URL as it is read here.
 transform(text => new URL(text).href));
 /** The names of branches and tags that git accepts, without the signs of a refspec or a revision. */
 const REF = /^(?![-+./])(?!.*(?:\.\.|\/\/|@\{|\/\.|\.lock(?:\/|$)|[./]$))[!-~]+$/;
 const REF_SIGNS = /[~^:?*[\\]/;
 const refSchema = pipe(schemas_string().check(refine(text => text.length <= MAX_REF_CHARS && REF.test(text) && !REF_SIGNS.test(text) && text !== '@', {
-    error: 'must be a full commit id, or the name of a branch or tag',
+    error: `must be a full commit id, or the name of a branch or tag in at most ${MAX_REF_CHARS} visible ASCII characters`,
 })), transform(ref => (isCommitId(ref.toLowerCase()) ? ref.toLowerCase() : ref)));
 const subdirectorySchema = pipe(schemas_nullish(schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(/^(?:(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+(?:\/|$))*$/u, {
     error: 'must be a relative path inside the tree, without ".", ".." or backslashes',
@@ -41899,14 +41917,16 @@ const MAX_PARTS_OF_A_KIND = 1000;
 const MAX_VARIABLES = 1000;
 const manifest_schema_MAX_TEXT_CHARS = 256;
 const manifest_schema_lineSchema = schemas_lazy(() => schemas_string()
-    .check(_minLength(1, { error: 'must not be empty' }), _maxLength(manifest_schema_MAX_TEXT_CHARS, { error: `must be at most ${manifest_schema_MAX_TEXT_CHARS} characters` }), _regex(/^[^\p{Cc}]*$/u, { error: 'must be one line' })));
+    .check(_minLength(1, { error: 'must not be empty' }), _maxLength(manifest_schema_MAX_TEXT_CHARS, { error: `must be at most ${manifest_schema_MAX_TEXT_CHARS} characters` }), _regex(/^[^\p{Cc}]*$/u, { error: 'must be one line without control characters' })));
 const variablesSchema = schemas_lazy(() => pipe(schemas_nullish(array(manifest_schema_lineSchema).check(_maxLength(MAX_VARIABLES, { error: `must contain at most ${MAX_VARIABLES} names` }))), transform(names => names ?? [])));
 const semverSchema = schemas_lazy(() => versionSchema.check(refine(text => valid_default()(text) !== null, {
     error: 'must be a semantic version such as 1.4.0',
 })));
-/** The directory of plugins, in the archive and on the host. It must not be in a project's other directories. */
+/**
+ * The directory of plugins, in the archive and on the host; neither one of a project's other directories nor in one.
+ */
 const pluginsDirnameSchema = schemas_lazy(() => schemas_string().check(_regex(/^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[a-z0-9_-]+(?:\/[a-z0-9_-]+)*$/i, {
-    error: 'must be names of letters, digits, "_" and "-", joined by "/", and must not begin with "extensions" or "deployment", which a project uses for other purposes',
+    error: 'must be names of letters, digits, "_" and "-", joined by "/", at most 255 characters in all, and neither "extensions" nor "deployment", which a project uses for other purposes, nor a path below them',
 })));
 const pluginSchema = schemas_lazy(() => object({
     ...partKeys(),
@@ -41989,7 +42009,7 @@ function verifyManifest(manifest, asked) {
     }
     if (isSameVersion(manifest.version, asked.version))
         return;
-    throw new ArtifactError('version_mismatch', `You asked for version ${asked.version} of project ${asked.projectId}, but its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher mixed up versions: ask the publisher.`);
+    throw new ArtifactError('version_mismatch', `The hub served the artifact as version ${asked.version} of project ${asked.projectId}, but its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher mixed up versions: ask the publisher.`);
 }
 /** Returns an ArtifactError `invalid_manifest` that states a problem of the manifest. */
 function invalidManifest(problem) {
@@ -42176,9 +42196,9 @@ function isAllInstalled(content, installed) {
 
 /**
  * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step
- * names, at least one part is installed, no part is installed twice, templates come from installed parts, and no step
- * that needs a part's files runs before they exist. A step without `plugin` needs the files of all parts. Throws
- * PlanError `invalid_plan` with every problem.
+ * names, at least one part is installed, no id is installed twice or ends in `.env`, templates come from installed
+ * parts, and no step that needs a part's files runs before they are installed. A step without `plugin` needs the files
+ * of all parts. Throws PlanError `invalid_plan` with every problem.
  */
 function bindPlanToProject(plan, manifest) {
     const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) });
@@ -42288,7 +42308,7 @@ function project_plan_templateProblems(steps) {
         if (places.has(place) && places.has(placeOfSettings(step)))
             return [];
         const rule = places.has(place)
-            ? `must be in the same directory as "${step.plugin}", plugins/ or extensions/`
+            ? `must begin with plugins/ or extensions/, whichever contains "${step.plugin}"`
             : 'must begin with plugins/<id>/ or extensions/<id>/ of a part that this plan installs';
         return [stepProblem(step, `from ${rule}, found "${step.from}"`)];
     });
@@ -42431,7 +42451,7 @@ function unnamedFolders({ parts, pluginsDirname }, directories) {
     });
 }
 /**
- * Returns a function that takes the first components of a path. If the path is in a plugin or extension, these
+ * Returns a function that returns the first components of a path. If the path is in a plugin or extension, these
  * components are the directory of that plugin or extension.
  */
 function folderFinder(parts) {
@@ -42914,7 +42934,7 @@ function parsePaxFields(body) {
 /**
  * Refuses a PAX global header that sets names, targets, sizes or special keys, because they would apply to every member
  * that follows. (`git archive` writes a comment, and other tools write times and owners.) Throws ArchiveError
- * `invalid_archive`.
+ * `invalid_archive`, also for malformed records.
  */
 function verifyGlobalPax(body) {
     const [key] = parseRecords(body).keys();
@@ -43003,7 +43023,8 @@ function isExtension({ type }) {
 }
 /**
  * Returns the announced values together with those of one more extension header of the same member. Throws ArchiveError
- * `invalid_archive` if the header repeats an earlier one, or mixes PAX and GNU headers.
+ * `invalid_archive` if the header is malformed, repeats an earlier one, or mixes PAX and GNU headers, and
+ * `unsafe_archive` if a name in it is not UTF-8.
  */
 function tar_member_announce(announced, { type }, body) {
     const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName';
@@ -43012,13 +43033,13 @@ function tar_member_announce(announced, { type }, body) {
 }
 /**
  * Builds a member from its header and the values that were announced for it. Throws ArchiveError `unsafe_archive` for a
- * type that is not extracted, a name that is not UTF-8, and data of anything but a file; throws `invalid_archive` for
- * two different sizes.
+ * type that is not extracted, such as a sparse file, for a file with a directory's name, for a name or target that is
+ * not UTF-8, and for data of anything but a file; throws `invalid_archive` for two different sizes.
  */
 function toEntry(header, { pax = {}, name, linkName }) {
     const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8');
     if (pax.specialKey !== undefined)
-        throw unsafeEntry(storedName, 'is a sparse file or a part of one');
+        throw unsafeEntry(storedName, 'has a PAX key of a sparse, split or special file');
     const type = memberType(header.type, storedName);
     const size = pax.size ?? header.size;
     // This check includes the root, which is never listed: some tools skip the data of a directory, and others read it as
@@ -43050,7 +43071,7 @@ function decodeLongName(body) {
     const end = body.indexOf(0);
     const name = end === -1 ? body : body.subarray(0, end);
     if (body.subarray(name.length).some(byte => byte !== 0))
-        throw invalidArchive('a long tar name continues after its final NUL');
+        throw invalidArchive('a long tar name contains other data after its first NUL');
     return decodeEntryText(name, 'utf-8');
 }
 /** If a PAX size does not fit into the header's own field, that field is zero or full. */
@@ -43059,7 +43080,7 @@ function agrees(own, size) {
 }
 function memberType(type, name) {
     if (type === 'file' && name.endsWith('/'))
-        throw unsafeEntry(name, "is a file with a directory's name, which some tools create as a directory and others as a file");
+        throw unsafeEntry(name, "is a file with a directory's name, for which some tools create a directory");
     return requireExtractable(name, type);
 }
 
@@ -43168,7 +43189,8 @@ const NO_DATA = Buffer.alloc(0);
 const HEADER_BLOCK = { bytes: TAR_BLOCK_BYTES, header: null };
 /**
  * Reads a tar that arrives in pieces. Stricter than other tools, so that no two tools can see different members:
- * requires headers with correct checksums, complete members, two blocks of zeros as the end, and only zeros after it.
+ * requires headers with correct checksums, complete members, two blocks of zeros as the end, and after it only more
+ * such blocks.
  */
 class TarReader {
     #limits;
@@ -43191,8 +43213,8 @@ class TarReader {
     }
     /**
      * Yields the members in the next piece, part by part. Take all parts before you pass the next piece. Throws
-     * ArchiveError `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member of a type that is not
-     * extracted, for names that are not UTF-8 and for data of anything but a file, and `archive_too_large` above a limit.
+     * ArchiveError `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member that
+     * `toEntry` refuses and for names that are not UTF-8, and `archive_too_large` above a limit.
      */
     *read(piece) {
         for (let at = 0; at < piece.length;) {
@@ -43266,7 +43288,7 @@ class TarReader {
     }
     #end() {
         if (Object.keys(this.#announced).length > 0)
-            throw invalidArchive('its tar ends after announcing a member');
+            throw invalidArchive('its tar ends after an extension header, without the member that the header announces');
         this.#endBlocks += 1;
     }
     #open(header) {
@@ -43470,7 +43492,7 @@ function parseZstdFrames(bytes) {
     const frames = [];
     for (let count = 1; !stream.isAtEnd(); count++) {
         if (count > MAX_FRAMES)
-            throw zstd_frames_tooLarge(`consists of more than ${MAX_FRAMES} frames`, IN_ONE_PIECE);
+            throw zstd_frames_tooLarge(`consists of more than ${MAX_FRAMES} zstd frames`, IN_ONE_PIECE);
         const frame = stream.next();
         if (frame !== null)
             frames.push(frame);
@@ -43587,7 +43609,7 @@ function blockBytes(type, size) {
 const IN_ONE_PIECE = 'in one piece';
 const WITH_LESS_MEMORY = 'at a lower level, or with --long=25';
 function zstd_frames_tooLarge(problem, how) {
-    return new ArchiveError('archive_too_large', `The archive ${problem}: nothing was installed; the publisher must pack it again ${how}.`);
+    return new ArchiveError('archive_too_large', `The archive ${problem}, so it was refused: the publisher must pack it again ${how}.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zstd-stream.js

@@ -71,8 +71,8 @@ function loadBundle(file, compiled) {
 
 /**
  * Returns this action's folder in the user's cache, whose data can be lost (XDG Base Directory Specification). The
- * folder may not exist yet. Returns undefined if the environment names no absolute path. The cache is not kept in a
- * project root, because a service that works as the same user may be confined to its root.
+ * folder may not exist yet. Returns undefined if the environment names no absolute path. The folder is not in a
+ * project root: a service that runs as the same user, but may write only there, could otherwise replace the code.
  */
 function cacheFolder({ XDG_CACHE_HOME, HOME }) {
     const bases = [XDG_CACHE_HOME ?? '', (0,external_node_path_namespaceObject.join)(HOME ?? '', '.cache')];
@@ -120,8 +120,9 @@ function isOpenToOthers({ mode }) {
 /** A dispensable file must not take a disk's last space. */
 const MIN_FREE_BYTES = 64 * 1024 * 1024;
 /**
- * Reads a regular file that belongs to us alone and has one name. Returns undefined for any other file, a larger one,
- * or none. Follows no symlink and waits for no pipe. Throws the system's error if the file cannot be read.
+ * Reads a regular file that belongs to us alone and has one name. Returns undefined for any other file, for more
+ * than `maxBytes`, and if there is no file. Waits for no pipe. Throws the system's error for a symlink, and if the file
+ * cannot be read.
  */
 function readPrivateFile(path, maxBytes) {
     const fd = openIfPresent(path);
@@ -306,7 +307,10 @@ function isMissing(path) {
 
 
 const NAME = 'compiled';
-/** The bytes before the code: a digest, and the list of runs. A multiple of 8, so that V8 can use the code in place. */
+/**
+ * The bytes before the code: a digest and the list of runs. Their sum must be a multiple of 8 for V8 to use the code in
+ * place.
+ */
 const DIGEST_BYTES = 32;
 const RUNS_BYTES = 96;
 const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES;
@@ -356,8 +360,9 @@ class CompiledCode {
         this.#runs = undefined;
     }
     /**
-     * Replaces the kept code, unless a run of the same kind has already contributed to it. A run without a kind may have
-     * lost code that it compiled: its code is kept only if no other code is, and the next run with a kind replaces it.
+     * Replaces the kept code, unless a run of the same kind has already contributed to it or the list of kinds has no
+     * room. A run without a kind may have lost code that it compiled: its code is kept only if no other code is, and the
+     * next run with a kind replaces it.
      */
     keep(run, compile) {
         attempt('kept', () => {

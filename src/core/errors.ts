@@ -79,7 +79,7 @@ export class DeployError extends Error {
   }
 }
 
-/** An input, a plan or a host config is wrong, or a URL is not secure; nothing was installed. */
+/** An input, a plan or a host config is wrong or missing, or a URL is not secure. */
 export class ConfigError extends DeployError {
   override readonly name: string = 'ConfigError'
 }
@@ -89,12 +89,12 @@ export class AuthenticationError extends DeployError {
   override readonly name: string = 'AuthenticationError'
 }
 
-/** The hub's artifact could not be fetched or must not be used. */
+/** An artifact, or another answer of a hub or git server, could not be fetched or must not be used. */
 export class ArtifactError extends DeployError {
   override readonly name: string = 'ArtifactError'
 }
 
-/** The artifact's signature is missing, malformed, wrong or by another signer, or its digest is not the pinned one. */
+/** The signature is missing, malformed, wrong or by another signer, or the artifact is not the pinned one. */
 export class SignatureError extends ArtifactError {
   override readonly name: string = 'SignatureError'
 }
@@ -136,7 +136,7 @@ export function toDeployError(error: unknown): DeployError {
   return new DeployError('internal_error', `Unexpected error: ${message}`, { cause: error })
 }
 
-/** Returns the errno code (`ENOSPC`, `EACCES`, ...) of a system error, or undefined. */
+/** Returns an error's `code` if it is a string, such as a system error's errno code (`ENOSPC`); otherwise undefined. */
 export function errnoOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }

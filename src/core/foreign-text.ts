@@ -11,8 +11,8 @@ const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g
 
 /**
  * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log: no ANSI sequences,
- * no control, direction or zero-width characters (CR and LF become a space), nothing that the runner would run as a
- * command (`::`, `##[`), and at most `maxChars` characters, plus a mark if the text was cut.
+ * no control, direction or zero-width characters (each run of them becomes a space), nothing that the runner would run
+ * as a command (`::`, `##[`), and at most `maxChars` characters, plus a mark if the text was cut.
  */
 export function cleanForeignText(text: string, maxChars: number = MAX_FOREIGN_TEXT_CHARS): string {
   const flat = text

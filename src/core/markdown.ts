@@ -35,7 +35,7 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
 }
 
-/** Builds a link if `url` is plainly an address; otherwise returns the text alone. */
+/** Builds a link if `url` is a plain http or https address; otherwise returns the text alone. */
 export function link(text: string, url: string | null): string {
   return url !== null && /^https?:\/\/[\w.:/%+-]{1,500}$/.test(url) ? `[${text}](${url})` : text
 }

@@ -1,4 +1,4 @@
-/** The outcome of a run. `interrupted` and `inconsistent` appear only in outputs and local files, never on the wire. */
+/** The outcome of a run. `interrupted` and `inconsistent` never appear on the wire. */
 export type Outcome = 'success' | 'failed' | 'rolled_back' | 'interrupted' | 'inconsistent'
 
 /** The outcome as a report to the hub states it (contract 3, "Stated outcomes"). */

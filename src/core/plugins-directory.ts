@@ -17,11 +17,11 @@ export const PARTS_DIRECTORY_PATTERN = `(?:${EXTENSIONS_DIRECTORY}|${PLUGINS_DIR
 export const pluginsDirectorySchema = z.string().check(
   z.refine(isPluginsDirectory, {
     error:
-      'must be a relative path of at most 255 characters inside project-root, made of letters, digits, "_", ".", "-" and "/", that is neither extensions nor .hub-deploy nor a path below them',
+      'must be a relative path of at most 255 characters inside project-root, made of letters, digits, "_", ".", "-" and "/", without empty, "." or ".." components, and neither extensions nor .hub-deploy nor a path below them',
   }),
 )
 
-/** A directory of plugins as people may write it: drops a leading `./` and a final `/`. */
+/** A directory of plugins as people may write it: drops every leading `./` and final `/`. */
 export const writtenPluginsDirectorySchema = z.pipe(
   z.pipe(
     z.string(),

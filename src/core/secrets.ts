@@ -6,9 +6,10 @@ export const SHORTEST_REDACTED = 4
 const CUT_SIGN = CUT_MARK.charAt(0)
 
 /**
- * Returns a function that replaces every secret in a text by `***`, and also the beginning of a secret if the text was
- * cut inside it. Files and outputs need it, because the runner masks only the log. Secrets of fewer than 4 characters
- * stay, because replacing them would garble every sentence.
+ * Returns a function that replaces every secret, and every line of a secret, in a text with `***`. If the text was cut
+ * inside a secret, the function also replaces the beginning of that secret. Files and outputs need this, because the
+ * runner masks only the log. Secrets and lines of fewer than 4 characters stay: replacing them would garble every
+ * sentence.
  */
 export function createRedactor(secrets: readonly (string | undefined)[]): (text: string) => string {
   const known = secrets

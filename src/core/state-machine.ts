@@ -10,7 +10,7 @@ export interface StateChange<State extends string> {
 export interface StateMachine<State extends string> {
   readonly current: State
   readonly history: readonly StateChange<State>[]
-  /** Enters the state. Throws if the table does not have this transition: that is a bug in this program. */
+  /** Enters the state. Throws if the table does not have this transition: only a bug in this program can ask for it. */
   enter(state: State): StateChange<State>
 }
 

@@ -4,7 +4,10 @@ import { readPrivateFile, replacePrivateFile } from './private-file.ts'
 import { isTrustedFolder, makeTrustedFolder } from './trusted-folder.ts'
 
 const NAME = 'compiled'
-/** The bytes before the code: a digest, and the list of runs. A multiple of 8, so that V8 can use the code in place. */
+/**
+ * The bytes before the code: a digest and the list of runs. Their sum must be a multiple of 8 for V8 to use the code in
+ * place.
+ */
 const DIGEST_BYTES = 32
 const RUNS_BYTES = 96
 const HEADER_BYTES = DIGEST_BYTES + RUNS_BYTES
@@ -56,8 +59,9 @@ export class CompiledCode {
   }
 
   /**
-   * Replaces the kept code, unless a run of the same kind has already contributed to it. A run without a kind may have
-   * lost code that it compiled: its code is kept only if no other code is, and the next run with a kind replaces it.
+   * Replaces the kept code, unless a run of the same kind has already contributed to it or the list of kinds has no
+   * room. A run without a kind may have lost code that it compiled: its code is kept only if no other code is, and the
+   * next run with a kind replaces it.
    */
   keep(run: string | undefined, compile: () => Buffer): void {
     attempt('kept', () => {

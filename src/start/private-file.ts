@@ -18,8 +18,9 @@ import { isOpenToOthers } from '../install/host/ownership/private-directory.ts'
 const MIN_FREE_BYTES = 64 * 1024 * 1024
 
 /**
- * Reads a regular file that belongs to us alone and has one name. Returns undefined for any other file, a larger one,
- * or none. Follows no symlink and waits for no pipe. Throws the system's error if the file cannot be read.
+ * Reads a regular file that belongs to us alone and has one name. Returns undefined for any other file, for more
+ * than `maxBytes`, and if there is no file. Waits for no pipe. Throws the system's error for a symlink, and if the file
+ * cannot be read.
  */
 export function readPrivateFile(path: string, maxBytes: number): Buffer | undefined {
   const fd = openIfPresent(path)

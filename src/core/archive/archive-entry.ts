@@ -16,19 +16,20 @@ export interface ArchiveEntry {
   readonly packedSize: number | null
   /** The owner's x bit. */
   readonly executable: boolean
-  /** The target of a symlink; null for any other entry. */
+  /** The target of a symlink; null for any other entry, and for a symlink whose target has not been read yet. */
   readonly target: string | null
 }
 
 /** Returns an ArchiveError `unsafe_archive` that names the entry, cleaned, and the rule that it breaks. */
 export function unsafeEntry(name: string, problem: string): ArchiveError {
-  return new ArchiveError('unsafe_archive', entrySentence(name, problem))
+  const remedy = 'the publisher must correct the entry and publish the artifact again'
+  return new ArchiveError('unsafe_archive', entrySentence(name, problem, remedy))
 }
 
 /** Returns an ArchiveError `invalid_archive` that names the entry, cleaned, and its damage. */
 export function invalidEntry(name: string, problem: string, cause?: unknown): ArchiveError {
   const options = cause === undefined ? {} : { cause }
-  return new ArchiveError('invalid_archive', entrySentence(name, problem), options)
+  return new ArchiveError('invalid_archive', entrySentence(name, problem, 'the publisher must pack it again'), options)
 }
 
 /** Returns an ArchiveError `invalid_archive` about the whole archive. */
@@ -39,6 +40,6 @@ export function invalidArchive(problem: string): ArchiveError {
   )
 }
 
-function entrySentence(name: string, problem: string): string {
-  return `The archive's entry "${cleanForeignText(name, 200)}" ${problem}, so the archive was refused: the publisher must pack it again.`
+function entrySentence(name: string, problem: string, remedy: string): string {
+  return `The artifact's entry "${cleanForeignText(name, 200)}" ${problem}, so the artifact was refused: ${remedy}.`
 }

@@ -23,14 +23,17 @@ export interface ExtractionLimits {
  */
 export function verifyEntryCount(count: number, limits: ExtractionLimits): void {
   if (count <= limits.maxEntries) return
-  throw tooLarge(`The archive has ${count} entries, more than max-entries allows (${limits.maxEntries})`, 'max-entries')
+  throw tooLarge(
+    `The artifact has at least ${count} entries, more than max-entries allows (${limits.maxEntries})`,
+    'max-entries',
+  )
 }
 
 /** Throws ArchiveError `archive_too_large` if an archive's entries together declare more than `max-extracted-bytes`. */
 export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): void {
   if (bytes <= limits.maxExtractedBytes) return
   throw tooLarge(
-    `The archive unpacks to ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes})`,
+    `The artifact unpacks to at least ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes})`,
     'max-extracted-bytes',
   )
 }
@@ -42,7 +45,7 @@ export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): v
 export function verifyNameBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
   const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES
   if (bytes <= most) return
-  const found = `The archive's names and symlink targets take more than the ${most} bytes`
+  const found = `The artifact's names and symlink targets take more than the ${most} bytes`
   throw tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries')
 }
 
@@ -53,11 +56,11 @@ export function verifyNameBytes(bytes: number, { maxEntries }: ExtractionLimits)
 export function verifyExtensionBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
   const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES
   if (bytes <= most) return
-  const found = `The archive has more than the ${most} bytes of PAX headers and long names`
+  const found = `The artifact has more than the ${most} bytes of PAX headers and long names`
   throw tooLarge(`${found} that max-entries (${maxEntries}) allows`, 'max-entries')
 }
 
-/** Throws ArchiveError `unsafe_archive` for a symlink whose target has more than 4,096 bytes. */
+/** Throws ArchiveError `unsafe_archive` for a symlink with more than 4,096 bytes of data, which are its target. */
 export function verifyTargetSize({ name, type, size }: ArchiveEntry): void {
   if (type !== 'symlink' || size <= MAX_PATH_BYTES) return
   throw unsafeEntry(name, `is a symlink with a target of more than ${MAX_PATH_BYTES} bytes`)
@@ -66,6 +69,6 @@ export function verifyTargetSize({ name, type, size }: ArchiveEntry): void {
 function tooLarge(found: string, input: 'max-entries' | 'max-extracted-bytes'): ArchiveError {
   return new ArchiveError(
     'archive_too_large',
-    `${found}, so it was refused: raise the input ${input} if the artifact is meant to be that large.`,
+    `${found}, so the artifact was refused: raise the input ${input} if it is meant to be that large.`,
   )
 }

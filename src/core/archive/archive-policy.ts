@@ -49,10 +49,10 @@ export interface ExtractionRules extends ExtractionLimits {
 }
 
 /**
- * An archive's listing, checked entry by entry as it is read, so that a small archive cannot cost more than its limits.
- * Checks the number of entries (including the directories that paths imply), their sizes and the bytes of their names.
- * Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in which they
- * arrive.
+ * An archive's listing, checked entry by entry as it is read, so that even a small archive cannot cost more than the
+ * limits. Checks the number of entries (including the directories that paths imply), their sizes and the bytes of their
+ * names. Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in which
+ * they arrive.
  */
 export class ArchiveListing {
   readonly #rules: ExtractionRules
@@ -103,8 +103,9 @@ export class ArchiveListing {
   /**
    * Plans the extraction of all entries: a single top-level directory is left out if the rules say `flattened`,
    * symlinks stay inside, and modes have no set-uid (contract 4.3, rule 5). Pauses at each `yield`, after little work.
-   * Throws ArchiveError `unsafe_archive`, `archive_too_large` above a limit, and `empty_artifact` if there is neither a
-   * file nor a symlink.
+   * Throws ArchiveError `unsafe_archive` for a symlink that `SymlinkResolver` refuses and for a path that is unsafe
+   * without its top-level directory, `archive_too_large` above a limit, and `empty_artifact` if there is neither a file
+   * nor a symlink.
    */
   *plan(): Generator<void, ExtractionPlan> {
     const tree = this.#tree
@@ -190,7 +191,7 @@ function verifyNotEmpty({ count, directories }: PlannedTree): void {
   if (count > directories.length) return
   throw new ArchiveError(
     'empty_artifact',
-    'The archive contains no files, so it was refused: the publisher must publish a version with its files.',
+    'The artifact contains no files, so it was refused: the publisher must publish a version with its files.',
   )
 }
 

@@ -3,7 +3,7 @@ import { MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_LEVELS } from '../limits.ts'
 import { unsafeEntry } from './archive-entry.ts'
 import { platformNameProblem } from './platform-names.ts'
 
-// Keeps a byte order mark: without it, two different names could become equal.
+// `ignoreBOM` keeps a byte order mark in the text. If it were dropped, two different names could become equal.
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 const CONTROL_CHARACTER = /\p{Cc}/u
@@ -27,8 +27,8 @@ export function decodeEntryText(bytes: Buffer, encoding: 'utf-8' | 'ascii'): str
 /**
  * Returns the relative path of an entry's name, without a final `/`. Joined to a folder, the path is always below that
  * folder (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` for an empty name or component, `.` and `..`, a
- * leading `/`, a drive letter, backslashes, lone surrogates, NUL and control characters, more than 255 bytes a
- * component, 4,096 bytes or 64 levels, and names that the platform reserves.
+ * leading `/`, a drive letter, backslashes, lone surrogates, NUL and control characters, more than 255 bytes in a
+ * component, 4,096 bytes or 64 levels in all, and names that the platform does not keep as they are written.
  */
 export function parseEntryName(name: string, platform: NodeJS.Platform): string {
   const path = name.endsWith('/') ? name.slice(0, -1) : name

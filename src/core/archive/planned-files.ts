@@ -1,6 +1,6 @@
 /** A file that an extraction creates. */
 export interface PlannedFile {
-  /** Like all paths of a plan: relative, with `/` between components, below a top-level directory that is left out. */
+  /** Like all paths of a plan: relative, with `/` between components, without a left-out top-level directory. */
   readonly path: string
   readonly mode: 0o644 | 0o755
   /** Bytes. */

@@ -118,14 +118,14 @@ export class PlannedTree {
     return path
   }
 
-  /** Returns the path from a directory that contains the node. */
+  /** Returns the path from a directory that contains the node; empty for the directory itself. */
   pathBelow(directory: TreeNode, node: TreeNode): string {
     return directory === TOP ? this.pathOf(node) : this.pathOf(node).slice(this.pathOf(directory).length + 1)
   }
 
   /**
    * Yields everything below a directory: each directory before its contents, and the contents by name. This is the
-   * order of the tree digest, without comparing whole paths.
+   * order of the tree digest, found without comparing whole paths.
    */
   *inOrder(directory: TreeNode): Generator<TreeNode> {
     // Not by recursion: a generator in a generator costs a step for each level and node.
@@ -206,7 +206,7 @@ export class PlannedTree {
     const own = this.pathOf(there)
     if (own !== path) throw unsafeEntry(path, `has the same name as "${own}" on this platform`)
     const ownType = this.typeOf(there)
-    if (ownType !== type) throw unsafeEntry(path, `is listed both as a ${ownType} and as a ${type}`)
+    if (ownType !== type) throw unsafeEntry(path, `is both a ${ownType} and a ${type}`)
     if (this.#entries.at(there) !== NONE) throw unsafeEntry(path, 'is listed twice')
     this.#entries.set(there, entry)
     return there

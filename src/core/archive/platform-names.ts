@@ -12,8 +12,9 @@ export function platformNameProblem(component: string, platform: NodeJS.Platform
 }
 
 /**
- * Returns a key that two paths share if they may be one file on the platform. Keys are in Unicode's NFC, and ignore
- * case on Windows and macOS. The slashes stay, so that the key of a path begins with the keys of its parents.
+ * Returns a key that two paths share if they may be one file on the platform. Keys are in Unicode's NFC. They ignore
+ * case on Windows and macOS and, on macOS, the characters that it ignores. The slashes stay, so that the key of a path
+ * begins with the keys of its parents.
  */
 export function comparisonKey(path: string, platform: NodeJS.Platform): string {
   const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path
@@ -36,8 +37,8 @@ function macosProblem(component: string): string | undefined {
 }
 
 /**
- * Converts to upper case first, which also unites letters with several lower-case forms (`ß` and `ss`, the two lower
- * sigmas).
+ * Converts to upper case first, which also unites names that differ only in lower case (`ß` and `ss`, the two
+ * lower-case sigmas).
  */
 function foldCase(text: string): string {
   return text.toUpperCase().toLowerCase().normalize('NFC')

@@ -27,6 +27,8 @@ interface Way {
 
 /** As many as Linux follows. */
 const MAX_HOPS = 40
+/** Does not say how many symlinks follow: the limit may be exceeded at any symlink of the chain. */
+const IN_LONG_CHAIN = `in a chain of more than ${MAX_HOPS} symlinks`
 const FORBIDDEN_CHARACTER = /[\\\p{Cc}]/u
 const DRIVE_LETTER = /^[A-Za-z]:/
 
@@ -52,9 +54,9 @@ export class SymlinkResolver {
   }
 
   /**
-   * Vouches for a symlink: its target is relative and stays inside the root at every step. It may pass through other
-   * symlinks, at most 40 in all and never in a circle, and may lead to a path that the archive does not contain. Throws
-   * ArchiveError `unsafe_archive` for any other symlink.
+   * Vouches for a symlink: its target is relative, has at most 4,096 bytes and 64 components, and stays inside the root
+   * at every step. The way may pass through other symlinks, with this one at most 40 and never in a circle, and may
+   * lead to a path that the archive does not contain. Throws ArchiveError `unsafe_archive` for any other symlink.
    */
   resolve(symlink: TreeNode): ResolvedSymlink {
     return this.#resolve(symlink, 1)
@@ -80,7 +82,7 @@ export class SymlinkResolver {
     for (const step of target.split('/')) {
       const stepProblem = this.#stepProblem(way, step)
       if (stepProblem !== undefined) throw this.#refused(symlink, stepProblem)
-      if (way.hops > MAX_HOPS) throw this.#refused(symlink, `that passes through more than ${MAX_HOPS} symlinks`)
+      if (way.hops > MAX_HOPS) throw this.#refused(symlink, IN_LONG_CHAIN)
     }
     return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 }
   }
@@ -95,7 +97,7 @@ export class SymlinkResolver {
 
   #upProblem(way: Way): string | undefined {
     const { tree, root } = this.#links
-    if (way.at === root) return 'that points out of the archive'
+    if (way.at === root) return 'that leads out of the extracted directory'
     const parent = tree.parentOf(way.at)
     if (way.reach === way.at) way.reach = parent
     way.at = parent
@@ -116,7 +118,7 @@ export class SymlinkResolver {
   }
 
   #passThrough(way: Way, symlink: TreeNode): void {
-    if (way.hops >= MAX_HOPS) throw this.#refused(symlink, `behind more than ${MAX_HOPS - 1} other symlinks`)
+    if (way.hops >= MAX_HOPS) throw this.#refused(symlink, IN_LONG_CHAIN)
     const { end, reach, hops } = this.#resolve(symlink, way.hops + 1)
     way.hops += hops
     way.reach = this.#commonDirectory(way.reach, reach)
@@ -134,7 +136,7 @@ export class SymlinkResolver {
     return problem === undefined ? undefined : `whose target ${problem}`
   }
 
-  /** A parent has a lower number than its children: of two directories, the higher number never contains the other. */
+  /** A parent has a lower number than its children, so a directory never contains one with a lower number. */
   #commonDirectory(a: TreeNode, b: TreeNode): TreeNode {
     let [one, other] = [a, b]
     while (one !== other) {

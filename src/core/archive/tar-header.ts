@@ -8,7 +8,7 @@ export type TarHeaderType = ArchiveEntry['type'] | 'sparse file' | 'pax' | 'pax 
 
 /** A header block with a correct checksum. Its texts may share the memory of the block. */
 export interface TarHeader {
-  /** As stored. The name may be cut in the middle of a character if an extended header contains a longer one. */
+  /** As stored, after the prefix if there is one. May be cut inside a character if an extension header has the rest. */
   readonly name: Buffer
   readonly linkName: Buffer
   readonly type: TarHeaderType

@@ -32,7 +32,8 @@ export function isExtension({ type }: TarHeader): boolean {
 
 /**
  * Returns the announced values together with those of one more extension header of the same member. Throws ArchiveError
- * `invalid_archive` if the header repeats an earlier one, or mixes PAX and GNU headers.
+ * `invalid_archive` if the header is malformed, repeats an earlier one, or mixes PAX and GNU headers, and
+ * `unsafe_archive` if a name in it is not UTF-8.
  */
 export function announce(announced: Announced, { type }: TarHeader, body: Buffer): Announced {
   const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName'
@@ -42,12 +43,12 @@ export function announce(announced: Announced, { type }: TarHeader, body: Buffer
 
 /**
  * Builds a member from its header and the values that were announced for it. Throws ArchiveError `unsafe_archive` for a
- * type that is not extracted, a name that is not UTF-8, and data of anything but a file; throws `invalid_archive` for
- * two different sizes.
+ * type that is not extracted, such as a sparse file, for a file with a directory's name, for a name or target that is
+ * not UTF-8, and for data of anything but a file; throws `invalid_archive` for two different sizes.
  */
 export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): TarEntry {
   const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8')
-  if (pax.specialKey !== undefined) throw unsafeEntry(storedName, 'is a sparse file or a part of one')
+  if (pax.specialKey !== undefined) throw unsafeEntry(storedName, 'has a PAX key of a sparse, split or special file')
   const type = memberType(header.type, storedName)
   const size = pax.size ?? header.size
   // This check includes the root, which is never listed: some tools skip the data of a directory, and others read it as
@@ -80,7 +81,7 @@ function decodeLongName(body: Buffer): string {
   const end = body.indexOf(0)
   const name = end === -1 ? body : body.subarray(0, end)
   if (body.subarray(name.length).some(byte => byte !== 0))
-    throw invalidArchive('a long tar name continues after its final NUL')
+    throw invalidArchive('a long tar name contains other data after its first NUL')
   return decodeEntryText(name, 'utf-8')
 }
 
@@ -91,9 +92,6 @@ function agrees(own: number, size: number): boolean {
 
 function memberType(type: TarHeader['type'], name: string): ExtractableType {
   if (type === 'file' && name.endsWith('/'))
-    throw unsafeEntry(
-      name,
-      "is a file with a directory's name, which some tools create as a directory and others as a file",
-    )
+    throw unsafeEntry(name, "is a file with a directory's name, for which some tools create a directory")
   return requireExtractable(name, type)
 }

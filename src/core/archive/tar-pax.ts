@@ -1,7 +1,7 @@
 import { invalidArchive } from './archive-entry.ts'
 import { decodeEntryText } from './entry-names.ts'
 
-/** The fields of a PAX extended header that matter to an extraction of the next member. */
+/** The fields of a PAX extended header that matter to the extraction of the next member. */
 export interface PaxFields {
   readonly path?: string
   readonly linkpath?: string
@@ -45,7 +45,7 @@ export function parsePaxFields(body: Buffer): PaxFields {
 /**
  * Refuses a PAX global header that sets names, targets, sizes or special keys, because they would apply to every member
  * that follows. (`git archive` writes a comment, and other tools write times and owners.) Throws ArchiveError
- * `invalid_archive`.
+ * `invalid_archive`, also for malformed records.
  */
 export function verifyGlobalPax(body: Buffer): void {
   const [key] = parseRecords(body).keys()

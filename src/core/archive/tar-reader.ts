@@ -42,7 +42,8 @@ const HEADER_BLOCK: Next = { bytes: TAR_BLOCK_BYTES, header: null }
 
 /**
  * Reads a tar that arrives in pieces. Stricter than other tools, so that no two tools can see different members:
- * requires headers with correct checksums, complete members, two blocks of zeros as the end, and only zeros after it.
+ * requires headers with correct checksums, complete members, two blocks of zeros as the end, and after it only more
+ * such blocks.
  */
 export class TarReader {
   readonly #limits: ExtractionLimits
@@ -67,8 +68,8 @@ export class TarReader {
 
   /**
    * Yields the members in the next piece, part by part. Take all parts before you pass the next piece. Throws
-   * ArchiveError `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member of a type that is not
-   * extracted, for names that are not UTF-8 and for data of anything but a file, and `archive_too_large` above a limit.
+   * ArchiveError `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member that
+   * `toEntry` refuses and for names that are not UTF-8, and `archive_too_large` above a limit.
    */
   *read(piece: Buffer): Generator<TarPart> {
     for (let at = 0; at < piece.length; ) {
@@ -138,7 +139,8 @@ export class TarReader {
   }
 
   #end(): void {
-    if (Object.keys(this.#announced).length > 0) throw invalidArchive('its tar ends after announcing a member')
+    if (Object.keys(this.#announced).length > 0)
+      throw invalidArchive('its tar ends after an extension header, without the member that the header announces')
     this.#endBlocks += 1
   }
 

@@ -54,7 +54,7 @@ export function parseZstdFrames(bytes: Buffer): ZstdFrame[] {
   const stream = new FrameStream(bytes)
   const frames: ZstdFrame[] = []
   for (let count = 1; !stream.isAtEnd(); count++) {
-    if (count > MAX_FRAMES) throw tooLarge(`consists of more than ${MAX_FRAMES} frames`, IN_ONE_PIECE)
+    if (count > MAX_FRAMES) throw tooLarge(`consists of more than ${MAX_FRAMES} zstd frames`, IN_ONE_PIECE)
     const frame = stream.next()
     if (frame !== null) frames.push(frame)
   }
@@ -183,6 +183,6 @@ const WITH_LESS_MEMORY = 'at a lower level, or with --long=25'
 function tooLarge(problem: string, how: string): ArchiveError {
   return new ArchiveError(
     'archive_too_large',
-    `The archive ${problem}: nothing was installed; the publisher must pack it again ${how}.`,
+    `The archive ${problem}, so it was refused: the publisher must pack it again ${how}.`,
   )
 }

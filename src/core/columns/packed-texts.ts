@@ -46,7 +46,7 @@ function newBlock(): Block {
   return { bytes: Buffer.from(new ArrayBuffer(BLOCK_TEXTS * BYTES_PER_TEXT)), ends: new Uint32Array(BLOCK_TEXTS) }
 }
 
-/** Makes sure that a block has room for this many bytes. If it must grow, frees the old memory at once. */
+/** Makes sure that a block has room for this many bytes. If the block must grow, frees the old memory at once. */
 function reserve(block: Block, bytes: number): void {
   const { buffer, length } = block.bytes
   if (bytes > length) block.bytes = Buffer.from((buffer as ArrayBuffer).transfer(Math.max(bytes, length * 1.5)))

@@ -2,7 +2,7 @@ import { z } from 'zod/mini'
 import { kindSchema, slugSchema, versionSchema } from '../identifiers.ts'
 import { MAX_PATH_BYTES } from '../limits.ts'
 
-/** For the escaped URL, which git gets and the host records: escaping may turn one letter into nine characters. */
+/** For the escaped URL, which git gets and the host records: escaping may turn one letter into 12 characters. */
 const MAX_URL_CHARS = 2000
 const MAX_REF_CHARS = 255
 
@@ -50,7 +50,10 @@ const urlSchema = z.pipe(
     z.refine(text => (URL.parse(text)?.href ?? text).length <= MAX_URL_CHARS, {
       error: `must be at most ${MAX_URL_CHARS} characters when it is escaped`,
     }),
-    z.refine(isGitUrl, { error: 'must be an https URL without a user, password, query or fragment' }),
+    z.refine(isGitUrl, {
+      error:
+        'must be an https URL without a user, password, query or fragment, and without "@", spaces and backslashes',
+    }),
   ),
   // Keeps only the normalized spelling, so that git reads the URL as it is read here.
   z.transform(text => new URL(text).href),
@@ -63,7 +66,7 @@ const REF_SIGNS = /[~^:?*[\\]/
 const refSchema = z.pipe(
   z.string().check(
     z.refine(text => text.length <= MAX_REF_CHARS && REF.test(text) && !REF_SIGNS.test(text) && text !== '@', {
-      error: 'must be a full commit id, or the name of a branch or tag',
+      error: `must be a full commit id, or the name of a branch or tag in at most ${MAX_REF_CHARS} visible ASCII characters`,
     }),
   ),
   z.transform(ref => (isCommitId(ref.toLowerCase()) ? ref.toLowerCase() : ref)),

@@ -13,7 +13,7 @@ const lineSchema = z.lazy(() =>
     .check(
       z.minLength(1, { error: 'must not be empty' }),
       z.maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }),
-      z.regex(/^[^\p{Cc}]*$/u, { error: 'must be one line' }),
+      z.regex(/^[^\p{Cc}]*$/u, { error: 'must be one line without control characters' }),
     ),
 )
 
@@ -34,12 +34,14 @@ const semverSchema = z.lazy(() =>
   ),
 )
 
-/** The directory of plugins, in the archive and on the host. It must not be in a project's other directories. */
+/**
+ * The directory of plugins, in the archive and on the host; neither one of a project's other directories nor in one.
+ */
 const pluginsDirnameSchema = z.lazy(() =>
   z.string().check(
     z.regex(/^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[a-z0-9_-]+(?:\/[a-z0-9_-]+)*$/i, {
       error:
-        'must be names of letters, digits, "_" and "-", joined by "/", and must not begin with "extensions" or "deployment", which a project uses for other purposes',
+        'must be names of letters, digits, "_" and "-", joined by "/", at most 255 characters in all, and neither "extensions" nor "deployment", which a project uses for other purposes, nor a path below them',
     }),
   ),
 )

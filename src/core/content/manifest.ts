@@ -27,7 +27,7 @@ export interface ManifestPart {
   readonly version: string
   /** The part's directory in the archive, without a final `/`. */
   readonly folder: string
-  /** The tree digest of the part's directory according to the manifest; null if the manifest has none. */
+  /** The tree digest that the manifest states for the part's tree; null if the manifest states none. */
   readonly sha256: string | null
   readonly environment: VariableNames
   /** The source of the part's tree; null for a part that the archive contains. */
@@ -77,7 +77,7 @@ export function verifyManifest(manifest: Manifest, asked: { projectId: string; v
   if (isSameVersion(manifest.version, asked.version)) return
   throw new ArtifactError(
     'version_mismatch',
-    `You asked for version ${asked.version} of project ${asked.projectId}, but its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher mixed up versions: ask the publisher.`,
+    `The hub served the artifact as version ${asked.version} of project ${asked.projectId}, but its manifest.json says ${manifest.version}: nothing was installed. The hub or the publisher mixed up versions: ask the publisher.`,
   )
 }
 

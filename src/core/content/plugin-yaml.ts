@@ -16,7 +16,7 @@ export interface PluginYaml {
   name: string | undefined
   /** The version as a Python host prints it: an unquoted `1.0` stays `1.0`, and an unquoted `1.10` becomes `1.1`. */
   version: string | undefined
-  /** The exact characters of the version in the file. */
+  /** The characters of the version in the file, without quotes: `1.10` stays `1.10`. */
   versionAsWritten: string | undefined
   executionMode: string | undefined
   entryPoint: string | undefined
@@ -46,7 +46,8 @@ const injectingSchema = z.object({ inject: z.union([z.literal(true), z.string().
 /**
  * Parses a plugin's `plugin.yaml`. Throws ArtifactError `not_a_plugin` if the text is not a YAML mapping, or if one of
  * the fields above has a type that the host does not expect. Throws `invalid_manifest` if the text exceeds
- * `PLUGIN_YAML_LIMITS`, or if the host's reader (of YAML 1.1) could read it differently. Ignores unknown keys.
+ * `PLUGIN_YAML_LIMITS` or costs too much, or if the host's reader (of YAML 1.1) could find another structure in it.
+ * Ignores unknown keys.
  */
 export function parsePluginYaml(text: string): PluginYaml {
   const { document, value } = readYaml(text)

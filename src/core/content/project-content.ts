@@ -21,9 +21,9 @@ export interface ProjectTree {
   readonly directories: readonly string[]
 }
 
-/** Facts for the operator about a project's content, although its digest matches. */
+/** Facts that the operator should know about a project's content, although the digest of the content matches. */
 export interface ContentNotices {
-  /** One for each part whose own `sha256` does not match its files; some packers compute it over other files. */
+  /** One for each embedded part whose own `sha256` does not match its files; some packers compute it over others. */
   readonly warnings: readonly string[]
   /** The directories of plugins and extensions that the manifest does not name; they are never installed. */
   readonly unnamed: readonly string[]
@@ -113,7 +113,7 @@ function unnamedFolders({ parts, pluginsDirname }: Manifest, directories: Readon
 }
 
 /**
- * Returns a function that takes the first components of a path. If the path is in a plugin or extension, these
+ * Returns a function that returns the first components of a path. If the path is in a plugin or extension, these
  * components are the directory of that plugin or extension.
  */
 function folderFinder(parts: readonly ManifestPart[]): (path: string) => string {

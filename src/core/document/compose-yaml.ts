@@ -42,7 +42,7 @@ export type YamlOptions = ParseOptions & DocumentOptions & SchemaOptions
 /**
  * Composes one YAML document, and pauses at each `yield`. The cost is linear in the length of the text, whatever it
  * contains; used directly, the library takes minutes for 32 KiB of nested errors. Stops after `limits.lexemes`
- * lexemes, below `MAX_YAML_LEVELS` levels of nesting, after `MAX_YAML_COMPLAINTS` mistakes, and at a second document.
+ * lexemes, beyond `MAX_YAML_LEVELS` levels of nesting, after `MAX_YAML_COMPLAINTS` mistakes, and at a second document.
  * Never throws because of the text.
  */
 export function* composeYaml(text: string, limits: YamlLimits, options: YamlOptions): Generator<void, ComposedYaml> {
@@ -88,7 +88,7 @@ function tokenComplaint(token: CST.Token, hasDocument: boolean): Pick<YamlCompla
   return undefined
 }
 
-/** Also yields undefined, as a pause: the parser yields a document as a single token, and only at its end. */
+/** Also yields undefined, as a pause: the parser yields a whole document as one token, after its last lexeme. */
 function* limitedTokens(text: string, limits: YamlLimits, lines: LineCounter): Generator<CST.Token | undefined, void> {
   const parser = new Parser(lines.addNewLine)
   let lexemes = 0

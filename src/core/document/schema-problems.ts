@@ -18,7 +18,7 @@ export interface DocumentWords {
 
 /**
  * Turns a schema's issues with one document into sentences at their positions. A check that goes beyond the type must
- * pass its own message as `error`, because zod/mini has none.
+ * pass its own message as `error`, because zod/mini has no messages.
  */
 export class SchemaComplaints {
   readonly #source: YamlSource

@@ -5,23 +5,23 @@ import { asSentence } from '../sentence.ts'
 /** Enough to fix a file; a hostile file must not cause millions of problems. */
 export const MAX_REPORTED_PROBLEMS = 100
 
-/** A place in an operator's file; line and column count from 1. */
+/** A place in a plan or a host config; line and column count from 1. */
 export interface SourcePosition {
   readonly file: string
   readonly line: number
   readonly column: number
 }
 
-/** One mistake in an operator's file, as a sentence, with its position. */
+/** One mistake in a plan or a host config, as a sentence, with its position. */
 export interface SourceProblem extends SourcePosition {
   readonly message: string
-  /** Set if it differs from the error's code: a plan's error also lists the problems of the host config. */
+  /** Set if this problem's code is not the error's: the error for a plan may also list problems of the host config. */
   readonly code?: ErrorCode
 }
 
 /**
- * The error for an operator's file that is refused. `problems` lists its mistakes in the order of the file, one file
- * after another.
+ * The error for a plan or a host config that is refused, or for both. `problems` lists the mistakes file by file, and
+ * those of each file in the file's order.
  */
 export class SourceError extends ConfigError {
   override readonly name: string = 'SourceError'
@@ -61,13 +61,13 @@ function compareInFile(a: SourcePosition, b: SourcePosition): number {
 export interface Collected<T> {
   readonly value: T | undefined
   readonly problems: readonly SourceProblem[]
-  /** The error that refused the file. */
+  /** The error with which the file was refused. */
   readonly error?: SourceError
 }
 
 /**
- * Returns the value, or the problems of the operator's file, so that the caller can check the next file as well. Throws
- * every error that is not a SourceError.
+ * Returns the value, or the problems of the refused file, so that the caller can also check the next file. Throws every
+ * error that is not a SourceError.
  */
 export function collectProblems<T>(read: () => T): Collected<T> {
   try {

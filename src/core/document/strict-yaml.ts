@@ -8,9 +8,9 @@ import { ambiguousCharacter, unreadableCharacter } from './unreadable-character.
 /** Enough for honest use of anchors, too little for a bomb. */
 const MAX_ALIAS_COUNT = 100
 
-/** The reason why a foreign text is refused. The message continues a sentence that begins with the name of its file. */
+/** The reason why a foreign text is refused. The message continues a sentence that begins with the file's name. */
 export class StrictYamlProblem extends Error {
-  /** Whether the text could be read in more than one way, or costs too much; otherwise it is not valid YAML. */
+  /** Whether the text could be read in more than one way, or costs too much; otherwise it is not valid. */
   readonly isAmbiguous: boolean
 
   constructor(message: string, { isAmbiguous }: { readonly isAmbiguous: boolean }) {
@@ -26,9 +26,9 @@ export interface StrictYaml {
 }
 
 /**
- * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Accepts only what both programs read
- * alike.
- * Throws StrictYamlProblem if the text is not valid, exceeds the limits or could be read differently.
+ * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps,
+ * lists and keys, but YAML 1.1 has more words for true and false and more forms of numbers. Throws StrictYamlProblem if
+ * the text is not one valid document, exceeds the limits, or has a structure that could be read differently.
  */
 export function readStrictYaml(text: string, limits: YamlLimits): StrictYaml {
   refuseAmbiguousText(text, limits)
@@ -41,7 +41,7 @@ function refuseAmbiguousText(text: string, { bytes }: YamlLimits): void {
   if (Buffer.byteLength(text) > bytes) throw ambiguous(`must be at most ${bytes} bytes, found more`)
   const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text)
   if (stranger !== undefined)
-    throw ambiguous(`must not contain characters that YAML parsers interpret differently, found ${stranger}`)
+    throw ambiguous(`must not contain characters that YAML parsers refuse or interpret differently, found ${stranger}`)
 }
 
 function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {
@@ -49,7 +49,7 @@ function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {
   if (excess !== undefined) throw ambiguous(`must be simple enough to read, found ${excess.message}`)
   const mistake = complaints.find(({ isWarning }) => !isWarning)
   if (mistake !== undefined || document === undefined)
-    throw malformed(`is not valid YAML (${cleanForeignText(mistake?.message ?? 'no document')})`)
+    throw malformed(`is not one valid YAML document (${cleanForeignText(mistake?.message ?? 'no document')})`)
   return document
 }
 
@@ -75,7 +75,8 @@ function refuseAmbiguousKeys(keys: readonly unknown[]): void {
     if (!isScalar(key)) throw ambiguous('must have plain keys, found a list, a map or an alias as a key')
     if (isMergeKey(key)) throw ambiguous('must not use merge keys (<<): write the keys out')
     const name = String(key.value)
-    if (seen.has(name)) throw ambiguous(`must have each key only once, found "${cleanForeignText(name, 60)}" twice`)
+    if (seen.has(name))
+      throw ambiguous(`must have each key of a map only once, found "${cleanForeignText(name, 60)}" twice`)
     seen.add(name)
   }
 }

@@ -11,7 +11,7 @@ const UNREADABLE = /[^\t\n\r\x20-\x7e\x85\u{a0}-\u{d7ff}\u{e000}-\u{fffc}\u{1000
 const READ_DIFFERENTLY = /[\x85\u2028\u2029]|(?<!^)\ufeff/u
 
 /**
- * Returns the first character that no YAML text may contain, and its line: `U+0000 in line 3`. Undefined if there is
+ * Returns the first character that cannot be read reliably, and its line: `U+0000 in line 3`. Undefined if there is
  * none.
  */
 export function unreadableCharacter(text: string): string | undefined {
@@ -31,7 +31,7 @@ function firstMatch(text: string, pattern: RegExp): string | undefined {
 }
 
 function nameOf(character: string): string {
-  if (character === '\ufffd') return 'bytes that are not UTF-8'
+  if (character === '\ufffd') return 'U+FFFD, or bytes that are not UTF-8,'
   if (character === '\r') return 'a carriage return without a line feed'
   return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`
 }

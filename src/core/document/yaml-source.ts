@@ -34,8 +34,9 @@ export interface YamlSource {
 /**
  * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Anchors, aliases, tags outside the
  * core schema, directives, keys that are not text, repeated keys, `__proto__` as a key, more than one document,
- * unreadable characters and any excess over `limits` become problems, but only the first `MAX_REPORTED_PROBLEMS`.
- * If the text is not valid YAML, only its first mistake becomes a problem. Never throws because of the text.
+ * unreadable characters, and any excess over `limits` or `MAX_YAML_LEVELS` become problems, but only the first
+ * `MAX_REPORTED_PROBLEMS`. If the text is not valid YAML, only its first mistake becomes a problem. Never throws
+ * because of the text.
  */
 export function* parseYamlSource(
   text: string,
@@ -45,7 +46,8 @@ export function* parseYamlSource(
   if (Buffer.byteLength(text) > limits.bytes)
     return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`)
   const stranger = unreadableCharacter(text)
-  if (stranger !== undefined) return unreadable(file, `the file must be text, found ${stranger}`)
+  if (stranger !== undefined)
+    return unreadable(file, `the file must be UTF-8 text with LF or CRLF line ends, found ${stranger}`)
   const plain = text.replace(/^\uFEFF/, '')
   const composed = yield* composeYaml(plain, limits, STRICT_YAML)
   yield

@@ -42,7 +42,8 @@ export function isInstallAction(action: string): action is InstallAction {
 const HOST_ACTIONS: ReadonlySet<string> = new Set<Action>(['provision', 'stop', 'start', 'restart', 'notify'])
 
 /**
- * True if steps with this action change more of a host than files: they act on a service, or run an operator's command.
+ * True if steps with this action change more of a host than files: they act on a service, or run the operator's
+ * command.
  */
 export function isHostAction(action: string): boolean {
   return HOST_ACTIONS.has(action)

@@ -15,9 +15,10 @@ const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/
 
 /**
  * Builds a settings file from a template of `KEY=value` lines. A key gets its value from the operator's settings if
- * they set it, quoted as `quoteSetting` does; the other lines stay unchanged. Appends declared keys that the template
- * lacks if the operator's settings set them. Throws DeploymentError `step_failed` if a declared key cannot be the name
- * of a variable, if no quoting fits a value, or if a required key ends up empty.
+ * these have one that is not empty, quoted as `quoteSetting` does; the other lines stay unchanged, but all lines end in
+ * LF. Appends declared keys that the template lacks if the operator's settings have a value for them. Throws
+ * DeploymentError `step_failed` if a declared key cannot be the name of a variable, if no quoting fits a value, or if a
+ * required key ends up empty.
  */
 export function seedSettings(template: string, names: VariableNames, given: Settings): SeededSettings {
   const keys = [...names.required, ...names.optional]
@@ -31,7 +32,7 @@ export function seedSettings(template: string, names: VariableNames, given: Sett
 
 /**
  * Refuses existing settings in which a required key is missing or empty: throws DeploymentError `step_failed`, which
- * names the keys and the file.
+ * names the keys and the file. Also refuses required keys that cannot be the name of a variable.
  */
 export function verifySettings(settings: SourceFile, required: readonly string[]): void {
   refuseUnusableNames(required)
@@ -39,7 +40,7 @@ export function verifySettings(settings: SourceFile, required: readonly string[]
   if (missing.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `The part requires ${listNames(missing)}, which ${settings.path} does not set: add ${itOrThem(missing)} there, because a deployment never changes existing settings.`,
+    `The part requires ${listNames(missing)}, which ${settings.path} does not set or leaves empty: set ${itOrThem(missing)} there, because a deployment never changes existing settings.`,
   )
 }
 
@@ -133,7 +134,7 @@ function refuseEmpty(keys: readonly string[]): void {
   if (keys.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `The part requires ${listNames(keys)}, which neither the template nor the input settings sets: add ${itOrThem(keys)} to settings, as NAME=value.`,
+    `The part requires ${listNames(keys)}, for which neither the template nor the input settings has a value: add ${itOrThem(keys)} to settings, as NAME=value.`,
   )
 }
 

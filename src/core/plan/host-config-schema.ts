@@ -13,7 +13,9 @@ const DEFAULT_HTTP_STATUS = 200
 const MAX_BODY_MATCH_CHARS = 500
 const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/
 
-const textSchema = z.string().check(z.regex(/^[^\p{Cc}]+$/u, { error: 'must be text on one line' }))
+const textSchema = z
+  .string()
+  .check(z.regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text without control characters' }))
 const argumentSchema = z.string().check(z.regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }))
 const commandSchema = z.lazy(() =>
   z.tuple([argumentSchema.check(z.minLength(1, { error: 'must name a program' }))], argumentSchema, {
@@ -46,7 +48,7 @@ const namespaceSchema = z.lazy(() =>
 const httpStatusError = { error: 'must be an HTTP status from 100 to 599' }
 
 const urlError = { error: 'must be an http or https URL without a user or password' }
-const addressError = { error: 'must be written host:port' }
+const addressError = { error: 'must be written host:port, with a port from 1 to 65535' }
 
 const healthcheckSchema = z.lazy(() =>
   z

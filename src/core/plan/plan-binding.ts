@@ -76,7 +76,7 @@ export function prematureProblems(
     const missing = needsFiles(step) ? [...waiting].filter(install => needs(step, install)) : []
     if (missing.length === 0) return []
     const ids = missing.map(install => `"${install.id}"`).join(', ')
-    return [stepProblem(step, `${step.action} would run before the files exist: add ${ids} to its depends_on`)]
+    return [stepProblem(step, `${step.action} would run before the files are installed: add ${ids} to its depends_on`)]
   })
 }
 

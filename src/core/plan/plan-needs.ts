@@ -4,7 +4,7 @@ import type { Plan } from './plan.ts'
 import { installedId, isInstallStep, isMarkerStep, stepProblem } from './plan-binding.ts'
 import type { PlanStep } from './plan-step.ts'
 
-/** The answer of the host config to a plan. */
+/** The result of comparing a plan with the host config. */
 export interface PlanNeeds {
   /** The needs of the plan that the host config does not meet, at the steps that have them. */
   readonly problems: readonly SourceProblem[]

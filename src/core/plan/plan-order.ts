@@ -5,7 +5,8 @@ export interface DependentStep {
 }
 
 /**
- * Steps that wait for each other: `ids` begins and ends with the same step, and an entry of `step` closes the cycle.
+ * Steps that wait for each other: `ids` begins and ends with the same step. An entry of `step.dependsOn` closes the
+ * cycle.
  */
 export interface DependencyCycle<Step> {
   readonly ids: readonly string[]

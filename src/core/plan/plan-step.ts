@@ -18,7 +18,8 @@ interface StepBase extends SourcePosition {
 }
 
 /**
- * One step of a plan, with its position; `plugin` and `extension` are ids: directories below plugins/ or extensions/.
+ * One step of a plan, with its position; `plugin` and `extension` are ids, which name directories below plugins/ or
+ * extensions/.
  */
 export type PlanStep = StepBase &
   (
@@ -45,7 +46,7 @@ const templatePathSchema = z.string().check(
   z.maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }),
   z.regex(TEMPLATE_PATH, {
     error:
-      'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".." or backslashes',
+      'must be a relative path of the artifact, plugins/<id>/... or extensions/<id>/..., without ".", ".." or backslashes',
   }),
 )
 

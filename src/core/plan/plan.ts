@@ -79,7 +79,8 @@ function buildPlan(written: z.infer<typeof planSchema>, source: YamlSource): Pla
 type Issue = z.core.$ZodIssue
 
 /**
- * Also checks the common keys of a step whose action is unknown, because the schema does not look into such a step.
+ * Turns the schema's issues into problems. Also checks the common keys of a step whose action is unknown, because the
+ * schema does not look into that step.
  */
 function stepAwareProblems(issues: readonly Issue[], source: YamlSource): PlanProblem[] {
   const strangers = issues.filter(isUnknownAction)

@@ -21,7 +21,7 @@ import type { PlanStep } from './plan-step.ts'
 /** A plan that fits a project. */
 export interface BoundProject {
   /**
-   * In the order in which they run. Templates have the host's paths, `plugins/...`, even if the archive has another
+   * In the order in which they run. The template of a plugin has a path `plugins/...`, even if the archive has another
    * name for that directory.
    */
   readonly steps: readonly PlanStep[]
@@ -35,9 +35,9 @@ export interface BoundProject {
 
 /**
  * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step
- * names, at least one part is installed, no part is installed twice, templates come from installed parts, and no step
- * that needs a part's files runs before they exist. A step without `plugin` needs the files of all parts. Throws
- * PlanError `invalid_plan` with every problem.
+ * names, at least one part is installed, no id is installed twice or ends in `.env`, templates come from installed
+ * parts, and no step that needs a part's files runs before they are installed. A step without `plugin` needs the files
+ * of all parts. Throws PlanError `invalid_plan` with every problem.
  */
 export function bindPlanToProject(plan: Plan, manifest: Manifest): BoundProject {
   const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) })
@@ -149,7 +149,7 @@ function templateProblems(steps: readonly PlanStep[]): PlanProblem[] {
     const place = templatePlaceOf(step)
     if (places.has(place) && places.has(placeOfSettings(step))) return []
     const rule = places.has(place)
-      ? `must be in the same directory as "${step.plugin}", plugins/ or extensions/`
+      ? `must begin with plugins/ or extensions/, whichever contains "${step.plugin}"`
       : 'must begin with plugins/<id>/ or extensions/<id>/ of a part that this plan installs'
     return [stepProblem(step, `from ${rule}, found "${step.from}"`)]
   })

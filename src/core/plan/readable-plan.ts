@@ -15,7 +15,7 @@ export interface ReadablePlan {
   readonly positions: PlanPositions
   /** Whether a step that installs a part, or may be meant to, cannot be read. */
   readonly hidesInstall: boolean
-  /** Whether every step and dependency could be read. */
+  /** Whether the plan was not refused, so that every step and dependency is known. */
   readonly isWhole: boolean
 }
 
@@ -68,7 +68,7 @@ function readStep(written: unknown, position: SourcePosition): PlanStep | undefi
   const bad = error.issues.flatMap(issue => (issue.code === 'unrecognized_keys' ? issue.keys : issue.path.slice(0, 1)))
   const rest = stepSchema.safeParse(Object.fromEntries(Object.entries(step).filter(([key]) => !bad.includes(key))))
   if (!rest.success) return undefined
-  // Without its plugin, a step concerns everything that the plan installs.
+  // Without its plugin, the step would concern everything that the plan installs.
   if (bad.includes('plugin')) return undefined
   const built = buildStep(rest.data, position)
   return built.action === 'healthcheck' && bad.includes('timeout') ? { ...built, ...LONGEST } : built

@@ -58,7 +58,7 @@ export function verifyTemplates(
     const reason =
       kept === undefined
         ? 'which is not a regular file of the artifact'
-        : `which is in ${kept}, a path that keep-paths leaves to the host`
+        : `which keep-paths (${kept}) leaves to the host`
     return [stepProblem(step, `from names ${step.from}, ${reason}`)]
   })
   if (problems.length > 0) throw new PlanError(problems)

@@ -17,7 +17,7 @@ import { type ReadablePlan, wholePlan } from './readable-plan.ts'
 
 /** A plan that fits one marketplace artifact. */
 export interface BoundPlan {
-  /** The id of the part that the plan installs: a directory below plugins/ or extensions/. */
+  /** The id of the part that the plan installs: the name of its directory below plugins/ or extensions/. */
   readonly id: string
   readonly installStep: InstallStep
   /** In the order in which they run. */
@@ -28,9 +28,9 @@ export interface BoundPlan {
 
 /**
  * Binds a plan to the artifact that it installs. The plan's `project_id` must equal the slug (contract 4.3, rule 6).
- * The plan must install exactly one part, of this kind. Every other step must work on that part, templates must come
- * from it, and no step that needs its files may run before they exist. Throws PlanError `invalid_plan` with every
- * problem.
+ * The plan must install exactly one part, of this kind, with an id that does not end in `.env`. Every other step must
+ * work on that part, templates must come from it, and no step that needs its files may run before they are installed.
+ * Throws PlanError `invalid_plan` with every problem.
  */
 export function bindPlanToArtifact(plan: Plan, artifact: { kind: Kind; slug: string }): BoundPlan {
   const problems = bindingProblems(wholePlan(plan), artifact)

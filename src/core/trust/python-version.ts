@@ -13,8 +13,8 @@ const FINAL = '3'
 
 /**
  * Compares two versions by the rules of PEP 440: negative if `a` is older; undefined if either of them has another
- * form. Local versions (`+...`) are not accepted, and neither is `1.0-1`: it means 1.0.post1 in PEP 440, but not
- * elsewhere.
+ * form. Epochs (`1!...`) and local versions (`+...`) are not accepted, and neither is `1.0-1`, which means 1.0.post1 in
+ * PEP 440, but not elsewhere.
  */
 export function comparePythonVersions(a: string, b: string): number | undefined {
   const [first, second] = [parse(a), parse(b)]

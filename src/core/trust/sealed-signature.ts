@@ -24,7 +24,7 @@ export type VerifiedSealedArtifact = Omit<SealedArtifact, 'signature'> & {
   readonly [verified]: true
 }
 
-/** Bytes, and the 64 bytes that are claimed to be the key's Ed25519 signature over all these bytes. */
+/** Bytes, and 64 bytes that are claimed to be the key's Ed25519 signature over all of `bytes`. */
 export interface SignedBytes {
   readonly bytes: Buffer
   readonly key: KeyObject

@@ -5,8 +5,8 @@ import { cleanForeignText } from '../foreign-text.ts'
 declare const verified: unique symbol
 
 /**
- * An artifact as the hub served it: untrusted bytes behind an open descriptor, with the digest computed while they were
- * written. The file no longer has a name, so no other job can replace it.
+ * An artifact as the hub served it, or as the operator's file contains it: untrusted bytes behind an open descriptor,
+ * with the digest computed while they were written. The file no longer has a name, so no other job can replace it.
  */
 export interface FetchedArtifact {
   /** An open file descriptor, readable; the owner closes it. */
@@ -94,5 +94,5 @@ export function verifyPinnedDigest<Artifact extends { readonly sha256: string }>
 function remedyFor({ apiKey }: SigningInputs): string {
   return apiKey === undefined
     ? 'Check that the signature was made with this secret and for this very file. If so, the bytes were changed afterwards.'
-    : `Compare this secret with the one that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher’s, on others that of the key’s owner. If the two are the same, the bytes were changed after they were signed.`
+    : `Compare this secret with the one that the hub uses to sign artifacts for this ${apiKey}: on some hubs the publisher's, on others that of the key's owner. If the two are the same, the bytes were changed after they were signed.`
 }
