@@ -89,7 +89,10 @@ function toPlainValue(read: () => unknown): unknown {
   try {
     return read()
   } catch (error) {
-    throw malformed(`cannot be read (${cleanForeignText(error instanceof Error ? error.message : String(error))})`)
+    const reason = cleanForeignText(error instanceof Error ? error.message : String(error))
+    throw reason.startsWith('Excessive alias count')
+      ? ambiguous('must be simple enough to read, found aliases of aliases that multiply the content')
+      : malformed(`cannot be read (${reason})`)
   }
 }
 

@@ -114,6 +114,8 @@ unknown: {deep: [1, 2]}
     'too many levels': `a: ${'['.repeat(40)}${']'.repeat(40)}\n`,
     'too many mistakes': `a: [${','.repeat(200)}]\n`,
     'an alias bomb': `a0: &a0 [x,x]\n${bomb}name: x\n`,
+    'an alias bomb of few aliases':
+      'a: &a [x,x]\nb: &b [*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c]\n',
   }
   for (const [name, text] of Object.entries(ambiguous)) {
     it(`refuses ${name}`, () => {
