@@ -41985,6 +41985,7 @@ function refuseRepeatedIds(parts, context) {
 
 
 
+
 /** Bytes of the largest `manifest.json` that is read. */
 const MAX_MANIFEST_BYTES = 1024 * 1024;
 /** Further problems are only counted. */
@@ -42016,7 +42017,7 @@ function verifyManifest(manifest, asked) {
 }
 /** Returns an ArtifactError `invalid_manifest` that states a problem of the manifest. */
 function invalidManifest(problem) {
-    return new ArtifactError('invalid_manifest', `The project's manifest.json is refused: ${problem}. Nothing was installed; the publisher must seal the project again.`);
+    return new ArtifactError('invalid_manifest', `The project's manifest.json is refused: ${asSentence(problem)} Nothing was installed; the publisher must seal the project again.`);
 }
 function manifest_parseJson(text) {
     if (Buffer.byteLength(text) > MAX_MANIFEST_BYTES)

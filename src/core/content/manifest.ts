@@ -4,6 +4,7 @@ import { ArtifactError } from '../errors.ts'
 import { listNames } from '../foreign-text.ts'
 import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY } from '../plugins-directory.ts'
 import { countInWords } from '../quantities.ts'
+import { asSentence } from '../sentence.ts'
 import { isSameVersion } from '../trust/versions.ts'
 import { type ExternalSource, isPinned } from './external-source.ts'
 import { manifestSchema } from './manifest-schema.ts'
@@ -85,7 +86,7 @@ export function verifyManifest(manifest: Manifest, asked: { projectId: string; v
 export function invalidManifest(problem: string): ArtifactError {
   return new ArtifactError(
     'invalid_manifest',
-    `The project's manifest.json is refused: ${problem}. Nothing was installed; the publisher must seal the project again.`,
+    `The project's manifest.json is refused: ${asSentence(problem)} Nothing was installed; the publisher must seal the project again.`,
   )
 }
 

@@ -160,6 +160,12 @@ describe('parseManifest', () => {
     assert.doesNotMatch(message, /::|\n/)
   })
 
+  it('ends a question in its message without a full stop', () => {
+    const kind = { id: 'cart', version: '2.0.0', source: { marketplace_slug: 'cart', marketplace_kind: 'plugn' } }
+    assert.match(refusalOf(() => parse({ plugins: [kind] })).message, /did you mean "plugin"\? Nothing was installed;/)
+    assert.match(refusalOf(() => parseManifest('[]')).message, /is this the right file\? Nothing was installed;/)
+  })
+
   it('lists some of a hundred problems and counts the rest', () => {
     const plugins = Array.from({ length: 90 }, (_, index) => ({ ...CART, id: `P${index}` }))
     const { message } = refusalOf(() => parse({ plugins }))
