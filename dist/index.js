@@ -25821,7 +25821,9 @@ function summaryOf(document, problems) {
     const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`;
     if (problems.length === 1)
         return `${document} is refused at ${place}: ${asSentence(first.message)}`;
-    return `${document} has ${problems.length} problems; the first is at ${place}: ${asSentence(first.message)}`;
+    // If a file has more problems, `problems` contains only the first ones.
+    const count = problems.length < MAX_REPORTED_PROBLEMS ? problems.length : `at least ${problems.length}`;
+    return `${document} has ${count} problems; the first is at ${place}: ${asSentence(first.message)}`;
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/schema-problems.js
@@ -41986,6 +41988,7 @@ function refuseRepeatedIds(parts, context) {
 
 
 
+
 /** Bytes of the largest `manifest.json` that is read. */
 const MAX_MANIFEST_BYTES = 1024 * 1024;
 /** Further problems are only counted. */
@@ -42039,7 +42042,8 @@ function problemList(issues, value) {
     const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere };
     const problems = new SchemaComplaints(source, manifest_words).problemsOf(issues).map(({ message }) => message);
     const unlisted = problems.length - manifest_MAX_LISTED_PROBLEMS;
-    const more = unlisted > 0 ? [countInWords(unlisted, 'more problem')] : [];
+    const isWhole = problems.length < MAX_REPORTED_PROBLEMS;
+    const more = unlisted > 0 ? [`${isWhole ? '' : 'at least '}${countInWords(unlisted, 'more problem')}`] : [];
     return [...problems.slice(0, manifest_MAX_LISTED_PROBLEMS), ...more].join('; ');
 }
 /**

@@ -1,5 +1,6 @@
 import type { z } from 'zod/mini'
 import { type DocumentWords, SchemaComplaints } from '../document/schema-problems.ts'
+import { MAX_REPORTED_PROBLEMS } from '../document/source-problem.ts'
 import { ArtifactError } from '../errors.ts'
 import { listNames } from '../foreign-text.ts'
 import { DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY } from '../plugins-directory.ts'
@@ -113,7 +114,8 @@ function problemList(issues: readonly z.core.$ZodIssue[], value: unknown): strin
   const source = { problems: [], value, positionOf: nowhere, positionOfKey: nowhere }
   const problems = new SchemaComplaints(source, words).problemsOf(issues).map(({ message }) => message)
   const unlisted = problems.length - MAX_LISTED_PROBLEMS
-  const more = unlisted > 0 ? [countInWords(unlisted, 'more problem')] : []
+  const isWhole = problems.length < MAX_REPORTED_PROBLEMS
+  const more = unlisted > 0 ? [`${isWhole ? '' : 'at least '}${countInWords(unlisted, 'more problem')}`] : []
   return [...problems.slice(0, MAX_LISTED_PROBLEMS), ...more].join('; ')
 }
 

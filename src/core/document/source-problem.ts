@@ -96,5 +96,7 @@ function summaryOf(document: string, problems: readonly SourceProblem[]): string
   if (first === undefined) return `${document} is refused.`
   const place = `${cleanForeignText(first.file)}, line ${first.line}, column ${first.column}`
   if (problems.length === 1) return `${document} is refused at ${place}: ${asSentence(first.message)}`
-  return `${document} has ${problems.length} problems; the first is at ${place}: ${asSentence(first.message)}`
+  // If a file has more problems, `problems` contains only the first ones.
+  const count = problems.length < MAX_REPORTED_PROBLEMS ? problems.length : `at least ${problems.length}`
+  return `${document} has ${count} problems; the first is at ${place}: ${asSentence(first.message)}`
 }

@@ -169,8 +169,13 @@ describe('parseManifest', () => {
   it('lists some of a hundred problems and counts the rest', () => {
     const plugins = Array.from({ length: 90 }, (_, index) => ({ ...CART, id: `P${index}` }))
     const { message } = refusalOf(() => parse({ plugins }))
-    assert.match(message, /80 more problems/)
+    assert.match(message, /; 80 more problems/)
     assert.ok(message.length < 4000)
+  })
+
+  it('says so when it has not counted all problems', () => {
+    const plugins = Array.from({ length: 200 }, (_, index) => ({ ...CART, id: `P${index}` }))
+    assert.match(refusalOf(() => parse({ plugins })).message, /; at least 90 more problems/)
   })
 })
 
