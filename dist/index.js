@@ -43310,8 +43310,10 @@ class TarReader {
     #extensionData(header) {
         this.#announcedBytes += header.size;
         this.#extensionBytes += header.size;
-        if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
-            throw invalidArchive(`one of its tar members has ${this.#announcedBytes} bytes of PAX headers and long names, but 1 to ${MAX_EXTENSION_BYTES} are allowed`);
+        if (header.size === 0)
+            throw invalidArchive('its tar has an empty extension header');
+        if (this.#announcedBytes > MAX_EXTENSION_BYTES)
+            throw invalidArchive(`its tar has more than ${MAX_EXTENSION_BYTES} bytes of PAX headers and long names before one member`);
         verifyExtensionBytes(this.#extensionBytes, this.#limits);
         return { bytes: tar_reader_padded(header.size), header };
     }

@@ -153,9 +153,10 @@ export class TarReader {
   #extensionData(header: TarHeader): Next {
     this.#announcedBytes += header.size
     this.#extensionBytes += header.size
-    if (header.size === 0 || this.#announcedBytes > MAX_EXTENSION_BYTES)
+    if (header.size === 0) throw invalidArchive('its tar has an empty extension header')
+    if (this.#announcedBytes > MAX_EXTENSION_BYTES)
       throw invalidArchive(
-        `one of its tar members has ${this.#announcedBytes} bytes of PAX headers and long names, but 1 to ${MAX_EXTENSION_BYTES} are allowed`,
+        `its tar has more than ${MAX_EXTENSION_BYTES} bytes of PAX headers and long names before one member`,
       )
     verifyExtensionBytes(this.#extensionBytes, this.#limits)
     return { bytes: padded(header.size), header }

@@ -163,6 +163,13 @@ describe('TarReader', () => {
     assert.throws(() => [...reader.read(three.subarray(1024, 1536))], { code: 'archive_too_large' })
   })
 
+  it('distinguishes an empty extension header from one that is too large', () => {
+    const empty = buildTar([pax({ comment: 'x' }, 'g'), pax({}), file('a')])
+    assert.throws(() => list(empty), { code: 'invalid_archive', message: /\(its tar has an empty extension header\)/ })
+    const large = buildTar([pax({ path: 'b' }), pax({ comment: 'x'.repeat(65_536) }, 'g'), file('a')])
+    assert.throws(() => list(large), { code: 'invalid_archive', message: /more than 65536 bytes of PAX headers/ })
+  })
+
   it('refuses every incomplete archive', () => {
     for (let length = 0; length < SAMPLE.length; length += 64) {
       assert.throws(() => list(SAMPLE.subarray(0, length), 512), { code: 'invalid_archive' })
