@@ -40350,12 +40350,13 @@ function insecurityOf(base, connection) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/bounded-list.js
-/** Takes as many of the items, from the first on, as fit into this many characters of JSON. */
+/** Builds a list of the first items: as many as fit into this many characters of JSON. */
 function fitList(items, maxChars) {
     const texts = [];
-    let room = maxChars - '[]'.length;
+    let room = maxChars - '['.length;
     for (const item of items) {
         const text = JSON.stringify(item);
+        // Another item or the end of the list follows: a comma or a bracket.
         room -= text.length + ','.length;
         if (room < 0)
             break;

@@ -4,12 +4,13 @@ export interface BoundedList {
   readonly omitted: number
 }
 
-/** Takes as many of the items, from the first on, as fit into this many characters of JSON. */
+/** Builds a list of the first items: as many as fit into this many characters of JSON. */
 export function fitList(items: readonly unknown[], maxChars: number): BoundedList {
   const texts: string[] = []
-  let room = maxChars - '[]'.length
+  let room = maxChars - '['.length
   for (const item of items) {
     const text = JSON.stringify(item)
+    // Another item or the end of the list follows: a comma or a bracket.
     room -= text.length + ','.length
     if (room < 0) break
     texts.push(text)
