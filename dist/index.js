@@ -27827,7 +27827,7 @@ function installedPlace({ layout, shelf }, id) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/document/schema-keys.js
-/** Returns the keys that `schema` accepts in the map at `path`; none if the schema has no map at this path. */
+/** Returns the keys that `schema` lists for the map at `path`; none if the schema lists no keys there. */
 function keysOfSchema(schema, path) {
     const { def } = schema?._zod ?? {};
     switch (def?.type) {
@@ -27836,7 +27836,7 @@ function keysOfSchema(schema, path) {
             return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest);
         }
         case 'record':
-            return keysOfSchema(def.valueType, path.slice(1));
+            return path.length === 0 ? [] : keysOfSchema(def.valueType, path.slice(1));
         case 'lazy':
             return keysOfSchema(def.getter(), path);
         case 'optional':

@@ -1,6 +1,6 @@
 import type { z } from 'zod/mini'
 
-/** Returns the keys that `schema` accepts in the map at `path`; none if the schema has no map at this path. */
+/** Returns the keys that `schema` lists for the map at `path`; none if the schema lists no keys there. */
 export function keysOfSchema(schema: z.core.$ZodType | undefined, path: readonly PropertyKey[]): string[] {
   const { def } = (schema as z.core.$ZodTypes | undefined)?._zod ?? {}
   switch (def?.type) {
@@ -9,7 +9,7 @@ export function keysOfSchema(schema: z.core.$ZodType | undefined, path: readonly
       return key === undefined ? Object.keys(def.shape) : keysOfSchema(def.shape[String(key)], rest)
     }
     case 'record':
-      return keysOfSchema(def.valueType, path.slice(1))
+      return path.length === 0 ? [] : keysOfSchema(def.valueType, path.slice(1))
     case 'lazy':
       return keysOfSchema(def.getter(), path)
     case 'optional':
