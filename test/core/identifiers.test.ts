@@ -10,7 +10,7 @@ describe('hostIdSchema', () => {
     it(`accepts ${id.slice(0, 20)}`, () => assert.equal(hostIdSchema.parse(id), id))
 
   for (const [name, id] of [
-    ['nothing', ''],
+    ['an empty text', ''],
     ['256 characters', 'a'.repeat(256)],
     ['a control character', 'a\u0000'],
     ['a soft hyphen', 'app\u00ad1'],

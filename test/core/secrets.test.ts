@@ -34,7 +34,7 @@ describe('createRedactor', () => {
     for (const text of ['the hunter', 'the hun… (cut)', 'hunter s… (cut)']) assert.equal(redact(text), text)
   })
 
-  it('leaves less than 4 characters of a secret wherever a text is cut', () => {
+  it('leaves fewer than 4 characters of a secret wherever a text is cut', () => {
     const secret = 'correct-horse::battery "staple"'
     for (let length = 1; length <= secret.length; length++) {
       const cut = cleanForeignText(`got: ${secret} and more`, 'got: '.length + length)
