@@ -17767,11 +17767,11 @@ function signalGroup(pid, signal) {
 ;// CONCATENATED MODULE: ./build/install/host/locks/lock-refusals.js
 
 /**
- * Returns the error for a path of the lock that is not a regular file: only this action writes there, so another
- * program or user interfered.
+ * Returns the error for a path of the lock that is not the expected kind of file: only this action writes there, so
+ * another program or user interfered.
  */
-function notAFile(path) {
-    return new DeploymentError('unsafe_host', `${path} is not a regular file, but this action keeps its lock there. Find out what put it there, and remove it while no deployment runs.`);
+function notAFile(path, expected = 'a regular file') {
+    return new DeploymentError('unsafe_host', `${path} is not ${expected}, but this action keeps its lock there. Find out which program or user put it there, and remove it while no deployment runs.`);
 }
 /**
  * Returns `notAFile` if the error of an `open` that follows no symlinks means that the path is not a regular file;
@@ -18572,7 +18572,7 @@ function readIfPresentSync(path) {
     try {
         const text = readSmallFileSync(path, MAX_BYTES, external_node_fs_namespaceObject.constants.O_NOFOLLOW);
         if (text === undefined)
-            throw notAFile(path);
+            throw notAFile(path, `a regular file of at most ${MAX_BYTES / 1024} KiB`);
         return text;
     }
     catch (error) {

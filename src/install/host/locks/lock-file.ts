@@ -217,7 +217,7 @@ function tryReadLock(path: string): FoundLock | undefined {
 function readIfPresentSync(path: string): string | undefined {
   try {
     const text = readSmallFileSync(path, MAX_BYTES, constants.O_NOFOLLOW)
-    if (text === undefined) throw notAFile(path)
+    if (text === undefined) throw notAFile(path, `a regular file of at most ${MAX_BYTES / 1024} KiB`)
     return text
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return undefined

@@ -1,13 +1,13 @@
 import { DeploymentError, errnoOf } from '../../../core/errors.ts'
 
 /**
- * Returns the error for a path of the lock that is not a regular file: only this action writes there, so another
- * program or user interfered.
+ * Returns the error for a path of the lock that is not the expected kind of file: only this action writes there, so
+ * another program or user interfered.
  */
-export function notAFile(path: string): DeploymentError {
+export function notAFile(path: string, expected = 'a regular file'): DeploymentError {
   return new DeploymentError(
     'unsafe_host',
-    `${path} is not a regular file, but this action keeps its lock there. Find out what put it there, and remove it while no deployment runs.`,
+    `${path} is not ${expected}, but this action keeps its lock there. Find out which program or user put it there, and remove it while no deployment runs.`,
   )
 }
 

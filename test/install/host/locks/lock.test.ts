@@ -230,7 +230,8 @@ describe('acquireLock', () => {
         const before = listFolder(folder)
         await assert.rejects(acquireLock(requestIn(folder, { timeoutMs: 60_000 })), error => {
           assert.ok(error instanceof DeploymentError && error.code === 'unsafe_host', String(error))
-          return error.message.includes(`${join(folder, name)} `)
+          const expected = what.startsWith('a file') ? 'a regular file of at most 64 KiB' : 'a regular file'
+          return error.message.includes(`${join(folder, name)} is not ${expected}`)
         })
         assert.deepEqual(listFolder(folder), before)
       })
