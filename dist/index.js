@@ -20203,6 +20203,8 @@ function checksum(seq, body) {
 
 /** Far more than years of deployments write. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024;
+/** The codes for a symlink, and for a socket. */
+const state_file_NOT_A_FILE = new Set(['ELOOP', 'ENXIO']);
 /**
  * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
  * Throws DeploymentError `host_not_writable` if the path is not a regular file of at most 256 MiB, or the system's
@@ -20217,7 +20219,7 @@ function readStateFileSync(path) {
     catch (error) {
         if (errnoOf(error) === 'ENOENT')
             return undefined;
-        if (errnoOf(error) !== 'ELOOP')
+        if (!state_file_NOT_A_FILE.has(errnoOf(error) ?? ''))
             throw toHostError(error, `reading ${path}`);
     }
     throw new DeploymentError('host_not_writable', `${path} must be a regular file of at most 256 MiB, because this action keeps records in it. Move it away, restore the file if you have a copy, and run again.`);

@@ -8,6 +8,9 @@ import { toHostError } from '../files/system-errors.ts'
 /** Far more than years of deployments write. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024
 
+/** The codes for a symlink, and for a socket. */
+const NOT_A_FILE: ReadonlySet<string> = new Set(['ELOOP', 'ENXIO'])
+
 /**
  * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
  * Throws DeploymentError `host_not_writable` if the path is not a regular file of at most 256 MiB, or the system's
@@ -19,7 +22,7 @@ export function readStateFileSync(path: string): string | undefined {
     if (text !== undefined) return text
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return undefined
-    if (errnoOf(error) !== 'ELOOP') throw toHostError(error, `reading ${path}`)
+    if (!NOT_A_FILE.has(errnoOf(error) ?? '')) throw toHostError(error, `reading ${path}`)
   }
   throw new DeploymentError(
     'host_not_writable',

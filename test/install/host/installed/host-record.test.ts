@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
 import { describe, it } from 'node:test'
 import { DeploymentError } from '../../../../src/core/errors.ts'
 import {
@@ -32,15 +34,16 @@ describe('the host record', () => {
     assert.equal(readFileSync(layout.installed, 'utf8'), text)
   })
 
-  const notFiles: Record<string, (path: string) => void> = {
+  const notFiles: Record<string, (path: string) => unknown> = {
     'a directory': path => mkdirSync(path),
     'a symlink': path => symlinkSync('/dev/null', path),
     'a pipe': path => execFileSync('mkfifo', [path]),
+    'a socket': path => once(createServer().listen(path).unref(), 'listening'),
   }
   for (const [kind, make] of Object.entries(notFiles)) {
     it(`that is ${kind} is named, with advice, and not reported as damaged`, async t => {
       const layout = await prepareTemporaryHost(t)
-      make(layout.installed)
+      await make(layout.installed)
       assert.throws(
         () => readInstalled(layout),
         error =>
