@@ -29028,7 +29028,10 @@ async function buildPluginSig({ id, staged, pluginYaml }, secret) {
     };
     return escapeNonAscii(JSON.stringify(signature, null, 2));
 }
-/** True if a plugin's signature may cover a path or a file below that path. Throws as `buildPluginSig` does. */
+/**
+ * True if a plugin's signature may cover a path or a file below that path. Throws ArtifactError `not_a_plugin` as
+ * `buildPluginSig` does.
+ */
 function isCovered(path, plugin) {
     const directory = entryDirectory(plugin);
     const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`);
@@ -29077,7 +29080,7 @@ function escapeNonAscii(json) {
 
 
 /**
- * Reads `plugin.yaml` at the root of an extracted artifact. Throws ArtifactError `not_a_plugin` if there is no such
+ * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such
  * file or if it is not a regular file, `invalid_manifest` if it is too large, and otherwise as `parsePluginYaml` does;
  * throws the system's error as DeploymentError.
  */
@@ -29098,7 +29101,7 @@ function readPluginYaml(staged) {
     }
 }
 function tooLarge(bytes) {
-    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}, so the artifact was refused. The publisher must shorten it.`);
+    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}, so the artifact was refused. The publisher must shorten plugin.yaml.`);
 }
 function read_plugin_yaml_notAPlugin(found) {
     return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin and was refused. If it is a service, set kind: service (in a project's source, marketplace_kind: service); otherwise, the publisher must correct plugin.yaml.`);
@@ -30887,8 +30890,8 @@ function tryToRead(path) {
 
 /**
  * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
- * later commits and notes. Any other content is from another process, which must not write there: sets the file aside,
- * even if it contains a valid record. Throws file system errors; the file is then as it was.
+ * later commit and notes. Any other content is from another process, which must not write there. Then this function
+ * sets the file aside, even if the file contains a valid record. Throws file system errors; the file is then as it was.
  */
 async function restoreRecord({ layout, log }, known, committed) {
     const found = restore_record_tryToRead(layout);
@@ -46546,8 +46549,9 @@ async function rollback_refuse(inputs, tools) {
 
 
 /**
- * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a damaged journal and `unsafe_host` for a
- * lock that is not a regular file, and the signal's reason once the signal is aborted.
+ * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a journal that is damaged or cannot be read,
+ * `unsafe_host` for a lock that is not a regular file of at most 64 KiB, the system's error, and the signal's reason once
+ * the signal is aborted.
  */
 async function readActivity(layout, signal) {
     const other = await readUnended(layout, signal);
@@ -46715,9 +46719,9 @@ const inspect_MAX_ATTEMPTS = 3;
 /**
  * Examines a host without changing anything: waits for no lock and writes no file. The result describes one moment, or
  * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root is not a directory;
- * UntouchableHostError if other users may have written there; DeploymentError `inconsistent` for a damaged record or
- * journal, or as `requireNothingStranded` does, `unsafe_host` for a lock that is not a regular file, and
- * `host_not_writable`; and the signal's reason once the signal is aborted.
+ * DeploymentError `inconsistent` for a damaged record; as `requireSafeHost`, `requireOwnKinds`, `readActivity` and
+ * `requireNothingStranded` do; file system errors as `toHostError` returns them; and the signal's reason once the signal
+ * is aborted.
  */
 async function inspectHost(request, { log, signal }) {
     const { layout } = request;

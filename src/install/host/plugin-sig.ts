@@ -55,7 +55,10 @@ export async function buildPluginSig({ id, staged, pluginYaml }: StagedPlugin, s
   return escapeNonAscii(JSON.stringify(signature, null, 2))
 }
 
-/** True if a plugin's signature may cover a path or a file below that path. Throws as `buildPluginSig` does. */
+/**
+ * True if a plugin's signature may cover a path or a file below that path. Throws ArtifactError `not_a_plugin` as
+ * `buildPluginSig` does.
+ */
 export function isCovered(path: string, plugin: PluginYaml): boolean {
   const directory = entryDirectory(plugin)
   const isBelow = directory === '.' || `${path}/`.startsWith(`${directory}/`)

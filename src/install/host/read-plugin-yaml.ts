@@ -6,7 +6,7 @@ import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
 import { toHostError } from '../files/system-errors.ts'
 
 /**
- * Reads `plugin.yaml` at the root of an extracted artifact. Throws ArtifactError `not_a_plugin` if there is no such
+ * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such
  * file or if it is not a regular file, `invalid_manifest` if it is too large, and otherwise as `parsePluginYaml` does;
  * throws the system's error as DeploymentError.
  */
@@ -26,7 +26,7 @@ export function readPluginYaml(staged: string): PluginYaml {
 function tooLarge(bytes: number): ArtifactError {
   return new ArtifactError(
     'invalid_manifest',
-    `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}, so the artifact was refused. The publisher must shorten it.`,
+    `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}, so the artifact was refused. The publisher must shorten plugin.yaml.`,
   )
 }
 

@@ -94,9 +94,9 @@ const MAX_ATTEMPTS = 3
 /**
  * Examines a host without changing anything: waits for no lock and writes no file. The result describes one moment, or
  * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root is not a directory;
- * UntouchableHostError if other users may have written there; DeploymentError `inconsistent` for a damaged record or
- * journal, or as `requireNothingStranded` does, `unsafe_host` for a lock that is not a regular file, and
- * `host_not_writable`; and the signal's reason once the signal is aborted.
+ * DeploymentError `inconsistent` for a damaged record; as `requireSafeHost`, `requireOwnKinds`, `readActivity` and
+ * `requireNothingStranded` do; file system errors as `toHostError` returns them; and the signal's reason once the signal
+ * is aborted.
  */
 export async function inspectHost(request: InspectionRequest, { log, signal }: InspectionTools): Promise<Inspection> {
   const { layout } = request

@@ -52,7 +52,7 @@ describe('dropShipped', () => {
 })
 
 describe('presentPaths', () => {
-  it('are those that exist, without those inside another', t => {
+  it('returns the paths that exist, without those inside another of the paths', t => {
     const root = temporaryDirectory(t)
     writeTree(root, { '.env': 'A=1', 'data/db': 'rows' })
     assert.deepEqual(presentPaths(root, ['data/db', 'data', 'cache', '.env']), ['data', '.env'])

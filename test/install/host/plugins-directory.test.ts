@@ -13,7 +13,7 @@ describe('findPluginsDirectory', () => {
     'a plain directory': ['plugins: {directory: app}', 'app'],
     'a leading ./': ['plugins: {directory: ./app}', 'app'],
     'slashes around it': ['plugins:\n  directory: "//app/of/plugins/"', 'app/of/plugins'],
-    'a mark of the byte order': ['\ufeffplugins: {directory: app}', 'app'],
+    'a byte order mark': ['\ufeffplugins: {directory: app}', 'app'],
     'no directory': ['plugins: {paths: [app]}', 'plugins'],
     'nothing about plugins': ['name: host\nplugins:\n', 'plugins'],
     'an empty file': ['', 'plugins'],

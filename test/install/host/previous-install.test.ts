@@ -37,7 +37,7 @@ describe('verifyPlace', () => {
     { ...MARKETPLACE, slug: 'other' },
   ]
   for (const origin of others) {
-    it(`refuses a foreign plugin to ${origin.contract} ${origin.slug}, unless that may take it over`, () => {
+    it(`refuses the place of another plugin to the ${origin.contract} origin ${origin.slug}, unless a takeover is allowed`, () => {
       assert.throws(() => verify(origin, rowOf()), PLACE_TAKEN)
       assert.match(verify(origin, rowOf(), true).join(), /plugins\/greeter, where the plugin greeter is installed/)
     })
@@ -58,7 +58,7 @@ describe('verifyProjectPlace', () => {
   }
 
   for (const path of ['plugins/greeter', 'extensions/greeter']) {
-    it(`refuses ${path} of unknown origin, unless it may take it over`, t => {
+    it(`refuses ${path} of unknown origin, unless a takeover is allowed`, t => {
       const root = temporaryDirectory(t)
       mkdirSync(join(root, path), { recursive: true })
       assert.throws(() => verify(root), PLACE_TAKEN)
@@ -71,7 +71,7 @@ describe('verifyProjectPlace', () => {
     'the directory of integration.yaml': 'app',
     'a recorded directory': 'mods',
   })) {
-    it(`refuses an id of unknown origin in ${what}, from wherever the project wants it`, async t => {
+    it(`refuses an id of unknown origin in ${what}, wherever the project wants to install it`, async t => {
       const layout = await prepareTemporaryHost(t)
       writeTree(layout.root, { 'integration.yaml': 'plugins: {directory: app}\n', [`${shelf}/greeter/main.py`]: '' })
       await recordInstalled(layout, { rows: [rowOf({ id: 'other', directory: 'mods' })], removed: [] })
@@ -93,7 +93,7 @@ describe('verifyProjectPlace', () => {
     }
   })
 
-  it('accepts an empty place, and settings that wait for it', t => {
+  it('accepts an empty place, even if there are settings for it', t => {
     const root = temporaryDirectory(t)
     writeTree(root, { 'plugins/greeter.env': 'A=1\n' })
     assert.deepEqual(verify(root), [])

@@ -47,7 +47,7 @@ describe('prepareHost', () => {
     assert.equal(log.lines.filter(line => line.startsWith('notice')).length, 1)
   })
 
-  it('warns once of a root that is a directory of another root with deployments', async t => {
+  it('warns once of a root that is directly inside another root with deployments', async t => {
     const outer = temporaryDirectory(t)
     const layout = layoutOf(join(outer, 'plugins'))
     const warnings = async (of: Layout) => {

@@ -153,7 +153,7 @@ describe('inspectHost', () => {
       assert.equal(isDrifted(inspection), false)
     })
 
-  it('does not call a host unchanged on which a first install has died', async t => {
+  it('does not call a host unchanged on which a first install was killed', async t => {
     const scene = await makeScene(t)
     await applyChanges(scene.layout.root, FIRST)
     scene.writeJournal([...begun(scene.sender), ...announced(FIRST)])
@@ -205,7 +205,7 @@ describe('inspectHost', () => {
     return scene.layout
   }
 
-  it('calls a host busy while a live process has its lock, and interrupted once that is dead', async t => {
+  it('calls a host busy while a live process has its lock, and interrupted once that process is dead', async t => {
     const layout = await journalOf(t)
     const holder = await holdElsewhere(t, layout.lock)
     const inspection = await inspect(layout)

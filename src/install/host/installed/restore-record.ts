@@ -24,8 +24,8 @@ export interface KnownRecord {
 
 /**
  * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
- * later commits and notes. Any other content is from another process, which must not write there: sets the file aside,
- * even if it contains a valid record. Throws file system errors; the file is then as it was.
+ * later commit and notes. Any other content is from another process, which must not write there. Then this function
+ * sets the file aside, even if the file contains a valid record. Throws file system errors; the file is then as it was.
  */
 export async function restoreRecord(
   { layout, log }: RecordedHost,

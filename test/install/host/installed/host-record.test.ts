@@ -56,7 +56,7 @@ describe('the host record', () => {
   }
 
   for (const text of ['', '{', '[]', '{"schema":2,"installed":[]}', '{"schema":1,"installed":[{"id":"x"}]}']) {
-    it(`is refused as ${JSON.stringify(text)}, and not overwritten`, async t => {
+    it(`with the content ${JSON.stringify(text)} is refused, and not overwritten`, async t => {
       const layout = await prepareTemporaryHost(t)
       writeFileSync(layout.installed, text)
       for (const act of [

@@ -146,7 +146,7 @@ describe('the lock of a process in another namespace', { skip: noFlock || whyNoN
     ],
   }
   for (const [which, through] of Object.entries(namespaces)) {
-    it(`${which} is left alone while the process lives, and taken over after that was killed`, async t => {
+    it(`${which} is left alone while the process lives, and taken over once the process was killed`, async t => {
       const path = join(temporaryDirectory(t), 'lock')
       const holder = await holdElsewhere(t, path, through)
       await assertHeld(path)

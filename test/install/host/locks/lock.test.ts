@@ -115,7 +115,7 @@ describe('acquireLock', () => {
     })
   }
 
-  it('leaves a lock alone that only names another host', async t => {
+  it('leaves alone a lock that names only another host', async t => {
     const folder = temporaryDirectory(t)
     writeFileSync(join(folder, 'lock'), '{"hostname":"elsewhere"}')
     await assert.rejects(acquireLock(requestIn(folder)), error => locked(error) && String(error).includes('elsewhere'))
@@ -142,7 +142,7 @@ describe('acquireLock', () => {
     assert.deepEqual(readdirSync(folder), ['kernel-lock'])
   })
 
-  it('cleans the text of a holder before it reports that', async t => {
+  it("cleans a holder's text before reporting it", async t => {
     const folder = temporaryDirectory(t)
     const foreign = { run_url: 'x\n::error::y', hostname: 'elsewhere\r##[error]', deployment: 'x\n::warning::y' }
     writeFileSync(join(folder, 'lock'), holder(foreign))
@@ -152,7 +152,7 @@ describe('acquireLock', () => {
     })
   })
 
-  it('reports who holds the lock while it waits, and goes on when it is free', async t => {
+  it('reports who holds the lock while it waits, and takes the lock once that is free', async t => {
     const folder = temporaryDirectory(t)
     const first = await acquireLock(requestIn(folder))
     const lines: string[] = []

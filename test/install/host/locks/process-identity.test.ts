@@ -5,7 +5,7 @@ import { describe, it } from 'node:test'
 import { isProvablyDead, pidExists, readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
 
 describe('isProvablyDead', () => {
-  it('is false for this process, and if it cannot know', () => {
+  it('is false for this process, and if the known facts prove nothing', () => {
     const own = readOwnIdentity()
     const unknown = { start_time: null, boot_id: null, pid_namespace: own.pid_namespace }
     for (const holder of [own, { ...own, ...unknown }, { ...own, boot_id: null }]) {

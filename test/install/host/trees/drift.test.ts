@@ -212,7 +212,7 @@ describe('findDrift', () => {
     assert.deepEqual([drift?.added.length, drift?.removed], [10_000, ['run']])
   })
 
-  it('does not compare a recorded file that has become a kept path since', async t => {
+  it('does not compare a recorded file that has since become a kept path', async t => {
     const { folder, root } = await makeInstalled(t)
     rmSync(join(root, 'lib/a'))
     writeTree(root, { 'bin/run': 'mine' })
@@ -220,7 +220,7 @@ describe('findDrift', () => {
     assert.deepEqual(await findDrift(folder, { ...TREE, keepPaths }), NONE)
   })
 
-  it('compares only the content, not the modes, of a tree that an earlier version of the action has installed', async t => {
+  it('compares only the content, not the modes, of a tree that an earlier version of the action installed', async t => {
     const layout = await prepareTemporaryHost(t)
     const [folder, tree] = [{ layout, log: collectLog() }, treeOf(FILES, SYMLINKS)]
     const root = join(layout.root, 'plugins/greeter')

@@ -64,7 +64,7 @@ describe('findMoving', () => {
     assert.deepEqual([...(await findMoving(read, ['main.py'], NEVER))], [])
   })
 
-  it('stops looking once the time is over', async t => {
+  it('stops looking once its time is up', async t => {
     const before = await openTree(t)
     assert.deepEqual([...(await findMoving(before, LIB, AbortSignal.abort()))], [])
   })

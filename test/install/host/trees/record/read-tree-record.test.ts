@@ -62,7 +62,7 @@ describe('a tree record', () => {
     assert.deepEqual(readItems(layout, await writeTreeRecord(layout, items)), items)
   })
 
-  it('is searched for any item, and finds no other path that contains the same text', async t => {
+  it('is searched for any item, without finding another path that contains the same text', async t => {
     const layout = await prepareTemporaryHost(t)
     const paths = ['"quoted"', 'a/main', 'main', 'main.py', 'tab\there', 'x/main'].toSorted()
     const items: RecordedItem[] = paths.map(path => ({ ...LINK, path, content: 'main' }))
@@ -147,7 +147,7 @@ describe('a tree record', () => {
 })
 
 describe('a record of an earlier version of the action', () => {
-  it('is read without modes, which versions with the same bytes have shared', async t => {
+  it('is read without modes, because versions with the same bytes shared one record', async t => {
     const { layout, tree } = await makeStaged(t)
     const identity = { tree_digest: TREE_DIGEST }
     writeFileSync(earlierRecordPath(layout, identity.tree_digest), earlierRecordOf(tree))
