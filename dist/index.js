@@ -23492,9 +23492,9 @@ class TransientError extends ArtifactError {
     }
 }
 /**
- * Explains an error on a connection to the operator, unless it is a DeployError, which explains itself:
- * `bad_response` for an answer that is not HTTP, else `network`, which is transient unless a certificate was refused.
- * The message names no path and no query: both may contain tokens.
+ * Turns an error on a connection into one that explains the failure to the operator; returns a DeployError as it is.
+ * The code is `bad_response` for an answer that is not HTTP, otherwise `network`. Every `network` error is a
+ * TransientError, except for a refused certificate. The message names no path and no query: both may contain tokens.
  */
 function explainFailure(error, { origin, sent }) {
     if (error instanceof DeployError)
@@ -23502,8 +23502,10 @@ function explainFailure(error, { origin, sent }) {
     const code = errnoOf(error) ?? '';
     const reason = failures_reasonOf(error);
     if (code.startsWith('HPE_')) {
-        const hint = origin.startsWith('http:') ? ', or should the URL be https instead of http?' : '.';
-        const message = `${origin} did not answer in HTTP (${reason}): check the URL and its port${hint}`;
+        const advice = origin.startsWith('http:')
+            ? 'check the URL, its port, and whether it should be https instead of http.'
+            : 'check the URL and its port.';
+        const message = `${origin} did not answer in valid HTTP (${reason}): ${advice}`;
         return new ArtifactError('bad_response', message, { cause: error });
     }
     if (CERTIFICATE_CODE.test(code)) {
@@ -23513,7 +23515,7 @@ function explainFailure(error, { origin, sent }) {
         return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' });
     }
     if (!sent && NO_TLS_CODE.test(code)) {
-        const message = `${origin} speaks no TLS on this port, or no TLS version that this action accepts (${code}): check the URL and its port, or should the URL be http instead of https?`;
+        const message = `${origin} did not complete a TLS handshake on this port (${code}): check the URL, its port, and whether it should be http instead of https.`;
         return new TransientError('network', message, { sent, cause: error });
     }
     const failure = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`;
@@ -23547,7 +23549,7 @@ const IDLE_TIMEOUT_MS = 30_000;
 const MAX_REDIRECTS = 5;
 /** Attempts after the first one. */
 const MAX_RETRIES = 3;
-/** The n-th wait is a random time of at most base * 2^(n-1), and of at most the cap. */
+/** The n-th wait is a random time of at most base * 2^(n-1) and of at most the cap, unless `Retry-After` asks for more. */
 const BACKOFF_BASE_MS = 500;
 const BACKOFF_CAP_MS = 8_000;
 const RETRY_AFTER_CAP_MS = 30_000;
@@ -23562,7 +23564,7 @@ const WRITE_BLOCK_BYTES = 1024 * 1024;
 
 const MAX_CONTAINERS = 1_000_000;
 const [OPENS_LIST, OPENS_OBJECT] = [0x5b, 0x7b];
-/** Reads at most `maxBytes` of an answer's body, and nothing of an encoded body. Throws as the exchange's body does. */
+/** Keeps at most `maxBytes` of an answer's body, and nothing of an encoded body. Throws as the exchange's body does. */
 async function readAnswerText(exchange, maxBytes = MAX_JSON_BODY_BYTES) {
     if (isEncoded(exchange)) {
         exchange.close();
@@ -23573,7 +23575,7 @@ async function readAnswerText(exchange, maxBytes = MAX_JSON_BODY_BYTES) {
     const text = cleanForeignText(decoded, MAX_QUOTED_BODY_CHARS);
     return { body: cut || isCostly(bytes) ? undefined : parseJson(decoded), decoded, text, cut };
 }
-/** True if the body has a Content-Encoding; no request asks for one. */
+/** True if the body has a Content-Encoding other than `identity`, although each request accepts only `identity`. */
 function isEncoded(exchange) {
     return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase());
 }
@@ -24520,9 +24522,9 @@ const lowercaseKeys = (obj) => Object.keys(obj).reduce((c, k) => ((c[k.toLowerCa
 ;// CONCATENATED MODULE: ./build/net/exchange/agent.js
 
 /**
- * Creates the agent for one request, which connects directly or through the proxy that the environment names for this
- * URL. It verifies every certificate, including that of an https proxy, and `signal` interrupts a proxy that stalls.
- * Throws TypeError if the agent has no options to carry these settings, rather than connect without them.
+ * Creates the agent for one request. The agent connects directly or through the proxy that the environment names for
+ * this URL. It verifies every certificate, including that of an https proxy, and `signal` interrupts a proxy that
+ * stalls. Throws TypeError if the agent has no options to carry these settings, rather than connect without them.
  */
 function createAgent(url, { trust, signal }) {
     const client = new lib_HttpClient(undefined, [], { keepAlive: false });
@@ -24556,9 +24558,9 @@ const external_node_tls_namespaceObject = require("node:tls");
 
 
 /**
- * Watches one connection. Aborts its signal with TransientError `timeout` if the connection is not ready within
- * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for it. The time that the client
- * itself takes does not count.
+ * Watches one connection. Aborts `signal` with TransientError `timeout` if the connection is not ready within
+ * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for the server. The time that
+ * the client itself takes does not count.
  */
 class ConnectionWatch {
     origin;
@@ -24650,8 +24652,9 @@ function checkedName(name, value) {
     }
 }
 /**
- * Returns an answer's headers under lower-case names. Joins repeated ones with `, `, so that a header sent twice with
- * different values never passes for one of them.
+ * Returns an answer's headers under lower-case names. The values of a repeated header are joined with `, `, so that a
+ * signature header sent twice never passes for one of the two. Of a few headers, such as `location`, Node keeps only
+ * the first value.
  */
 function readResponseHeaders(headers) {
     const entries = Object.entries(headers).flatMap(([name, value]) => value === undefined ? [] : [[name, [value].flat().join(', ')]]);
@@ -24791,7 +24794,7 @@ function refuseInsecureHop(from, to) {
         throw insecure(`${from.origin} redirects from https to ${to.origin}, which is not https: the redirect was not followed. Report this to the hub's operator.`);
     }
 }
-/** Returns the part for which every policy refuses the URL, as a noun; undefined if there is none. */
+/** Returns the part for which every policy refuses the URL, as a noun phrase; undefined if there is none. */
 function faultOf({ protocol, username, password }) {
     if (protocol !== 'https:' && protocol !== 'http:')
         return `the scheme "${cleanForeignText(protocol.slice(0, -1), 60)}"`;
@@ -24840,7 +24843,7 @@ async function followRedirects(start, open, settings) {
     }
 }
 const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308]);
-/** Refuses a target as the URL policy does. The message does not name a target that another origin gave. */
+/** Refuses a target as the URL policy does. The message does not name a target that a foreign answer gave. */
 function verifyTarget({ url, foreign }, target, settings) {
     try {
         refuseInsecureHop(url, target);
@@ -24849,7 +24852,7 @@ function verifyTarget({ url, foreign }, target, settings) {
     catch (error) {
         if (!foreign)
             throw error;
-        const message = `${url.origin} redirects to a URL that must not be followed, such as plain http: the redirect was not followed. Report this to the hub's operator.`;
+        const message = `${url.origin} redirects to a URL that is not allowed, such as one with plain http: the redirect was not followed. Report this to the hub's operator.`;
         throw new ConfigError('insecure_url', message);
     }
 }
@@ -24904,8 +24907,8 @@ async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
 }
 /**
  * Returns the milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, at most RETRY_AFTER_CAP_MS;
- * 0 for anything else. A date counts from the answer's own `Date`, so that no clock of this host matters; 0 if there is
- * no usable `Date`.
+ * 0 for anything else. A date counts from the answer's own `Date`, so that this host's clock does not matter; 0 if
+ * there is no usable `Date`.
  */
 function parseRetryAfter({ 'retry-after': header = '', date = '' }) {
     const text = header.trim();
@@ -24963,8 +24966,8 @@ function describeOutcome(outcome) {
 
 
 /**
- * Makes one call within its deadline, by the rules for URLs, redirects and retries. Throws what those rules and
- * `receive` throw.
+ * Makes one call within its deadline, by the rules for headers, URLs, redirects and retries. Throws what those rules,
+ * `withDeadline` and `receive` throw.
  */
 async function makeCall(call, settings) {
     const start = readStart(call, settings);
@@ -25008,9 +25011,9 @@ async function attemptCall(call, start, settings) {
 
 /**
  * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`;
- * ArtifactError `network` (including a body that keeps breaking off), `timeout`, `bad_response` (redirects, an encoded
- * body, a 2xx other than 200); ArchiveError `archive_too_large`; and DeploymentError `disk_full` or
- * `host_not_writable`.
+ * ArtifactError `network` (including a body that keeps breaking off), `timeout`, `bad_response` (bad redirects, an
+ * answer that is not HTTP, an encoded body, a 2xx other than 200); ArchiveError `archive_too_large`; DeploymentError
+ * `disk_full` or `host_not_writable`; and the reason of the settings' signal.
  */
 async function download(request, settings) {
     if (request.hmacSecret === '')
@@ -25109,9 +25112,9 @@ function refuseTooLarge(exchange, maxBytes, bytes) {
 
 
 /**
- * Returns the answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`, and
- * ArtifactError `network`, `timeout`, or `bad_response` for bad redirects and for a 2xx body that is encoded or too
- * long.
+ * Returns the answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`;
+ * ArtifactError `network`, `timeout`, or `bad_response` (bad redirects, an answer that is not HTTP, a 2xx body that is
+ * encoded or too long); and the reason of an aborted signal.
  */
 async function requestJson(request, settings) {
     const hasBody = request.body !== undefined;
@@ -25151,8 +25154,8 @@ async function receiveJson(exchange, maxBytes) {
 
 /**
  * Judges the address of a URL that a hub or publisher chose, as for a redirect, and returns the only route to use.
- * Throws ConfigError `insecure_url` for an address that must not be reached, and ArtifactError `network` or `timeout`
- * if the name cannot be resolved.
+ * Throws ConfigError `insecure_url` for an address that must not be reached, ArtifactError `network` or `timeout` if
+ * the name cannot be resolved, and the signal's reason if the signal is aborted before the name is resolved.
  */
 async function routeForChild(url, hub, { addresses, signal, timeouts }) {
     const proxy = getProxyUrl(url);
@@ -25205,10 +25208,10 @@ const external_node_dns_namespaceObject = require("node:dns");
 
 
 /**
- * Judges the addresses to which a hub sends a request, by a redirect or a `download_url`. Refuses the addresses of this
- * host and all loopback, unspecified and link-local addresses, unless the operator's own URL resolves to the same
- * address. Judges the very addresses that the connection then uses, so that a name cannot resolve to another address in
- * between.
+ * Judges the addresses to which a hub or publisher sends a request, by a redirect, a `download_url` or a git source.
+ * Refuses the addresses of this host and all loopback, unspecified and link-local addresses, unless the operator's own
+ * URL resolves to the same address. For a direct connection, judges the very addresses that the connection then uses,
+ * so that a name cannot resolve to another address in between.
  */
 class AddressPolicy {
     #sources;
@@ -25309,7 +25312,7 @@ function answer(addresses, error, { options, callback }) {
         callback(null, all[0]?.address ?? '', all[0]?.family);
 }
 function reachesThisHost(url) {
-    return new ConfigError('insecure_url', `${url.origin} leads to a loopback or link-local address, or to one of this host's own addresses: nothing was requested there. Report this to the hub's operator or, for a git repository, to the publisher.`);
+    return new ConfigError('insecure_url', `${url.origin} leads to a loopback, link-local or unspecified address, or to one of this host's own addresses: nothing was requested there. Report this to the hub's operator or, for a git repository, to the publisher.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/policy/trust.js
@@ -27249,8 +27252,8 @@ function readReasonFields(body) {
     return [error, detail, message];
 }
 /**
- * Returns a reason as text, not cleaned; undefined for an empty one. A reason that is not text, as some frameworks send
- * it, becomes JSON.
+ * Returns at most MAX_REASON_CHARS of a reason as text, not cleaned; undefined for an empty one. A reason that is not
+ * text, as some frameworks send it, becomes JSON.
  */
 function reasonText(field) {
     if (field === undefined || field === null || field === '')
@@ -44222,9 +44225,9 @@ const external_node_stream_promises_namespaceObject = require("node:stream/promi
 
 /**
  * The only connection to a server for a program that speaks HTTPS itself: a proxy in this process, on loopback. It
- * connects only to the judged addresses or through the environment's proxy, counts the bytes that arrive, and breaks
- * every connection once they exceed `maxBytes`. It sees no plaintext. Its connections end with this process, however
- * this process ends.
+ * connects only to the judged addresses or through the environment's proxy. It counts the bytes that arrive, and breaks
+ * a connection on which bytes beyond `maxBytes` in all arrive. It sees no plaintext. Its connections end with this
+ * process, however this process ends.
  */
 class Relay {
     #target;

@@ -8,17 +8,17 @@ const [OPENS_LIST, OPENS_OBJECT] = [0x5b, 0x7b]
 
 /** The body of an answer, as text and as JSON. */
 export interface AnswerText {
-  /** Parsed; undefined if the body is empty, encoded, not JSON, too long, or has over a million lists and objects. */
+  /** Parsed; undefined if the body is empty, encoded, not JSON, too long, or contains over a million `[` and `{`. */
   body: unknown
   /** The text of the bytes that were read; not to be printed. */
   decoded: string
   /** The beginning of the body, cleaned, for messages. */
   text: string
-  /** True if the body was too long; its end was not read. */
+  /** True if the body was too long; its end is missing here. */
   cut: boolean
 }
 
-/** Reads at most `maxBytes` of an answer's body, and nothing of an encoded body. Throws as the exchange's body does. */
+/** Keeps at most `maxBytes` of an answer's body, and nothing of an encoded body. Throws as the exchange's body does. */
 export async function readAnswerText(exchange: Exchange, maxBytes = MAX_JSON_BODY_BYTES): Promise<AnswerText> {
   if (isEncoded(exchange)) {
     exchange.close()
@@ -30,7 +30,7 @@ export async function readAnswerText(exchange: Exchange, maxBytes = MAX_JSON_BOD
   return { body: cut || isCostly(bytes) ? undefined : parseJson(decoded), decoded, text, cut }
 }
 
-/** True if the body has a Content-Encoding; no request asks for one. */
+/** True if the body has a Content-Encoding other than `identity`, although each request accepts only `identity`. */
 export function isEncoded(exchange: Exchange): boolean {
   return !['', 'identity'].includes((exchange.headers['content-encoding'] ?? '').trim().toLowerCase())
 }

@@ -20,7 +20,7 @@ export interface Call<T> {
   timeoutMs: number
   /** The input that sets `timeoutMs`, if one does. */
   timeoutInput?: string
-  /** Reads the body of each attempt's final answer, so that an attempt fails if its body breaks off. */
+  /** Reads the body of each attempt's final answer, so that an attempt fails if the body breaks off. */
   receive: (exchange: Exchange) => Promise<T>
 }
 
@@ -30,15 +30,15 @@ export interface AnswerHead {
   /** The final URL, after redirects. Its query may contain signed tokens: not for messages. */
   url: string
   /**
-   * True if the answer is from a different origin than the operator's URL: no message quotes it, because messages are
-   * sent to the hub.
+   * True if the answer is from a different origin than the operator's URL. No message quotes a foreign answer, because
+   * messages are sent to the hub.
    */
   foreign?: boolean
 }
 
 /**
- * Makes one call within its deadline, by the rules for URLs, redirects and retries. Throws what those rules and
- * `receive` throw.
+ * Makes one call within its deadline, by the rules for headers, URLs, redirects and retries. Throws what those rules,
+ * `withDeadline` and `receive` throw.
  */
 export async function makeCall<T extends AnswerHead>(
   call: Call<T>,

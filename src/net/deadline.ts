@@ -11,7 +11,7 @@ export interface TimeLimit {
 }
 
 export interface Deadline {
-  /** Aborted when the time is up or the caller cancels; the operation rejects with its reason. */
+  /** Aborted when the time is up or the caller cancels. */
   signal: AbortSignal
   remainingMs: () => number
 }

@@ -16,7 +16,7 @@ export interface DownloadRequest {
   /** Sent only to the URL's own origin: dropped as soon as a redirect leaves its scheme, host or port. */
   credentials?: Headers
   headers?: Headers
-  /** Open for writing; emptied before each attempt, written from position 0, never closed here. */
+  /** Open for writing; emptied before each body that is saved, written from position 0, never closed here. */
   fd: number
   maxBytes: number
   /** Overall, including retries and waits. */
@@ -51,9 +51,9 @@ export interface RefusedDownload extends AnswerHead {
 
 /**
  * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`;
- * ArtifactError `network` (including a body that keeps breaking off), `timeout`, `bad_response` (redirects, an encoded
- * body, a 2xx other than 200); ArchiveError `archive_too_large`; and DeploymentError `disk_full` or
- * `host_not_writable`.
+ * ArtifactError `network` (including a body that keeps breaking off), `timeout`, `bad_response` (bad redirects, an
+ * answer that is not HTTP, an encoded body, a 2xx other than 200); ArchiveError `archive_too_large`; DeploymentError
+ * `disk_full` or `host_not_writable`; and the reason of the settings' signal.
  */
 export async function download(request: DownloadRequest, settings: WireSettings): Promise<DownloadAnswer> {
   if (request.hmacSecret === '') throw new ConfigError('invalid_input', 'The signing secret is empty: set it.')

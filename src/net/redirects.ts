@@ -42,14 +42,14 @@ export async function followRedirects(
 
 const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308])
 
-/** Refuses a target as the URL policy does. The message does not name a target that another origin gave. */
+/** Refuses a target as the URL policy does. The message does not name a target that a foreign answer gave. */
 function verifyTarget({ url, foreign }: Exchange, target: URL, settings: UrlPolicy): void {
   try {
     refuseInsecureHop(url, target)
     refuseInsecureUrl(target, settings)
   } catch (error) {
     if (!foreign) throw error
-    const message = `${url.origin} redirects to a URL that must not be followed, such as plain http: the redirect was not followed. Report this to the hub's operator.`
+    const message = `${url.origin} redirects to a URL that is not allowed, such as one with plain http: the redirect was not followed. Report this to the hub's operator.`
     throw new ConfigError('insecure_url', message)
   }
 }

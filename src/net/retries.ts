@@ -52,8 +52,8 @@ export async function withRetries<T extends Answer>(
 
 /**
  * Returns the milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, at most RETRY_AFTER_CAP_MS;
- * 0 for anything else. A date counts from the answer's own `Date`, so that no clock of this host matters; 0 if there is
- * no usable `Date`.
+ * 0 for anything else. A date counts from the answer's own `Date`, so that this host's clock does not matter; 0 if
+ * there is no usable `Date`.
  */
 export function parseRetryAfter({ 'retry-after': header = '', date = '' }: Headers): number {
   const text = header.trim()

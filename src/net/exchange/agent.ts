@@ -3,9 +3,9 @@ import { HttpClient } from '@actions/http-client'
 import type { WireSettings } from '../settings.ts'
 
 /**
- * Creates the agent for one request, which connects directly or through the proxy that the environment names for this
- * URL. It verifies every certificate, including that of an https proxy, and `signal` interrupts a proxy that stalls.
- * Throws TypeError if the agent has no options to carry these settings, rather than connect without them.
+ * Creates the agent for one request. The agent connects directly or through the proxy that the environment names for
+ * this URL. It verifies every certificate, including that of an https proxy, and `signal` interrupts a proxy that
+ * stalls. Throws TypeError if the agent has no options to carry these settings, rather than connect without them.
  */
 export function createAgent(
   url: URL,

@@ -7,9 +7,9 @@ import { CONNECTION_ADVICE, explainFailure, TransientError } from './failures.ts
 type WatchSettings = Pick<WireSettings, 'timeouts' | 'signal' | 'startTimer'>
 
 /**
- * Watches one connection. Aborts its signal with TransientError `timeout` if the connection is not ready within
- * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for it. The time that the client
- * itself takes does not count.
+ * Watches one connection. Aborts `signal` with TransientError `timeout` if the connection is not ready within
+ * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for the server. The time that
+ * the client itself takes does not count.
  */
 export class ConnectionWatch {
   readonly origin: string

@@ -23,8 +23,8 @@ export interface Exchange {
   headers: Headers
   url: URL
   /**
-   * Whether the answer is from a different origin than the operator's URL: no message quotes it, because messages are
-   * sent to the hub.
+   * Whether the answer is from a different origin than the operator's URL. No message quotes a foreign answer, because
+   * messages are sent to the hub.
    */
   foreign: boolean
   /** The body's bytes as they arrive; a slow reader slows the server down. Throws as `openExchange` does. */

@@ -20,17 +20,19 @@ export class TransientError extends ArtifactError {
 }
 
 /**
- * Explains an error on a connection to the operator, unless it is a DeployError, which explains itself:
- * `bad_response` for an answer that is not HTTP, else `network`, which is transient unless a certificate was refused.
- * The message names no path and no query: both may contain tokens.
+ * Turns an error on a connection into one that explains the failure to the operator; returns a DeployError as it is.
+ * The code is `bad_response` for an answer that is not HTTP, otherwise `network`. Every `network` error is a
+ * TransientError, except for a refused certificate. The message names no path and no query: both may contain tokens.
  */
 export function explainFailure(error: unknown, { origin, sent }: ConnectionState): DeployError {
   if (error instanceof DeployError) return error
   const code = errnoOf(error) ?? ''
   const reason = reasonOf(error)
   if (code.startsWith('HPE_')) {
-    const hint = origin.startsWith('http:') ? ', or should the URL be https instead of http?' : '.'
-    const message = `${origin} did not answer in HTTP (${reason}): check the URL and its port${hint}`
+    const advice = origin.startsWith('http:')
+      ? 'check the URL, its port, and whether it should be https instead of http.'
+      : 'check the URL and its port.'
+    const message = `${origin} did not answer in valid HTTP (${reason}): ${advice}`
     return new ArtifactError('bad_response', message, { cause: error })
   }
   if (CERTIFICATE_CODE.test(code)) {
@@ -40,7 +42,7 @@ export function explainFailure(error: unknown, { origin, sent }: ConnectionState
     return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' })
   }
   if (!sent && NO_TLS_CODE.test(code)) {
-    const message = `${origin} speaks no TLS on this port, or no TLS version that this action accepts (${code}): check the URL and its port, or should the URL be http instead of https?`
+    const message = `${origin} did not complete a TLS handshake on this port (${code}): check the URL, its port, and whether it should be http instead of https.`
     return new TransientError('network', message, { sent, cause: error })
   }
   const failure = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`

@@ -26,8 +26,9 @@ function checkedName(name: string, value: string): string {
 }
 
 /**
- * Returns an answer's headers under lower-case names. Joins repeated ones with `, `, so that a header sent twice with
- * different values never passes for one of them.
+ * Returns an answer's headers under lower-case names. The values of a repeated header are joined with `, `, so that a
+ * signature header sent twice never passes for one of the two. Of a few headers, such as `location`, Node keeps only
+ * the first value.
  */
 export function readResponseHeaders(headers: IncomingHttpHeaders): Headers {
   const entries = Object.entries(headers).flatMap(([name, value]) =>

@@ -8,10 +8,10 @@ export interface AddressSources {
 }
 
 /**
- * Judges the addresses to which a hub sends a request, by a redirect or a `download_url`. Refuses the addresses of this
- * host and all loopback, unspecified and link-local addresses, unless the operator's own URL resolves to the same
- * address. Judges the very addresses that the connection then uses, so that a name cannot resolve to another address in
- * between.
+ * Judges the addresses to which a hub or publisher sends a request, by a redirect, a `download_url` or a git source.
+ * Refuses the addresses of this host and all loopback, unspecified and link-local addresses, unless the operator's own
+ * URL resolves to the same address. For a direct connection, judges the very addresses that the connection then uses,
+ * so that a name cannot resolve to another address in between.
  */
 export class AddressPolicy {
   readonly #sources: AddressSources
@@ -129,6 +129,6 @@ function answer(addresses: readonly string[], error: Error | null, { options, ca
 function reachesThisHost(url: URL): ConfigError {
   return new ConfigError(
     'insecure_url',
-    `${url.origin} leads to a loopback or link-local address, or to one of this host's own addresses: nothing was requested there. Report this to the hub's operator or, for a git repository, to the publisher.`,
+    `${url.origin} leads to a loopback, link-local or unspecified address, or to one of this host's own addresses: nothing was requested there. Report this to the hub's operator or, for a git repository, to the publisher.`,
   )
 }

@@ -4,7 +4,7 @@ import { ArtifactError } from '../../core/errors.ts'
 import { explainFailure } from '../exchange/failures.ts'
 import type { WireSettings } from '../settings.ts'
 
-/** The route that a program which speaks HTTP itself must use, so that the address rules apply to that program too. */
+/** The route that a program must use if it speaks HTTP itself, so that the address rules apply to that program too. */
 export type ChildRoute =
   | {
       /** The URL of the proxy that the environment names; it may contain a password. */
@@ -17,8 +17,8 @@ export type ChildRoute =
 
 /**
  * Judges the address of a URL that a hub or publisher chose, as for a redirect, and returns the only route to use.
- * Throws ConfigError `insecure_url` for an address that must not be reached, and ArtifactError `network` or `timeout`
- * if the name cannot be resolved.
+ * Throws ConfigError `insecure_url` for an address that must not be reached, ArtifactError `network` or `timeout` if
+ * the name cannot be resolved, and the signal's reason if the signal is aborted before the name is resolved.
  */
 export async function routeForChild(
   url: URL,
