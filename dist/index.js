@@ -23527,7 +23527,8 @@ function explainFailure(error, { origin, sent }) {
 /** Advice for a server that cannot be reached. */
 const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
-const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/;
+/** Codes with ERR_SSL_ are about other faults: one of them is a server that requires a certificate of the client. */
+const CERTIFICATE_CODE = /^(?!ERR_SSL_).*(?:CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH)/;
 /** The certificate errors that another authority in ca-file could fix. */
 const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/;
 const ISSUER_ADVICE = 'If a private authority issued the certificate, add that authority to ca-file.';

@@ -56,7 +56,9 @@ export function explainFailure(error: unknown, { origin, sent }: ConnectionState
 export const CONNECTION_ADVICE = 'check the URL, the network and any proxy.'
 
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/
-const CERTIFICATE_CODE = /CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH/
+/** Codes with ERR_SSL_ are about other faults: one of them is a server that requires a certificate of the client. */
+const CERTIFICATE_CODE =
+  /^(?!ERR_SSL_).*(?:CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH)/
 /** The certificate errors that another authority in ca-file could fix. */
 const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/
 

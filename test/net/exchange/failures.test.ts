@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { explainFailure } from '../../../src/net/exchange/failures.ts'
+import { makeCertificate } from '../certificates.ts'
 import { startConnectProxy, useProxyEnvironment } from '../connect-proxy.ts'
-import { serveSocket } from '../loopback-server.ts'
+import { serveSocket, serveTls } from '../loopback-server.ts'
 import { CLOSED_PORT } from '../ports.ts'
 import { openPrivateFile } from '../private-file.ts'
 import { createTestedWire, get } from '../tested-wire.ts'
@@ -43,6 +44,19 @@ describe('a failing connection', () => {
       message: /https instead of http/,
     })
   })
+
+  const certificate = makeCertificate()
+  for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
+    it(`does not blame the server's certificate when a ${version} server requires one of the client`, {
+      skip: certificate === undefined && 'openssl is not installed',
+    }, async t => {
+      const own = { key: certificate?.key ?? '', cert: certificate?.cert ?? '' }
+      const options = { ...own, ca: own.cert, requestCert: true, maxVersion: version }
+      const server = await serveTls(t, options, (_, response) => response.end('{}'))
+      const call = createTestedWire({ ca: own.cert }).requestJson(get(server.url))
+      await assert.rejects(call, { code: 'network', message: /^(?!The certificate of)/ })
+    })
+  }
 
   const broken: [name: string, sent: string, code: string][] = [
     ['closes without an answer', '', 'network'],
