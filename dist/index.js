@@ -24837,7 +24837,7 @@ async function followRedirects(start, open, settings) {
         exchange.close();
         const target = readTarget(exchange);
         verifyTarget(exchange, target, settings);
-        refuseEndlessChain(visited, target);
+        refuseEndlessChain(start.url, visited, target);
         visited.push(target.href);
         settings.log(`${exchange.url.origin} redirects (HTTP ${exchange.status}) to ${target.origin}.`);
         hop = hopTo(target, hop);
@@ -24867,11 +24867,12 @@ function readTarget({ url, status, headers, foreign }) {
     }
     return new URL(location, url);
 }
-function refuseEndlessChain(visited, next) {
+/** The message names the first URL's origin, because a foreign answer may have given the others. */
+function refuseEndlessChain(start, visited, next) {
     if (visited.includes(next.href))
-        throw badRedirect(next, 'its redirects lead in a circle');
+        throw badRedirect(start, 'its redirects lead in a circle');
     if (visited.length > MAX_REDIRECTS)
-        throw badRedirect(next, `expected at most ${MAX_REDIRECTS} redirects, found more`);
+        throw badRedirect(start, `expected at most ${MAX_REDIRECTS} redirects in a row, found more`);
 }
 function hopTo(url, from) {
     return url.origin === from.url.origin ? { ...from, url } : { url, headers: withoutIdentity(from), credentials: {} };

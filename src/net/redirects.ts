@@ -33,7 +33,7 @@ export async function followRedirects(
     exchange.close()
     const target = readTarget(exchange)
     verifyTarget(exchange, target, settings)
-    refuseEndlessChain(visited, target)
+    refuseEndlessChain(start.url, visited, target)
     visited.push(target.href)
     settings.log(`${exchange.url.origin} redirects (HTTP ${exchange.status}) to ${target.origin}.`)
     hop = hopTo(target, hop)
@@ -66,9 +66,11 @@ function readTarget({ url, status, headers, foreign }: Exchange): URL {
   return new URL(location, url)
 }
 
-function refuseEndlessChain(visited: readonly string[], next: URL): void {
-  if (visited.includes(next.href)) throw badRedirect(next, 'its redirects lead in a circle')
-  if (visited.length > MAX_REDIRECTS) throw badRedirect(next, `expected at most ${MAX_REDIRECTS} redirects, found more`)
+/** The message names the first URL's origin, because a foreign answer may have given the others. */
+function refuseEndlessChain(start: URL, visited: readonly string[], next: URL): void {
+  if (visited.includes(next.href)) throw badRedirect(start, 'its redirects lead in a circle')
+  if (visited.length > MAX_REDIRECTS)
+    throw badRedirect(start, `expected at most ${MAX_REDIRECTS} redirects in a row, found more`)
 }
 
 function hopTo(url: URL, from: Hop): Hop {

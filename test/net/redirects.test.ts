@@ -111,6 +111,17 @@ describe('followRedirects', () => {
     await assert.rejects(sixth, { name: 'ArtifactError', code: 'bad_response' })
   })
 
+  it("names the operator's URL, and none that a foreign answer gave, when a chain does not end", async t => {
+    const other = await serve(t, (request, response) =>
+      redirect(response, request.url === '/circle' ? '/circle' : `${request.url}x`),
+    )
+    for (const path of ['/circle', '/chain']) {
+      const hub = await serve(t, (_, response) => redirect(response, `${other.url}${path}`))
+      const call = createTestedWire().requestJson(get(hub.url))
+      await assert.rejects(call, { code: 'bad_response', message: new RegExp(`^${hub.url}: .*redirects`) })
+    }
+  })
+
   const useless: [name: string, headers: Record<string, string>][] = [
     ['without a Location', {}],
     ['with an empty Location', { Location: '' }],
