@@ -23705,7 +23705,7 @@ async function withDeadline(limit, settings, operation) {
 }
 function overdue({ origin, ms, input }) {
     const raise = input === undefined ? '' : `, or raise ${input}`;
-    return new ArtifactError('timeout', `The exchange with ${origin} did not finish within ${ms / 1000} s in all: check the server and the network${raise}.`);
+    return new ArtifactError('timeout', `The exchange with ${origin} did not finish within ${Number((ms / 1000).toFixed(1))} s in all: check the server and the network${raise}.`);
 }
 
 ;// CONCATENATED MODULE: external "node:http"

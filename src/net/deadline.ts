@@ -43,6 +43,6 @@ function overdue({ origin, ms, input }: TimeLimit): ArtifactError {
   const raise = input === undefined ? '' : `, or raise ${input}`
   return new ArtifactError(
     'timeout',
-    `The exchange with ${origin} did not finish within ${ms / 1000} s in all: check the server and the network${raise}.`,
+    `The exchange with ${origin} did not finish within ${Number((ms / 1000).toFixed(1))} s in all: check the server and the network${raise}.`,
   )
 }

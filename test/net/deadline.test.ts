@@ -28,7 +28,7 @@ describe('the overall deadline', () => {
 
   it('ends a head that drips forever', async t => {
     const server = await serveSocket(t, socket => drip(socket, 'HTTP/1.1 200 OK\r\nX-Slow: ', 20))
-    const call = createTestedWire().requestJson({ ...get(server.url), timeoutMs: 200 })
+    const call = createTestedWire().requestJson({ ...get(server.url), timeoutMs: 234.5 })
     await assert.rejects(call, { code: 'timeout', message: /0\.2 s in all: check the server and the network\.$/ })
   })
 
