@@ -25042,7 +25042,7 @@ async function receiveFile(exchange, request) {
         return { ...head, ok: false, body, text };
     }
     refuseUnusable(exchange);
-    refuseTooLarge(exchange, request.maxBytes, declaredSize(exchange) ?? 0);
+    refuseTooLarge(exchange, request, declaredSize(exchange) ?? 0);
     emptyFile(request.fd);
     return { ...head, ok: true, status: 200, ...(await saveBody(exchange, request)) };
 }
@@ -25067,14 +25067,14 @@ async function saveBody(exchange, request) {
     return { size, sha256: sha256.digest('hex'), ...hmacField(hmac) };
 }
 /** Yields the body's chunks, none of them beyond `maxBytes`. */
-async function* allowedChunks(exchange, { maxBytes, onProgress }) {
+async function* allowedChunks(exchange, request) {
     const total = declaredSize(exchange);
     let received = 0;
     for await (const chunk of exchange.body) {
         received += chunk.length;
-        refuseTooLarge(exchange, maxBytes, received);
+        refuseTooLarge(exchange, request, received);
         yield chunk;
-        onProgress?.(received, total);
+        request.onProgress?.(received, total);
     }
 }
 async function writeAll(chunks, writer) {
@@ -25102,10 +25102,13 @@ function emptyFile(fd) {
         throw toWriteError(error);
     }
 }
-function refuseTooLarge(exchange, maxBytes, bytes) {
+function refuseTooLarge(exchange, { maxBytes, isFixedMax = false }, bytes) {
     if (bytes <= maxBytes)
         return;
-    throw new ArchiveError('archive_too_large', `The artifact from ${exchange.url.origin} has at least ${bytes} bytes, more than the ${maxBytes} that max-artifact-bytes allows, so it was refused. Raise max-artifact-bytes if the artifact is meant to be that large.`);
+    const found = `The artifact from ${exchange.url.origin} has at least ${bytes} bytes, more than the ${maxBytes} that`;
+    throw new ArchiveError('archive_too_large', isFixedMax
+        ? `${found} this action can process, so it was refused. The publisher must make the artifact smaller.`
+        : `${found} max-artifact-bytes leaves for it, so it was refused. Raise max-artifact-bytes if the artifact is meant to be that large.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/json-request.js
@@ -41641,12 +41644,12 @@ async function readDescriptor(session, version) {
     const downloadUrl = resolveDownloadUrl(descriptor.download_url, answer.url, session.hub);
     return { version, downloadUrl, signature, signerPublicKey: descriptor.signer_public_key };
 }
-async function downloadArtifact(session, { version, downloadUrl }, { fd, maxBytes, timeoutMs, onProgress }) {
-    const file = { url: downloadUrl.href, hub: session.hub.href, fd, maxBytes, onProgress };
+async function downloadArtifact(session, { version, downloadUrl }, { timeoutMs, ...download }) {
+    const file = { url: downloadUrl.href, hub: session.hub.href, ...download };
     const answer = await session.withToken(downloadUrl, { timeoutMs }, async (more) => await session.wire.download({ ...file, ...more }));
     if (!answer.ok)
         throw refusalOf({ call: 'download', subject: artifactOf(session, version) }, answer);
-    return { fd, size: answer.size, sha256: answer.sha256 };
+    return { fd: download.fd, size: answer.size, sha256: answer.sha256 };
 }
 async function requestDek(session, body) {
     const answer = await session.request(['deployments', 'authorize'], {
@@ -43911,6 +43914,7 @@ async function downloadSealed({ request, client, tools, record }, { descriptor }
         const { size, sha256 } = await client.downloadArtifact(descriptor, {
             fd: file.fd,
             maxBytes: Math.min(request.maxArtifactBytes, MAX_SEALED_BYTES),
+            isFixedMax: request.maxArtifactBytes > MAX_SEALED_BYTES,
             timeoutMs: request.downloadTimeoutMs,
             onProgress: watchDownload(tools),
         });

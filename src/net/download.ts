@@ -19,6 +19,8 @@ export interface DownloadRequest {
   /** Open for writing; emptied before each body that is saved, written from position 0, never closed here. */
   fd: number
   maxBytes: number
+  /** True if `maxBytes` is less than max-artifact-bytes, so that no input raises it. */
+  isFixedMax?: boolean
   /** Overall, including retries and waits. */
   timeoutMs: number
   /** Not empty. Its UTF-8 bytes are the key of an HMAC-SHA256 over the exact bytes that arrive. */
@@ -82,7 +84,7 @@ async function receiveFile(exchange: Exchange, request: DownloadRequest): Promis
     return { ...head, ok: false, body, text }
   }
   refuseUnusable(exchange)
-  refuseTooLarge(exchange, request.maxBytes, declaredSize(exchange) ?? 0)
+  refuseTooLarge(exchange, request, declaredSize(exchange) ?? 0)
   emptyFile(request.fd)
   return { ...head, ok: true, status: 200, ...(await saveBody(exchange, request)) }
 }
@@ -110,14 +112,14 @@ async function saveBody(exchange: Exchange, request: DownloadRequest) {
 }
 
 /** Yields the body's chunks, none of them beyond `maxBytes`. */
-async function* allowedChunks(exchange: Exchange, { maxBytes, onProgress }: DownloadRequest): AsyncGenerator<Buffer> {
+async function* allowedChunks(exchange: Exchange, request: DownloadRequest): AsyncGenerator<Buffer> {
   const total = declaredSize(exchange)
   let received = 0
   for await (const chunk of exchange.body) {
     received += chunk.length
-    refuseTooLarge(exchange, maxBytes, received)
+    refuseTooLarge(exchange, request, received)
     yield chunk
-    onProgress?.(received, total)
+    request.onProgress?.(received, total)
   }
 }
 
@@ -147,10 +149,13 @@ function emptyFile(fd: number): void {
   }
 }
 
-function refuseTooLarge(exchange: Exchange, maxBytes: number, bytes: number): void {
+function refuseTooLarge(exchange: Exchange, { maxBytes, isFixedMax = false }: DownloadRequest, bytes: number): void {
   if (bytes <= maxBytes) return
+  const found = `The artifact from ${exchange.url.origin} has at least ${bytes} bytes, more than the ${maxBytes} that`
   throw new ArchiveError(
     'archive_too_large',
-    `The artifact from ${exchange.url.origin} has at least ${bytes} bytes, more than the ${maxBytes} that max-artifact-bytes allows, so it was refused. Raise max-artifact-bytes if the artifact is meant to be that large.`,
+    isFixedMax
+      ? `${found} this action can process, so it was refused. The publisher must make the artifact smaller.`
+      : `${found} max-artifact-bytes leaves for it, so it was refused. Raise max-artifact-bytes if the artifact is meant to be that large.`,
   )
 }

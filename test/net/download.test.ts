@@ -112,6 +112,15 @@ describe('download', () => {
     assert.deepEqual([server.connections(), file.read().toString()], [1, 'untouched'])
   })
 
+  it('does not advise to raise max-artifact-bytes when that cannot help', async t => {
+    const server = await serve(t, (_, response) => response.end('x'.repeat(101)))
+    const request = { url: server.url, fd: openPrivateFile(t).fd, ...LIMITS, maxBytes: 100, isFixedMax: true }
+    await assert.rejects(createTestedWire().download(request), {
+      code: 'archive_too_large',
+      message: /^(?!.*max-artifact-bytes).*at least 101 bytes, more than the 100 /,
+    })
+  })
+
   it('refuses an endless body of undeclared length', async t => {
     const server = await serve(t, (_, response) => {
       const timer = setInterval(() => response.write(Buffer.alloc(100_000)), 1)

@@ -34,6 +34,8 @@ export interface ArtifactDownload {
   /** An open, empty file that belongs to the caller. */
   fd: number
   maxBytes: number
+  /** See `DownloadRequest`. */
+  isFixedMax: boolean
   /** The overall limit, retries included. */
   timeoutMs: number
   onProgress: (received: number, total: number | undefined) => void
@@ -117,16 +119,16 @@ async function readDescriptor(session: HubSession, version: string): Promise<Art
 async function downloadArtifact(
   session: HubSession,
   { version, downloadUrl }: ArtifactDescriptor,
-  { fd, maxBytes, timeoutMs, onProgress }: ArtifactDownload,
+  { timeoutMs, ...download }: ArtifactDownload,
 ): Promise<FetchedArtifact> {
-  const file = { url: downloadUrl.href, hub: session.hub.href, fd, maxBytes, onProgress }
+  const file = { url: downloadUrl.href, hub: session.hub.href, ...download }
   const answer = await session.withToken(
     downloadUrl,
     { timeoutMs },
     async more => await session.wire.download({ ...file, ...more }),
   )
   if (!answer.ok) throw refusalOf({ call: 'download', subject: artifactOf(session, version) }, answer)
-  return { fd, size: answer.size, sha256: answer.sha256 }
+  return { fd: download.fd, size: answer.size, sha256: answer.sha256 }
 }
 
 async function requestDek(session: HubSession, body: Record<string, string>): Promise<string> {

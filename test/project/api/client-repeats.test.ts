@@ -139,7 +139,7 @@ async function downloadFrom(client: ProjectClient, hub: string, t: TestContext, 
   const fd = openSync(path, 'w+')
   t.after(() => closeSync(fd))
   const descriptor = { version: '1.0.0', downloadUrl: new URL(url), signature: SIGNATURE, signerPublicKey: '' }
-  const limits = { fd, maxBytes: 100, timeoutMs: 10_000, onProgress: () => {} }
+  const limits = { fd, maxBytes: 100, isFixedMax: false, timeoutMs: 10_000, onProgress: () => {} }
   await client.downloadArtifact(descriptor, limits)
 }
 

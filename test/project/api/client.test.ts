@@ -29,7 +29,13 @@ const BEARER = `Bearer ${TOKEN}`
 
 function download(t: TestContext, client: ProjectClient, descriptor: ArtifactDescriptor) {
   const { fd } = openPrivateFile(t)
-  return client.downloadArtifact(descriptor, { fd, maxBytes: 1024, timeoutMs: 20_000, onProgress: () => {} })
+  return client.downloadArtifact(descriptor, {
+    fd,
+    maxBytes: 1024,
+    isFixedMax: false,
+    timeoutMs: 20_000,
+    onProgress: () => {},
+  })
 }
 
 describe('ProjectClient', () => {
