@@ -41336,7 +41336,7 @@ const authAnswerSchema = schemas_lazy(() => object({
     /** In seconds. The contract does not define this field, so a hub may send any value. */
     expires_in: schemas_catch(optional(schemas_number()), undefined),
 }));
-/** The answer of `GET .../versions/latest`; null if there is no published version. */
+/** The answer of `GET .../versions/latest`; `version` is null if there is no published version. */
 const latestAnswerSchema = schemas_lazy(() => object({
     version: pipe(pipe(schemas_nullish(schemas_string().check(_trim())), transform(version => version || null)), nullable(versionSchema)),
 }));
@@ -41348,7 +41348,7 @@ const descriptorAnswerSchema = schemas_lazy(() => object({
 }));
 /** The answer of `POST /v1/deployments/authorize`. */
 const authorizeAnswerSchema = schemas_lazy(() => object({ dek: bodies_textSchema }));
-/** The reason in a refusal's JSON body: its `error` (contract 7), else `detail`, else `message`. */
+/** The reason in a refusal's JSON body: `error` (contract 7), else `detail`, else `message`; undefined if all are empty. */
 function bodies_parseErrorText(body) {
     return reasonText(readReasonFields(body).find(reasonText));
 }
@@ -41383,8 +41383,8 @@ function parseAnswer(call, answer, schema) {
 }
 /**
  * Builds the error for an answer other than 2xx to this call (contract 7). Its message contains the HTTP status and, if
- * the hub gives a reason, that reason, cleaned. Codes: `authentication_failed`, `report_refused`, `not_found` for 404,
- * else `artifact_unavailable`.
+ * the hub gives a reason, that reason, cleaned. Codes: `authentication_failed` for a denied login or authorization,
+ * `report_refused` for a report, otherwise `not_found` for 404 and `artifact_unavailable`.
  */
 function refusalOf({ call, subject }, answer) {
     const isDenied = answer.status === 401 || answer.status === 403;
@@ -41404,8 +41404,8 @@ function malformedAnswer({ call, subject }, expected) {
     return new ERROR_CLASSES[call].other('bad_response', message);
 }
 /**
- * Shows no query, and only the origin of a `download_url`, because anyone who knows the whole URL can download. A
- * signed `download_url` has its permission in the query, others have it in the path.
+ * Shows no query, and only the origin of a `download_url`, because anyone who knows the whole URL can download. Some
+ * hubs put the permission into the query of a `download_url`, others into its path.
  */
 function shownUrl(call, url) {
     const { origin, pathname } = new URL(url);
@@ -41430,7 +41430,7 @@ function answers_remedyOf(call, isDenied, status) {
     if (call === 'auth' && isDenied)
         return 'Check devkey and project-id: the key may be wrong, revoked or for another project.';
     if (call === 'authorize' && isDenied) {
-        return 'Check deployment-credential: it may be wrong, revoked or for another project, or the version may be revoked. Nothing was installed.';
+        return 'Check deployment-credential: it may be wrong, revoked or for another project. The version or devkey may also have been revoked. Nothing was installed.';
     }
     if (call === 'download' && (isDenied || status === 404))
         return "Run again, for a fresh download_url; if that fails too, ask the hub's operator.";
@@ -41449,10 +41449,10 @@ function answers_remedyOf(call, isDenied, status) {
 /**
  * Resolves the descriptor's `download_url`, which may be relative to the URL of the hub's answer. Plain http on the own
  * host of an https hub becomes https, because a hub behind a proxy may not know that it is reached by https. This
- * applies only if the URL names the hub's own port or no port, and changes no port: another port is another service, to
- * which the wire refuses plain http as to any other. Throws ArtifactError `bad_response` if `download_url` is not a
- * URL, and ConfigError `insecure_url` for a scheme other than https and http, and for a user name or password. The wire
- * judges the address.
+ * applies only if the URL names the hub's own port or no port, and the port stays as the URL names it. Another port is
+ * another service, to which the wire's rules for plain http apply. Throws ArtifactError `bad_response` if `download_url`
+ * is not a URL, and ConfigError `insecure_url` for a scheme other than https and http, and for a user name or password.
+ * The wire judges the address.
  */
 function resolveDownloadUrl(downloadUrl, answerUrl, hub) {
     if (!URL.canParse(downloadUrl, answerUrl)) {
@@ -41531,7 +41531,8 @@ class HubSession {
      * Sends a request with the token as a header if the URL has the hub's own origin, and without the token to any other
      * origin (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub answers 401 to a
      * token from before this call, the token may have expired: gets a new token and sends the request once more. With
-     * `hasCredential`, does so only for a token that no longer counts as fresh.
+     * `hasCredential`, does so only for a token that no longer counts as fresh. Returns the 401 if the time is over or the
+     * hub refuses the devkey.
      */
     async withToken(url, { timeoutMs, signal, hasCredential = false }, send) {
         const endsAt = monotonicMs() + timeoutMs;
@@ -41598,10 +41599,10 @@ function verifyProjectId(projectId) {
 const DEK_BYTES = 32;
 /**
  * The client side of the project contract for one project. An answer other than 2xx becomes the error of contract 7,
- * and any other answer that does not match the contract becomes `bad_response`. Also throws what the wire throws. A
- * call without a token authenticates first, and a call whose token has expired authenticates once more
- * (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that must not become part of
- * a path.
+ * except that `sendReport` returns it, and any other answer that does not match the contract becomes `bad_response`.
+ * Also throws what the wire throws. A call without a token authenticates first, and a call whose token may have expired
+ * authenticates once more (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that
+ * must not become part of a path.
  */
 function createProjectClient({ wire, reportWire }, access) {
     const session = new HubSession(access, wire);
@@ -41719,7 +41720,7 @@ function hub_report_createReportSender(client, { hubUrl, projectId }) {
 }
 /**
  * Builds the body of a report with the fields of contract 2.2. `version` is the version that the run deployed or tried
- * to deploy.
+ * to deploy, else the requested one (which may be `latest`), else `unknown`.
  */
 function hub_report_buildReportBody(report, projectId) {
     return {
@@ -41773,8 +41774,8 @@ function deployment_initialFacts(known, { deploymentId, now, runner }) {
 
 /**
  * Chooses the version and asks the hub to describe its artifact; downloads nothing. Throws SignatureError
- * `untrusted_signer` if the hub names a signer whose key is not pinned, and DeploymentError `downgrade_refused` for a
- * `latest` that is older than the installed version.
+ * `untrusted_signer` if the hub names a signer whose key is not pinned, DeploymentError `downgrade_refused` for a
+ * `latest` that is older than the installed version or cannot be compared with it, and what the client throws.
  */
 async function requestArtifact(deployment) {
     const { request, client, tools } = deployment;
@@ -41784,7 +41785,7 @@ async function requestArtifact(deployment) {
     tools.log.did(`${request.projectId} ${version}`);
     return { version, descriptor, pinned };
 }
-/** Refuses a `latest` that is older than the installed version, as this run last read it in the host's record. */
+/** Refuses a `latest` as `refuseDowngrade` does, by the installed version that this run last read in the host's record. */
 function refuseOlder({ request, record }, version) {
     if (request.version !== 'latest' || request.allowDowngrade)
         return;
@@ -42111,7 +42112,7 @@ function buildManifest(written) {
 
 
 
-/** The path of the plan, relative to the root of its project. */
+/** The path of the plan, relative to the project's root. */
 const BUNDLED_PLAN = 'deployment/install.yaml';
 /**
  * Reads the plan of the project whose files are in the folder `content`. Throws PlanError `invalid_plan` if the plan is
@@ -42167,8 +42168,7 @@ async function installed_parts_noteInstalledVersion(deployment) {
 /**
  * Checks the host as far as possible before the artifact's content is known: the extensions' directory, the directories
  * of the installed parts and, if none of them is a plugin, the usual plugins directory. Ignores the plugins directory
- * that the host framework's own file names, because a project does not use it. Throws DeploymentError
- * `host_not_writable`, `unsafe_host` or `disk_full`.
+ * that the host framework's own file names, because a project does not use it. Throws as `checkHost` does.
  */
 function checkInstalledParts(deployment) {
     const { layout, request } = deployment;
@@ -42179,9 +42179,7 @@ function checkInstalledParts(deployment) {
     for (const part of installed)
         checkHost(deployment, part);
 }
-/**
- * Finds the parts of the project, by name, that came from this artifact and are intact; undefined if there are none.
- */
+/** Returns, by name, the parts of the project that came from this artifact and are intact; undefined without any. */
 async function findInstalledParts(deployment, sha256) {
     const { layout, request } = deployment;
     const origin = { contract: 'project', slug: request.projectId };
@@ -42526,9 +42524,9 @@ function isStubFile({ path }) {
 }
 /**
  * Lays a fetched tree over the part's stub from the archive: moves each stub file (`isStubFile`) into the fetched
- * tree's folder if nothing is in its way. If both trees have a file of the same name, the fetched file wins, even
- * plugin.yaml; two names are the same if this platform may not tell them apart. Leaves out symlinks of a stub, because
- * they could now lead elsewhere.
+ * tree's folder if nothing is in its way. If both trees have a file of the same name, the fetched file wins, even if it
+ * is plugin.yaml. Two names are the same if this platform may not tell them apart. Leaves out symlinks of a stub,
+ * because they could now lead elsewhere.
  */
 async function layOverStub(fetched, stub, slice) {
     const { symlinks } = fetched.tree;
@@ -42589,9 +42587,9 @@ function foldersAbove(path) {
 
 /**
  * Fetches the parts that come from elsewhere into this deployment's own folder. Verifies each part by its source's
- * rules and by its `sha256` in the signed manifest, if it has one. Returns the fetched parts by name. Leaves out each
- * part that `findUnchanged` finds. Throws what the supplier throws, and ArtifactError `content_mismatch` or
- * `not_a_plugin`.
+ * rules and by the part's `sha256`, if the signed manifest gives one. Returns the fetched parts by name. Leaves out each
+ * part that `findUnchanged` finds. Throws what the supplier throws, and ArtifactError `content_mismatch`,
+ * `not_a_plugin` or `invalid_manifest`.
  */
 async function fetchParts(deployment, project, parts) {
     const wanted = parts.filter(isSourced).filter(part => findUnchanged(project, part) === undefined);
@@ -42637,12 +42635,12 @@ function pastOf({ layout, request }, part) {
 function supplyOf({ version, source }) {
     return source === undefined ? [] : [{ version, source }];
 }
-/** Logs a notice for files that the packer should have left out: the source's own tree has all that the part needs. */
+/** Logs a notice for what the packer should have left out: only the source's own tree supplies the part's code. */
 function noticeLeftOut(part, { tree }, log) {
     const names = [...tree.files.filter(file => !isStubFile(file)), ...tree.symlinks].map(({ path }) => path);
     if (names.length === 0)
         return;
-    log.notice(`${placeName(part)} comes from its source, so this deployment leaves out what the archive contains besides its stub: ${listNames(names)}. A stub may have only plugin.yaml, service.yaml, extension.yaml and templates.`);
+    log.notice(`${placeName(part)} comes from the source that the manifest names, so this deployment leaves out what the archive contains in addition to the stub: ${listNames(names)}. A stub may contain only plugin.yaml, service.yaml, extension.yaml and *.template files, and no symlinks.`);
 }
 /** Verifies and returns the digest of the fetched tree, which does not contain the stub yet. */
 function verifyTree(part, { tree }) {
@@ -42651,7 +42649,7 @@ function verifyTree(part, { tree }) {
         return found;
     throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${part.sha256} for ${placeName(part)}, but the files from its source have the digest ${found}: nothing was installed. The source may have changed: the publisher must check the source and seal the project again.`);
 }
-/** A commit has no version except for the one in its plugin.yaml. */
+/** A commit has no version of its own: returns the one in plugin.yaml, else the one in the manifest. */
 function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
     const hasPluginYaml = [...tree.files, ...tree.symlinks].some(({ path }) => path === 'plugin.yaml');
     if (shelf !== 'plugins' || !hasPluginYaml)
@@ -42672,8 +42670,8 @@ function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
 
 
 /**
- * Returns one plugin or extension of a project: staged (and, if it has a plugin.yaml, signed as `signForHost` does), or
- * in its place already and intact. Throws as `orderInstallation` does.
+ * Returns one plugin or extension of a project: staged, or in its place already and intact. Signs a staged plugin that
+ * has a plugin.yaml, as `signForHost` does. Throws as `orderInstallation` does.
  */
 async function stagePart(deployment, source, part) {
     const { layout, request } = deployment;
@@ -42744,8 +42742,8 @@ function hasPluginYaml({ files, symlinks }) {
 /**
  * Binds the project's plan to its manifest, its files and what this host can do, fetches the parts that come from
  * elsewhere, and signs plugins for this host. Throws ConfigError `invalid_plan` or `invalid_host_config`, ArtifactError
- * `invalid_manifest` or `not_a_plugin`, DeploymentError `place_taken`, `host_not_writable` or `unsafe_host`, and as
- * `fetchParts` does.
+ * `invalid_manifest` or `not_a_plugin`, DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full`
+ * or `step_failed` (any other system error), and as `fetchParts` does.
  */
 async function plan_orderInstallation(deployment, project, hostConfig) {
     const { tools, record, request } = deployment;
@@ -42759,7 +42757,7 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
     for (const part of bound.parts)
         await checkPart(deployment, part);
     for (const { shelf, id } of bound.notInstalled)
-        tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs this part: it is left out.`);
+        tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it, so this run does not.`);
     for (const part of installed)
         if (isAmong(bound.notInstalled, part))
             warnOfRemaining(deployment, part);
@@ -42779,7 +42777,7 @@ async function plan_orderInstallation(deployment, project, hostConfig) {
         origin: { contract: 'project', slug: request.projectId, project_version: manifest.version },
     };
 }
-/** Checks that a part can be installed in its place, and the plugins directory, which the publisher chooses. */
+/** Checks that a part can be installed in its place, and that its present and its new directory are safe to use. */
 async function checkPart(deployment, target) {
     const { host, layout, request, tools } = deployment;
     const previous = readPreviousInstall(layout, target);
@@ -42843,7 +42841,7 @@ function orRefusePlan({ manifest, tools }, check) {
  * so the part stays.
  */
 function warnOfRemaining({ tools }, { installed, ...place }) {
-    tools.log.warning(`${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: the part stays unchanged. Remove it by hand if it must no longer run.`);
+    tools.log.warning(`${placePath(place)} came with version ${installed.project_version} of this project, and no step of the plan that this run follows installs it: the part stays unchanged. Remove it by hand if it must no longer run.`);
 }
 function isAmong(places, part) {
     return places.some(({ shelf, id }) => shelf === part.shelf && id === part.id);
@@ -43944,7 +43942,7 @@ async function verifySealed({ request, tools, record }, { pinned }, sealed) {
 }
 /**
  * Refuses a version that had different bytes on this host, and a `latest` that is older than the installed version or
- * that this host has replaced, unless the operator accepts it. Throws DeploymentError `downgrade_refused` or
+ * that this host has replaced, unless the operator accepts that. Throws DeploymentError `downgrade_refused` or
  * ArtifactError `version_reused`.
  */
 function sealed_acceptVersion(deployment, { version }, { sha256 }) {
@@ -44066,10 +44064,10 @@ function refuseUnexpected({ parts }, allowed) {
 
 
 /**
- * Deploys one project under the proposed contract: all its plugins and extensions in one transaction. However it ends,
- * the host runs exactly the old version or exactly the new one (or the outcome is `inconsistent`). If the hub refuses
- * the report, that is an error, although the new version stays (contract 7). Never throws for a failed deployment: the
- * result contains the error.
+ * Deploys one project under the proposed contract: all its plugins and extensions in one transaction. However the
+ * deployment ends, the host runs exactly the old version or exactly the new one (or the outcome is `inconsistent`). If
+ * the hub refuses the report of a success, that is an error, although the new version stays (contract 7). Never throws
+ * for a failed deployment: the result contains the error.
  */
 async function deployProject(request, tools) {
     const deployment = project_deployment_startDeployment(request, tools);
@@ -44154,7 +44152,7 @@ class ProjectFlow {
         }
         if (deployment.state === 'healthchecking') {
             await deployment.enter('notifying');
-            deployment.tools.log.did('no step of the plan notifies');
+            deployment.tools.log.did('the plan does not end with a notify step');
         }
         return await buildInstallation(context);
     }
@@ -44166,8 +44164,8 @@ function isNoNotification({ action }) {
     return action !== 'notify';
 }
 /**
- * Returns the error if the hub refused the report of a successful deployment. A hub that did not answer is no error,
- * because a later run sends the report again.
+ * Returns the error if the hub refused the report of a successful deployment. A report that got no answer, even because
+ * of a refused login, is no error: a later run sends that report again.
  */
 function refusedReport({ report, delivery }) {
     if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
@@ -44438,10 +44436,10 @@ function absolutePath() {
 /** The only ref of our repository, whatever the name of the fetched ref is on the server. */
 const FETCHED = 'refs/hub-deploy/fetched';
 /**
- * Fetches one commit without its history into an empty repository, and returns its id. One connection both resolves and
- * fetches the ref, so the ref cannot move in between; git itself checks that objects match their ids. Throws
- * ArtifactError `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError
- * `authentication_failed`, ArchiveError `archive_too_large`, and whatever `HostGit` throws.
+ * Fetches one commit without its history into an empty repository, and returns the commit's id. One connection both
+ * resolves and fetches the ref, so the ref cannot move in between. Git itself checks that objects match their ids.
+ * Throws ArtifactError `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError
+ * `authentication_failed`, ArchiveError `archive_too_large`, and what `HostGit` throws.
  */
 async function fetchCommit(fetch, { ref }) {
     const { git } = fetch;
@@ -44545,7 +44543,7 @@ function ownLines(said) {
     return quoted === -1 ? lines : lines.slice(0, quoted);
 }
 function unserved(server) {
-    return new ArtifactError('artifact_unavailable', `${server.url.origin} did not serve ${fetch_commit_pathOf(server)}: nothing was installed. The log has git's messages; try again later, or ask the server's operator.`);
+    return new ArtifactError('artifact_unavailable', `${server.url.origin} did not serve ${fetch_commit_pathOf(server)}: nothing was installed. The log has git's messages. Try again later, or ask the server's operator.`);
 }
 function fetch_commit_pathOf({ url }) {
     return cleanForeignText(url.pathname, 200);
@@ -44561,10 +44559,10 @@ function missing(server) {
     return new ArtifactError('not_found', `${server.url.origin} has no repository ${fetch_commit_pathOf(server)} with the ref that the manifest names, or hides the repository from this host: nothing was installed. Check sources-git-tokens, or ask the publisher.`);
 }
 function broken(server) {
-    return new ArtifactError('network', `The connection to ${server.url.origin} could not be made, or broke: nothing was installed. Check the network, any proxy and ca-file; the log has git's messages.`);
+    return new ArtifactError('network', `The connection to ${server.url.origin} could not be made, or broke: nothing was installed. Check the network, any proxy and ca-file. The log has git's messages.`);
 }
 function fetch_commit_unusable(server, found) {
-    return new ArtifactError('bad_response', `${server.url.origin} cannot be used: ${cleanForeignText(found)}. Nothing was installed; ask the publisher.`);
+    return new ArtifactError('bad_response', `${server.url.origin} cannot be used: ${cleanForeignText(found)}. Nothing was installed. Ask the publisher.`);
 }
 
 ;// CONCATENATED MODULE: ./build/sources/git/host-git.js
@@ -44605,8 +44603,8 @@ class HostGit {
         this.#limits = limits;
     }
     /**
-     * Throws DeploymentError `source_not_supported` if this host has no git or one older than `LEAST_VERSION`, or cannot
-     * set the limits.
+     * Throws DeploymentError `source_not_supported` if this host has no git that runs, has a git older than
+     * `LEAST_VERSION`, or cannot set the limits. Also throws as `run` does.
      */
     async verifyVersion() {
         const end = await this.run({ args: ['version'] });
@@ -44670,7 +44668,7 @@ class HostGit {
         };
     }
     #late() {
-        return new ArtifactError('timeout', 'Fetching a git repository took longer than timeout-minutes allows: nothing was installed. Raise timeout-minutes if the repository is meant to be that large, or ask the publisher.');
+        return new ArtifactError('timeout', 'Fetching a git repository did not end within timeout-minutes, the limit for all sources together: nothing was installed. Raise timeout-minutes if the repositories are meant to be that large, or ask the publisher.');
     }
 }
 function noLimits() {
@@ -44743,7 +44741,8 @@ const MAX_RECORD_BYTES = MAX_PATH_BYTES + 256;
 const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/;
 /**
  * Lists a tree by an archive's rules, entry by entry as git prints them. Nothing is checked out, so the repository's
- * attributes have no effect. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`.
+ * attributes have no effect. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`, and
+ * as `HostGit.read` does.
  */
 async function listTree(git, tree, { rules, slice }) {
     const listing = new ArchiveListing(rules);
@@ -44921,8 +44920,8 @@ async function fetchGitTree({ request, tools }, source, folder) {
     return { staged, tree: found, commit, received: relay.received };
 }
 /**
- * Returns the number of bytes that may arrive in the folder, because git does not announce a size. Throws
- * DeploymentError `disk_full` if there is too little space for git's own files.
+ * Returns the number of bytes for which the folder has room: git does not announce a size, so arriving bytes are
+ * counted. Throws DeploymentError `disk_full` if there is too little space for git's own files.
  */
 function roomIn(folder) {
     requireSpace(folder, { sizes: [git_source_SPARE_BYTES], inodes: OWN_INODES });
@@ -44930,7 +44929,7 @@ function roomIn(folder) {
     return bavail * bsize - git_source_SPARE_BYTES;
 }
 function noRoom({ url }, folder) {
-    return new DeploymentError('disk_full', `${url} sends more than the file system of ${folder} has room for: nothing was installed. Free some space there (df shows it) and run again.`);
+    return new DeploymentError('disk_full', `${url} sends more than the file system of ${folder} has room for: nothing was installed. Free some space there (see df) and run again.`);
 }
 /**
  * Without a commit id, only the digest identifies the tree, and it covers neither the modes of files nor symlinks that
@@ -44982,7 +44981,8 @@ function refuseReused({ version, source }, history) {
 }
 /**
  * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version from the same
- * source, and for a `latest` whose bytes this host has had and replaced, whatever the hub calls their version now.
+ * source or cannot be compared with it, and for a `latest` whose bytes this host has had and replaced, whatever the hub
+ * calls their version now.
  */
 function source_history_refuseOlder({ version, source }, { installed, wasReplaced }) {
     // Versions of different plugins cannot be compared, and the signed manifest has chosen between the plugins.
@@ -45015,9 +45015,9 @@ const SOURCE_INPUTS = {
 };
 /**
  * Fetches a plugin or service by the marketplace contract's rules for signatures, archives and versions. Throws what
- * the marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch`,
- * `version_reused` or `invalid_manifest` (for a subdirectory that the artifact does not have), and DeploymentError
- * `downgrade_refused`.
+ * the marketplace's client and `unpackArtifact` throw, SignatureError, ArtifactError `version_mismatch`,
+ * `no_published_version`, `version_reused` or `invalid_manifest` (also for a subdirectory that the artifact does not
+ * have), and DeploymentError `downgrade_refused` or `disk_full`.
  */
 async function fetchFromMarketplace({ request, tools }, source, { folder, past, isPinned }) {
     const { hubUrl = '', servicesUrl = hubUrl, apiKey = '', signingSecret = '' } = request.marketplace;
@@ -45117,8 +45117,8 @@ const MARKETPLACE_INPUTS = {
     signingSecret: SOURCE_INPUTS.signingSecret,
 };
 /**
- * Fetches parts from a marketplace and from git servers. A part is verified by the hub's signature, or by the commit or
- * digest in the signed manifest. Sends no report to these servers.
+ * Fetches parts from a marketplace and from git servers. A part is verified by the marketplace's signature, or by the
+ * commit or digest in the signed manifest. Sends no report to these servers.
  */
 class SourceSupplier {
     #request;

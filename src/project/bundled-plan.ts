@@ -4,7 +4,7 @@ import { BUNDLED_PLAN_LIMITS } from '../core/limits.ts'
 import { type Plan, parsePlan } from '../core/plan/plan.ts'
 import { tryReadSmallFileSync } from '../install/files/read-small-file.ts'
 
-/** The path of the plan, relative to the root of its project. */
+/** The path of the plan, relative to the project's root. */
 export const BUNDLED_PLAN = 'deployment/install.yaml'
 
 /**

@@ -23,10 +23,10 @@ import { acceptVersion, downloadSealed, extractSealed, openSealed, verifySealed 
 import { verifyProject } from './verify.ts'
 
 /**
- * Deploys one project under the proposed contract: all its plugins and extensions in one transaction. However it ends,
- * the host runs exactly the old version or exactly the new one (or the outcome is `inconsistent`). If the hub refuses
- * the report, that is an error, although the new version stays (contract 7). Never throws for a failed deployment: the
- * result contains the error.
+ * Deploys one project under the proposed contract: all its plugins and extensions in one transaction. However the
+ * deployment ends, the host runs exactly the old version or exactly the new one (or the outcome is `inconsistent`). If
+ * the hub refuses the report of a success, that is an error, although the new version stays (contract 7). Never throws
+ * for a failed deployment: the result contains the error.
  */
 export async function deployProject(request: ProjectRequest, tools: ProjectTools): Promise<EndedDeployment> {
   const deployment = startDeployment(request, tools)
@@ -125,7 +125,7 @@ class ProjectFlow implements Flow<HostConfig | undefined, FetchedProject> {
     }
     if (deployment.state === 'healthchecking') {
       await deployment.enter('notifying')
-      deployment.tools.log.did('no step of the plan notifies')
+      deployment.tools.log.did('the plan does not end with a notify step')
     }
     return await buildInstallation(context)
   }
@@ -140,8 +140,8 @@ function isNoNotification({ action }: { action: string }): boolean {
 }
 
 /**
- * Returns the error if the hub refused the report of a successful deployment. A hub that did not answer is no error,
- * because a later run sends the report again.
+ * Returns the error if the hub refused the report of a successful deployment. A report that got no answer, even because
+ * of a refused login, is no error: a later run sends that report again.
  */
 function refusedReport({ report, delivery }: EndedDeployment): DeploymentError | undefined {
   if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {

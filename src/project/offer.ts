@@ -14,8 +14,8 @@ export interface Offer {
 
 /**
  * Chooses the version and asks the hub to describe its artifact; downloads nothing. Throws SignatureError
- * `untrusted_signer` if the hub names a signer whose key is not pinned, and DeploymentError `downgrade_refused` for a
- * `latest` that is older than the installed version.
+ * `untrusted_signer` if the hub names a signer whose key is not pinned, DeploymentError `downgrade_refused` for a
+ * `latest` that is older than the installed version or cannot be compared with it, and what the client throws.
  */
 export async function requestArtifact(deployment: ProjectDeployment): Promise<Offer> {
   const { request, client, tools } = deployment
@@ -26,7 +26,7 @@ export async function requestArtifact(deployment: ProjectDeployment): Promise<Of
   return { version, descriptor, pinned }
 }
 
-/** Refuses a `latest` that is older than the installed version, as this run last read it in the host's record. */
+/** Refuses a `latest` as `refuseDowngrade` does, by the installed version that this run last read in the host's record. */
 export function refuseOlder({ request, record }: ProjectDeployment, version: string): void {
   if (request.version !== 'latest' || request.allowDowngrade) return
   refuseDowngrade(version, { version: record.facts.previous_version, isOurs: true })

@@ -27,8 +27,8 @@ import type { VerifiedProject } from './verify.ts'
 /**
  * Binds the project's plan to its manifest, its files and what this host can do, fetches the parts that come from
  * elsewhere, and signs plugins for this host. Throws ConfigError `invalid_plan` or `invalid_host_config`, ArtifactError
- * `invalid_manifest` or `not_a_plugin`, DeploymentError `place_taken`, `host_not_writable` or `unsafe_host`, and as
- * `fetchParts` does.
+ * `invalid_manifest` or `not_a_plugin`, DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full`
+ * or `step_failed` (any other system error), and as `fetchParts` does.
  */
 export async function orderInstallation(
   deployment: ProjectDeployment,
@@ -45,7 +45,7 @@ export async function orderInstallation(
   warnOfOtherDirectory(deployment.layout, manifest.pluginsDirname, tools.log)
   for (const part of bound.parts) await checkPart(deployment, part)
   for (const { shelf, id } of bound.notInstalled)
-    tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs this part: it is left out.`)
+    tools.log.notice(`The manifest lists ${shelf}/${id}, but no step of the plan installs it, so this run does not.`)
   for (const part of installed) if (isAmong(bound.notInstalled, part)) warnOfRemaining(deployment, part)
   const source = { ...project, supplied: await fetchParts(deployment, project, bound.parts) }
   verifyFetched(deployment, source, bound)
@@ -66,7 +66,7 @@ export async function orderInstallation(
 /** A verified project, and the digest of the sealed file. */
 export type SealedProject = Omit<PartSource, 'supplied'>
 
-/** Checks that a part can be installed in its place, and the plugins directory, which the publisher chooses. */
+/** Checks that a part can be installed in its place, and that its present and its new directory are safe to use. */
 async function checkPart(deployment: ProjectDeployment, target: ManifestPart): Promise<void> {
   const { host, layout, request, tools } = deployment
   const previous = readPreviousInstall(layout, target)
@@ -157,7 +157,7 @@ function orRefusePlan<Result>(
  */
 function warnOfRemaining({ tools }: ProjectDeployment, { installed, ...place }: InstalledPart): void {
   tools.log.warning(
-    `${placePath(place)} came with version ${installed.project_version} of this project, and no step of this version's plan installs it: the part stays unchanged. Remove it by hand if it must no longer run.`,
+    `${placePath(place)} came with version ${installed.project_version} of this project, and no step of the plan that this run follows installs it: the part stays unchanged. Remove it by hand if it must no longer run.`,
   )
 }
 

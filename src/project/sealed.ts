@@ -34,11 +34,11 @@ export interface ExtractedProject {
   readonly content: string
   readonly tree: ExtractedTree
   /**
-   * The project's parts by name, if all parts that its plan installs are installed from this artifact and intact. The
+   * The project's parts, by name, if all parts that its plan installs are installed from this artifact and intact. The
    * folder then contains only the manifest and the plan.
    */
   readonly installed?: ReadonlyMap<string, IntactTree> | undefined
-  /** The project's parts by name that are installed from this artifact and intact, even if other parts are not. */
+  /** By name, the project's parts that are installed from this artifact and intact, even if other parts are not. */
   readonly intact?: ReadonlyMap<string, IntactTree> | undefined
 }
 
@@ -96,7 +96,7 @@ export async function verifySealed(
 
 /**
  * Refuses a version that had different bytes on this host, and a `latest` that is older than the installed version or
- * that this host has replaced, unless the operator accepts it. Throws DeploymentError `downgrade_refused` or
+ * that this host has replaced, unless the operator accepts that. Throws DeploymentError `downgrade_refused` or
  * ArtifactError `version_reused`.
  */
 export function acceptVersion(

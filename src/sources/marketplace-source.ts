@@ -38,9 +38,9 @@ interface Fetching {
 
 /**
  * Fetches a plugin or service by the marketplace contract's rules for signatures, archives and versions. Throws what
- * the marketplace's client throws, SignatureError, ArchiveError, ArtifactError `not_a_plugin`, `version_mismatch`,
- * `version_reused` or `invalid_manifest` (for a subdirectory that the artifact does not have), and DeploymentError
- * `downgrade_refused`.
+ * the marketplace's client and `unpackArtifact` throw, SignatureError, ArtifactError `version_mismatch`,
+ * `no_published_version`, `version_reused` or `invalid_manifest` (also for a subdirectory that the artifact does not
+ * have), and DeploymentError `downgrade_refused` or `disk_full`.
  */
 export async function fetchFromMarketplace(
   { request, tools }: Fetching,

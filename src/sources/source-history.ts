@@ -14,7 +14,7 @@ export interface SourcePast {
   /** Undefined if this project has installed nothing there from a source. */
   readonly installed: SuppliedVersion | undefined
   readonly history: readonly SuppliedVersion[]
-  /** True if exactly this content was installed and replaced, according to the host's records and audit log. */
+  /** True if exactly this content was installed and later replaced, according to the host's records and audit log. */
   wasReplaced(source: SourceRecord): boolean
 }
 
@@ -41,7 +41,8 @@ export function refuseReused({ version, source }: OfferedVersion, history: reado
 
 /**
  * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version from the same
- * source, and for a `latest` whose bytes this host has had and replaced, whatever the hub calls their version now.
+ * source or cannot be compared with it, and for a `latest` whose bytes this host has had and replaced, whatever the hub
+ * calls their version now.
  */
 export function refuseOlder({ version, source }: OfferedVersion, { installed, wasReplaced }: SourcePast): void {
   // Versions of different plugins cannot be compared, and the signed manifest has chosen between the plugins.

@@ -36,8 +36,8 @@ const MARKETPLACE_INPUTS = {
 } as const satisfies Record<keyof Omit<SourceInputs, 'servicesUrl' | 'gitTokens'>, string>
 
 /**
- * Fetches parts from a marketplace and from git servers. A part is verified by the hub's signature, or by the commit or
- * digest in the signed manifest. Sends no report to these servers.
+ * Fetches parts from a marketplace and from git servers. A part is verified by the marketplace's signature, or by the
+ * commit or digest in the signed manifest. Sends no report to these servers.
  */
 export class SourceSupplier {
   readonly #request: SourceRequest

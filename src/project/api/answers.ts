@@ -60,8 +60,8 @@ export function parseAnswer<Schema extends z.ZodMiniType>(
 
 /**
  * Builds the error for an answer other than 2xx to this call (contract 7). Its message contains the HTTP status and, if
- * the hub gives a reason, that reason, cleaned. Codes: `authentication_failed`, `report_refused`, `not_found` for 404,
- * else `artifact_unavailable`.
+ * the hub gives a reason, that reason, cleaned. Codes: `authentication_failed` for a denied login or authorization,
+ * `report_refused` for a report, otherwise `not_found` for 404 and `artifact_unavailable`.
  */
 export function refusalOf({ call, subject }: CallSubject, answer: RefusedAnswer): DeployError {
   const isDenied = answer.status === 401 || answer.status === 403
@@ -83,8 +83,8 @@ function malformedAnswer({ call, subject }: CallSubject, expected: string): Depl
 }
 
 /**
- * Shows no query, and only the origin of a `download_url`, because anyone who knows the whole URL can download. A
- * signed `download_url` has its permission in the query, others have it in the path.
+ * Shows no query, and only the origin of a `download_url`, because anyone who knows the whole URL can download. Some
+ * hubs put the permission into the query of a `download_url`, others into its path.
  */
 function shownUrl(call: HubCall, url: string): string {
   const { origin, pathname } = new URL(url)
@@ -110,7 +110,7 @@ function remedyOf(call: HubCall, isDenied: boolean, status: number): string {
   if (call === 'auth' && isDenied)
     return 'Check devkey and project-id: the key may be wrong, revoked or for another project.'
   if (call === 'authorize' && isDenied) {
-    return 'Check deployment-credential: it may be wrong, revoked or for another project, or the version may be revoked. Nothing was installed.'
+    return 'Check deployment-credential: it may be wrong, revoked or for another project. The version or devkey may also have been revoked. Nothing was installed.'
   }
   if (call === 'download' && (isDenied || status === 404))
     return "Run again, for a fresh download_url; if that fails too, ask the hub's operator."

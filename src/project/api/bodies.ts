@@ -31,7 +31,7 @@ export const authAnswerSchema = z.lazy(() =>
   }),
 )
 
-/** The answer of `GET .../versions/latest`; null if there is no published version. */
+/** The answer of `GET .../versions/latest`; `version` is null if there is no published version. */
 export const latestAnswerSchema = z.lazy(() =>
   z.object({
     version: z.pipe(
@@ -67,7 +67,7 @@ export interface ReportBody {
   plugins: { id: string; version: string }[]
 }
 
-/** The reason in a refusal's JSON body: its `error` (contract 7), else `detail`, else `message`. */
+/** The reason in a refusal's JSON body: `error` (contract 7), else `detail`, else `message`; undefined if all are empty. */
 export function parseErrorText(body: unknown): string | undefined {
   return reasonText(readReasonFields(body).find(reasonText))
 }

@@ -46,13 +46,16 @@ export interface ProjectClient {
   authenticate(): Promise<void>
   /** Reads the latest published version. Also throws ArtifactError `no_published_version`. */
   readLatestVersion(): Promise<string>
-  /** Also throws SignatureError `missing_signature` or `invalid_signature_format`. */
+  /**
+   * Also throws SignatureError `missing_signature` or `invalid_signature_format`, and ConfigError `insecure_url` for the
+   * `download_url`.
+   */
   readDescriptor(version: string): Promise<ArtifactDescriptor>
   /** Saves the artifact. Sends the token only to the hub's own origin (contract 2.2, `download_url`). */
   downloadArtifact(descriptor: ArtifactDescriptor, download: ArtifactDownload): Promise<FetchedArtifact>
   /**
    * Returns the 32 bytes of the artifact's key, which the caller wipes (contract 5.2, rule 3). Also throws
-   * ArtifactError `decryption_failed` if the hub releases anything but such a key.
+   * ArtifactError `decryption_failed` if the text that the hub releases is not such a key.
    */
   authorize(deploymentCredential: string, signature: string): Promise<Buffer>
   /** Sends one report. Resolves with the answer even if it is a refusal. */
@@ -66,10 +69,10 @@ export interface OutgoingReport extends ReportLimits {
 
 /**
  * The client side of the project contract for one project. An answer other than 2xx becomes the error of contract 7,
- * and any other answer that does not match the contract becomes `bad_response`. Also throws what the wire throws. A
- * call without a token authenticates first, and a call whose token has expired authenticates once more
- * (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that must not become part of
- * a path.
+ * except that `sendReport` returns it, and any other answer that does not match the contract becomes `bad_response`.
+ * Also throws what the wire throws. A call without a token authenticates first, and a call whose token may have expired
+ * authenticates once more (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that
+ * must not become part of a path.
  */
 export function createProjectClient({ wire, reportWire }: HubWires, access: ProjectAccess): ProjectClient {
   const session = new HubSession(access, wire)

@@ -33,7 +33,7 @@ export function createReportSender(
 
 /**
  * Builds the body of a report with the fields of contract 2.2. `version` is the version that the run deployed or tried
- * to deploy.
+ * to deploy, else the requested one (which may be `latest`), else `unknown`.
  */
 export function buildReportBody(report: LocalReport, projectId: string): ReportBody {
   return {

@@ -30,9 +30,9 @@ export interface SuppliedPart extends PlacedTree {
 
 /**
  * Fetches the parts that come from elsewhere into this deployment's own folder. Verifies each part by its source's
- * rules and by its `sha256` in the signed manifest, if it has one. Returns the fetched parts by name. Leaves out each
- * part that `findUnchanged` finds. Throws what the supplier throws, and ArtifactError `content_mismatch` or
- * `not_a_plugin`.
+ * rules and by the part's `sha256`, if the signed manifest gives one. Returns the fetched parts by name. Leaves out each
+ * part that `findUnchanged` finds. Throws what the supplier throws, and ArtifactError `content_mismatch`,
+ * `not_a_plugin` or `invalid_manifest`.
  */
 export async function fetchParts(
   deployment: ProjectDeployment,
@@ -90,12 +90,12 @@ function supplyOf({ version, source }: Pick<InstalledVersion, 'version' | 'sourc
   return source === undefined ? [] : [{ version, source }]
 }
 
-/** Logs a notice for files that the packer should have left out: the source's own tree has all that the part needs. */
+/** Logs a notice for what the packer should have left out: only the source's own tree supplies the part's code. */
 function noticeLeftOut(part: SourcedPart, { tree }: PlacedTree, log: Log): void {
   const names = [...tree.files.filter(file => !isStubFile(file)), ...tree.symlinks].map(({ path }) => path)
   if (names.length === 0) return
   log.notice(
-    `${placeName(part)} comes from its source, so this deployment leaves out what the archive contains besides its stub: ${listNames(names)}. A stub may have only plugin.yaml, service.yaml, extension.yaml and templates.`,
+    `${placeName(part)} comes from the source that the manifest names, so this deployment leaves out what the archive contains in addition to the stub: ${listNames(names)}. A stub may contain only plugin.yaml, service.yaml, extension.yaml and *.template files, and no symlinks.`,
   )
 }
 
@@ -109,7 +109,7 @@ function verifyTree(part: SourcedPart, { tree }: FetchedPart): string {
   )
 }
 
-/** A commit has no version except for the one in its plugin.yaml. */
+/** A commit has no version of its own: returns the one in plugin.yaml, else the one in the manifest. */
 function versionOf({ shelf, version }: SourcedPart, { staged, tree }: PlacedTree): string {
   const hasPluginYaml = [...tree.files, ...tree.symlinks].some(({ path }) => path === 'plugin.yaml')
   if (shelf !== 'plugins' || !hasPluginYaml) return version

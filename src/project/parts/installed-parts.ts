@@ -31,8 +31,7 @@ export async function noteInstalledVersion(deployment: ProjectDeployment): Promi
 /**
  * Checks the host as far as possible before the artifact's content is known: the extensions' directory, the directories
  * of the installed parts and, if none of them is a plugin, the usual plugins directory. Ignores the plugins directory
- * that the host framework's own file names, because a project does not use it. Throws DeploymentError
- * `host_not_writable`, `unsafe_host` or `disk_full`.
+ * that the host framework's own file names, because a project does not use it. Throws as `checkHost` does.
  */
 export function checkInstalledParts(deployment: ProjectDeployment): void {
   const { layout, request } = deployment
@@ -43,9 +42,7 @@ export function checkInstalledParts(deployment: ProjectDeployment): void {
   for (const part of installed) checkHost(deployment, part)
 }
 
-/**
- * Finds the parts of the project, by name, that came from this artifact and are intact; undefined if there are none.
- */
+/** Returns, by name, the parts of the project that came from this artifact and are intact; undefined without any. */
 export async function findInstalledParts(
   deployment: ProjectDeployment,
   sha256: string,

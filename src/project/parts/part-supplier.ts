@@ -14,11 +14,11 @@ export interface WantedPart {
 export interface PartPast {
   /** The version that is installed there now; undefined unless this project installed it from a source. */
   readonly installed: SuppliedVersion | undefined
-  /** The versions from any source that this project has installed there, as far as they are still there or retained. */
+  /** The versions from any source that this project has installed there and that are still there or retained. */
   readonly history: readonly SuppliedVersion[]
   /**
-   * True if this project has installed exactly this content on this host and it was replaced since, according to the
-   * host's records and audit log.
+   * True if this project installed exactly this content on this host and later replaced it, according to the host's
+   * records and audit log (`wasSupplyReplaced`).
    */
   wasReplaced(source: SourceRecord): boolean
 }
@@ -50,6 +50,6 @@ export interface PartSupplier {
    * them.
    */
   requireInputs(parts: readonly SourcedPart[]): void
-  /** Fetches and verifies one part. Changes nothing but its folder. */
+  /** Fetches and verifies one part. Of the host's files, changes only those in `wanted.folder`. */
   fetch(wanted: WantedPart): Promise<FetchedPart>
 }

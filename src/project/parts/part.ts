@@ -26,8 +26,8 @@ export interface PartSource extends VerifiedProject {
 }
 
 /**
- * Returns one plugin or extension of a project: staged (and, if it has a plugin.yaml, signed as `signForHost` does), or
- * in its place already and intact. Throws as `orderInstallation` does.
+ * Returns one plugin or extension of a project: staged, or in its place already and intact. Signs a staged plugin that
+ * has a plugin.yaml, as `signForHost` does. Throws as `orderInstallation` does.
  */
 export async function stagePart(deployment: ProjectDeployment, source: PartSource, part: ManifestPart): Promise<Part> {
   const { layout, request } = deployment

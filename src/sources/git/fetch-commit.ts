@@ -33,10 +33,10 @@ export interface CommitFetch {
 }
 
 /**
- * Fetches one commit without its history into an empty repository, and returns its id. One connection both resolves and
- * fetches the ref, so the ref cannot move in between; git itself checks that objects match their ids. Throws
- * ArtifactError `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError
- * `authentication_failed`, ArchiveError `archive_too_large`, and whatever `HostGit` throws.
+ * Fetches one commit without its history into an empty repository, and returns the commit's id. One connection both
+ * resolves and fetches the ref, so the ref cannot move in between. Git itself checks that objects match their ids.
+ * Throws ArtifactError `not_found`, `network`, `bad_response` or `artifact_unavailable`, AuthenticationError
+ * `authentication_failed`, ArchiveError `archive_too_large`, and what `HostGit` throws.
  */
 export async function fetchCommit(fetch: CommitFetch, { ref }: GitSource): Promise<string> {
   const { git } = fetch
@@ -146,7 +146,7 @@ function ownLines(said: string): string[] {
 function unserved(server: GitServer): ArtifactError {
   return new ArtifactError(
     'artifact_unavailable',
-    `${server.url.origin} did not serve ${pathOf(server)}: nothing was installed. The log has git's messages; try again later, or ask the server's operator.`,
+    `${server.url.origin} did not serve ${pathOf(server)}: nothing was installed. The log has git's messages. Try again later, or ask the server's operator.`,
   )
 }
 
@@ -179,13 +179,13 @@ function missing(server: GitServer): ArtifactError {
 function broken(server: GitServer): ArtifactError {
   return new ArtifactError(
     'network',
-    `The connection to ${server.url.origin} could not be made, or broke: nothing was installed. Check the network, any proxy and ca-file; the log has git's messages.`,
+    `The connection to ${server.url.origin} could not be made, or broke: nothing was installed. Check the network, any proxy and ca-file. The log has git's messages.`,
   )
 }
 
 function unusable(server: GitServer, found: string): ArtifactError {
   return new ArtifactError(
     'bad_response',
-    `${server.url.origin} cannot be used: ${cleanForeignText(found)}. Nothing was installed; ask the publisher.`,
+    `${server.url.origin} cannot be used: ${cleanForeignText(found)}. Nothing was installed. Ask the publisher.`,
   )
 }

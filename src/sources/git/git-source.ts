@@ -62,8 +62,8 @@ export async function fetchGitTree(
 }
 
 /**
- * Returns the number of bytes that may arrive in the folder, because git does not announce a size. Throws
- * DeploymentError `disk_full` if there is too little space for git's own files.
+ * Returns the number of bytes for which the folder has room: git does not announce a size, so arriving bytes are
+ * counted. Throws DeploymentError `disk_full` if there is too little space for git's own files.
  */
 function roomIn(folder: string): number {
   requireSpace(folder, { sizes: [SPARE_BYTES], inodes: OWN_INODES })
@@ -74,7 +74,7 @@ function roomIn(folder: string): number {
 function noRoom({ url }: GitSource, folder: string): DeploymentError {
   return new DeploymentError(
     'disk_full',
-    `${url} sends more than the file system of ${folder} has room for: nothing was installed. Free some space there (df shows it) and run again.`,
+    `${url} sends more than the file system of ${folder} has room for: nothing was installed. Free some space there (see df) and run again.`,
   )
 }
 

@@ -59,8 +59,8 @@ export class HostGit {
   }
 
   /**
-   * Throws DeploymentError `source_not_supported` if this host has no git or one older than `LEAST_VERSION`, or cannot
-   * set the limits.
+   * Throws DeploymentError `source_not_supported` if this host has no git that runs, has a git older than
+   * `LEAST_VERSION`, or cannot set the limits. Also throws as `run` does.
    */
   async verifyVersion(): Promise<void> {
     const end = await this.run({ args: ['version'] })
@@ -133,7 +133,7 @@ export class HostGit {
   #late(): ArtifactError {
     return new ArtifactError(
       'timeout',
-      'Fetching a git repository took longer than timeout-minutes allows: nothing was installed. Raise timeout-minutes if the repository is meant to be that large, or ask the publisher.',
+      'Fetching a git repository did not end within timeout-minutes, the limit for all sources together: nothing was installed. Raise timeout-minutes if the repositories are meant to be that large, or ask the publisher.',
     )
   }
 }

@@ -15,7 +15,7 @@ export interface GitEntry extends ArchiveEntry {
 export interface GitListing {
   /** Without the targets of symlinks, which are still to be read. */
   readonly listing: ArchiveListing
-  /** By the listing's numbers. */
+  /** Indexed by the listing's entry numbers. */
   readonly entries: readonly GitEntry[]
 }
 
@@ -25,7 +25,8 @@ const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/
 
 /**
  * Lists a tree by an archive's rules, entry by entry as git prints them. Nothing is checked out, so the repository's
- * attributes have no effect. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`.
+ * attributes have no effect. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`, and
+ * as `HostGit.read` does.
  */
 export async function listTree(git: HostGit, tree: string, { rules, slice }: Listed): Promise<GitListing> {
   const listing = new ArchiveListing(rules)
