@@ -41439,8 +41439,14 @@ function answers_remedyOf(call, isDenied, status) {
     if (isDenied)
         return "The hub accepted the token but does not allow this: ask the hub's operator.";
     if (status === 404)
-        return call === 'auth' ? 'Check hub-url.' : 'Check project-id, version and hub-url.';
+        return `Check ${inputsInRequest(call)}.`;
     return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator.";
+}
+/** Returns the inputs of which one may be wrong if the hub does not find what a request names. */
+function inputsInRequest(call) {
+    if (call === 'auth')
+        return 'hub-url';
+    return call === 'artifact' || call === 'authorize' ? 'project-id, version and hub-url' : 'project-id and hub-url';
 }
 
 ;// CONCATENATED MODULE: ./build/project/api/download-url.js

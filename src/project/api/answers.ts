@@ -117,6 +117,12 @@ function remedyOf(call: HubCall, isDenied: boolean, status: number): string {
   if (status === 401)
     return "The hub refused its own access token: devkey may have been revoked. Check devkey, or ask the hub's operator."
   if (isDenied) return "The hub accepted the token but does not allow this: ask the hub's operator."
-  if (status === 404) return call === 'auth' ? 'Check hub-url.' : 'Check project-id, version and hub-url.'
+  if (status === 404) return `Check ${inputsInRequest(call)}.`
   return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator."
+}
+
+/** Returns the inputs of which one may be wrong if the hub does not find what a request names. */
+function inputsInRequest(call: HubCall): string {
+  if (call === 'auth') return 'hub-url'
+  return call === 'artifact' || call === 'authorize' ? 'project-id, version and hub-url' : 'project-id and hub-url'
 }

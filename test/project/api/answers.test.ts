@@ -49,6 +49,8 @@ describe('refusalOf', () => {
       ['download', 403, /Run again, for a fresh download_url; if that fails too, /],
       ['download', 404, /Run again, for a fresh download_url; if that fails too, /],
       ['artifact', 404, /Check project-id, version and hub-url\./],
+      ['latest', 404, /Check project-id and hub-url\./],
+      ['report', 404, /Check project-id and hub-url\./],
     ] as const)
       assert.match(refuse(call, status, {}).message, advice)
   })
