@@ -23550,7 +23550,7 @@ const IDLE_TIMEOUT_MS = 30_000;
 const MAX_REDIRECTS = 5;
 /** Attempts after the first one. */
 const MAX_RETRIES = 3;
-/** The n-th wait is a random time of at most base * 2^(n-1) and of at most the cap, unless `Retry-After` asks for more. */
+/** The n-th wait is random, at most base * 2^(n-1), and at most the cap, unless `Retry-After` asks for more. */
 const BACKOFF_BASE_MS = 500;
 const BACKOFF_CAP_MS = 8_000;
 const RETRY_AFTER_CAP_MS = 30_000;
@@ -41348,7 +41348,7 @@ const descriptorAnswerSchema = schemas_lazy(() => object({
 }));
 /** The answer of `POST /v1/deployments/authorize`. */
 const authorizeAnswerSchema = schemas_lazy(() => object({ dek: bodies_textSchema }));
-/** The reason in a refusal's JSON body: `error` (contract 7), else `detail`, else `message`; undefined if all are empty. */
+/** The reason in a refusal's JSON body: `error` (contract 7), else `detail`, else `message`; undefined without any. */
 function bodies_parseErrorText(body) {
     return reasonText(readReasonFields(body).find(reasonText));
 }
@@ -41456,9 +41456,9 @@ function inputsInRequest(call) {
  * Resolves the descriptor's `download_url`, which may be relative to the URL of the hub's answer. Plain http on the own
  * host of an https hub becomes https, because a hub behind a proxy may not know that it is reached by https. This
  * applies only if the URL names the hub's own port or no port, and the port stays as the URL names it. Another port is
- * another service, to which the wire's rules for plain http apply. Throws ArtifactError `bad_response` if `download_url`
- * is not a URL, and ConfigError `insecure_url` for a scheme other than https and http, and for a user name or password.
- * The wire judges the address.
+ * another service, to which the wire's rules for plain http apply. Throws ArtifactError `bad_response` if
+ * `download_url` is not a URL, and ConfigError `insecure_url` for a scheme other than https and http, and for a user
+ * name or password. The wire judges the address.
  */
 function resolveDownloadUrl(downloadUrl, answerUrl, hub) {
     if (!URL.canParse(downloadUrl, answerUrl)) {
@@ -41537,8 +41537,8 @@ class HubSession {
      * Sends a request with the token as a header if the URL has the hub's own origin, and without the token to any other
      * origin (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub answers 401 to a
      * token from before this call, the token may have expired: gets a new token and sends the request once more. With
-     * `hasCredential`, does so only for a token that no longer counts as fresh. Returns the 401 if the time is over or the
-     * hub refuses the devkey.
+     * `hasCredential`, does so only for a token that no longer counts as fresh. Returns the 401 if the time is over or
+     * the hub refuses the devkey.
      */
     async withToken(url, { timeoutMs, signal, hasCredential = false }, send) {
         const endsAt = monotonicMs() + timeoutMs;
@@ -41791,7 +41791,7 @@ async function requestArtifact(deployment) {
     tools.log.did(`${request.projectId} ${version}`);
     return { version, descriptor, pinned };
 }
-/** Refuses a `latest` as `refuseDowngrade` does, by the installed version that this run last read in the host's record. */
+/** Refuses a `latest` as `refuseDowngrade` does, by the version that this run last read in the host's record. */
 function refuseOlder({ request, record }, version) {
     if (request.version !== 'latest' || request.allowDowngrade)
         return;
@@ -42593,8 +42593,8 @@ function foldersAbove(path) {
 
 /**
  * Fetches the parts that come from elsewhere into this deployment's own folder. Verifies each part by its source's
- * rules and by the part's `sha256`, if the signed manifest gives one. Returns the fetched parts by name. Leaves out each
- * part that `findUnchanged` finds. Throws what the supplier throws, and ArtifactError `content_mismatch`,
+ * rules and by the part's `sha256`, if the signed manifest gives one. Returns the fetched parts by name. Leaves out
+ * each part that `findUnchanged` finds. Throws what the supplier throws, and ArtifactError `content_mismatch`,
  * `not_a_plugin` or `invalid_manifest`.
  */
 async function fetchParts(deployment, project, parts) {

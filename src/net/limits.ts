@@ -4,7 +4,7 @@ export const IDLE_TIMEOUT_MS = 30_000
 export const MAX_REDIRECTS = 5
 /** Attempts after the first one. */
 export const MAX_RETRIES = 3
-/** The n-th wait is a random time of at most base * 2^(n-1) and of at most the cap, unless `Retry-After` asks for more. */
+/** The n-th wait is random, at most base * 2^(n-1), and at most the cap, unless `Retry-After` asks for more. */
 export const BACKOFF_BASE_MS = 500
 export const BACKOFF_CAP_MS = 8_000
 export const RETRY_AFTER_CAP_MS = 30_000

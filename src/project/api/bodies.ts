@@ -67,7 +67,7 @@ export interface ReportBody {
   plugins: { id: string; version: string }[]
 }
 
-/** The reason in a refusal's JSON body: `error` (contract 7), else `detail`, else `message`; undefined if all are empty. */
+/** The reason in a refusal's JSON body: `error` (contract 7), else `detail`, else `message`; undefined without any. */
 export function parseErrorText(body: unknown): string | undefined {
   return reasonText(readReasonFields(body).find(reasonText))
 }

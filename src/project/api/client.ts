@@ -47,8 +47,8 @@ export interface ProjectClient {
   /** Reads the latest published version. Also throws ArtifactError `no_published_version`. */
   readLatestVersion(): Promise<string>
   /**
-   * Also throws SignatureError `missing_signature` or `invalid_signature_format`, and ConfigError `insecure_url` for the
-   * `download_url`.
+   * Also throws SignatureError `missing_signature` or `invalid_signature_format`, and ConfigError `insecure_url` for
+   * the `download_url`.
    */
   readDescriptor(version: string): Promise<ArtifactDescriptor>
   /** Saves the artifact. Sends the token only to the hub's own origin (contract 2.2, `download_url`). */

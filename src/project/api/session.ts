@@ -91,8 +91,8 @@ export class HubSession {
    * Sends a request with the token as a header if the URL has the hub's own origin, and without the token to any other
    * origin (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub answers 401 to a
    * token from before this call, the token may have expired: gets a new token and sends the request once more. With
-   * `hasCredential`, does so only for a token that no longer counts as fresh. Returns the 401 if the time is over or the
-   * hub refuses the devkey.
+   * `hasCredential`, does so only for a token that no longer counts as fresh. Returns the 401 if the time is over or
+   * the hub refuses the devkey.
    */
   async withToken<Answer extends CountedAnswer>(
     url: URL,
