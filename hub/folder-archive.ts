@@ -24,9 +24,9 @@ export interface FolderArchive {
 /**
  * Packs a folder as a ZIP. The same files give the same bytes: entries are sorted by name, times are fixed, and modes
  * are 0644 or 0755. Symlinks stay symlinks. Leaves out version control, installed dependencies, caches, settings and
- * private keys. Throws HubError 400 for a symlink that is broken or leads out of the folder, for a device, FIFO or
- * socket, for a name with a backslash or not in UTF-8, for more than 100,000 entries or 2 GiB, if the folder does not
- * exist, and if there is nothing to publish.
+ * private keys. Throws HubError 400 for a symlink that is absolute or broken, or leads out of the folder, for a device,
+ * FIFO or socket, for a name with a backslash or not in UTF-8, for more than 100,000 entries or 2 GiB, if the folder
+ * does not exist, and if there is nothing to publish.
  */
 export function zipFolder(folder: string): FolderArchive {
   const root = openFolder(folder)
@@ -93,7 +93,7 @@ function requireRoom({ root, zip, fileBytes }: Packing): void {
   const most = isTooLarge ? `more than ${MAX_FILE_BYTES} bytes` : `more than ${MAX_ENTRIES} entries`
   throw new HubError(
     400,
-    `The folder ${root} has ${most}, which hosts refuse: name only the folder of the plugin or service.`,
+    `The folder ${root} has ${most}, which hosts refuse by default: name only the folder of the plugin or service.`,
   )
 }
 
@@ -121,7 +121,7 @@ function readLink(root: string, path: string): Buffer {
   if (!isRelative || !isInside(root, follow(path))) {
     throw new HubError(
       400,
-      `The symlink ${path} leads to ${target}: it must be relative and lead to a file or folder inside ${root}.`,
+      `The symlink ${path} leads to ${target}: it must be relative, and lead, at every step, to a file or folder inside ${root}.`,
     )
   }
   return Buffer.from(target)

@@ -32,7 +32,7 @@ export interface HubOptions {
   behindProxy?: boolean
   /** Replaces the admin token. Default: keeps the one in the data folder, or creates a random one. */
   adminToken?: string
-  /** Receives one line for each internal error, or old upload that cannot be removed. Default: standard error. */
+  /** Receives one line for each internal error, and for old uploads that cannot be removed. Default: standard error. */
   log?: (line: string) => void
   /** The limit for a sealed file. Default: 512 MiB. */
   maxArtifactBytes?: number

@@ -41,7 +41,8 @@ export class SharedTransactions {
 
   /**
    * Resolves when the work's writes are on the disk. If the work throws, rejects with the same error, and none of the
-   * work's writes remain. The work runs again if its writes were rolled back with the group.
+   * work's writes remain. The work runs once more, alone, if its writes were rolled back together with those of other
+   * work. Also rejects if the write lock stays taken for too long.
    */
   async run<T>(work: () => T): Promise<T> {
     return await new Promise<T>((resolve, reject) => {

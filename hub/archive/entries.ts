@@ -11,8 +11,8 @@ export interface SafeTree {
 
 /**
  * Returns the tree that a host unpacks, without the only top-level directory if `flattens` is set (contract 4.3, rule
- * 5). Throws HubError 400 for an archive that no host unpacks: one without a file, or with an unsafe name, a symlink
- * that leads out, a device, or two entries in one place.
+ * 5). Throws HubError 400 for an archive that no host unpacks, such as one without a file, or with an unsafe name, a
+ * symlink that leads out, a device, or two entries in one place.
  */
 export function requireSafeTree(entries: readonly ArchiveEntry[], options: { flattens: boolean }): SafeTree {
   if (entries.length === 0) throw new HubError(400, 'The archive contains nothing to publish: pack the files again.')

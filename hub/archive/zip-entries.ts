@@ -33,8 +33,9 @@ export interface OpenZip {
 }
 
 /**
- * Reads all of a ZIP, and so makes sure that nothing in it is damaged. Throws HubError 400 if it is not a ZIP, has a
- * damaged or encrypted entry, has a name in an encoding other than UTF-8, or contains more than hosts unpack.
+ * Reads all of a ZIP, and so makes sure that nothing in it is damaged. Throws HubError 400 for bytes that are not a
+ * ZIP, and for a ZIP with a damaged or encrypted entry, with a name or symlink target that is not UTF-8, with a name
+ * that is not marked as UTF-8, or with more than hosts unpack.
  */
 export async function openZip(bytes: Buffer): Promise<OpenZip> {
   const zip = await yauzl.fromBufferPromise(bytes, { lazyEntries: true, decodeStrings: false }).catch(notAZip)

@@ -27,7 +27,7 @@ export interface Restored {
 /**
  * Restores a data folder from a backup. Throws HubError 409 if the folder is not empty, 400 if the file cannot be read
  * or is not a complete backup of a hub, or if the system cannot write a file, and 500 for a newer hub's backup. If the
- * signal is aborted, rejects and leaves nothing behind.
+ * signal is aborted, rejects and leaves no file behind.
  */
 export async function restore(file: string, dataDir: string, signal: AbortSignal): Promise<Restored> {
   await requireReadable(file)
@@ -88,7 +88,7 @@ function refusal(dataDir: string, error: unknown): unknown {
 async function readTar({ file, signal }: Source, folder: string): Promise<Date> {
   const tar = extract()
   const reading = pipeline(createReadStream(file), tar, { signal })
-  // An error of the pipeline ends the loop below as well.
+  // An error of the pipeline also ends the loop below.
   reading.catch(() => {})
   const sums = new Map<string, string>()
   let last = ''
@@ -166,7 +166,7 @@ async function contentsOf(file: string, database: string): Promise<Contents> {
   try {
     return readContents(database)
   } catch {
-    throw notABackup(file, `contains a ${DATABASE_FILE} that is damaged`)
+    throw notABackup(file, `contains a ${DATABASE_FILE} that is damaged or does not belong to a hub`)
   }
 }
 

@@ -23,7 +23,7 @@ export function parseCommandLine<T extends ParseArgsOptionsConfig>(args: string[
   return parsed
 }
 
-/** Throws UsageError if the option was not given. */
+/** Throws UsageError if the option was not given or is empty. */
 export function requireOption(name: string, value: string | undefined): string {
   if (!value) throw new UsageError(`The option --${name} is required: --help explains it.`)
   return value

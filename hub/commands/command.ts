@@ -31,8 +31,8 @@ export function readGivenFile(option: string, path: string): Buffer {
 }
 
 /**
- * Runs the work on the store in a data folder, and always closes the store. Creates the folder if necessary, and says
- * so after the work.
+ * Runs the work on the store in a data folder, and always closes the store. Creates the folder and the store if
+ * necessary, and says so after the work.
  */
 export async function withStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
   const isNew = !hasStore(dataDir)

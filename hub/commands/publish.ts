@@ -75,7 +75,7 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
 function noteHeldBack(published: PublishedVersion): void {
   if (stateOf(published) !== 'held back') return
   console.error(
-    'Note: this version is held back for review, so the hub does not serve it: "npm run hub -- release" serves it.',
+    'Note: this version is held back for review, so the hub does not serve it. "npm run hub -- release" releases it.',
   )
 }
 

@@ -13,7 +13,7 @@ const MAX_MESSAGE_CHARS = 2000
 
 /** A visitor's filter for the page. */
 export interface FleetFilter {
-  /** Words, each of which the host, the slug, the kind or a version must contain. */
+  /** Words. Each must occur in the host's id, the slug, the kind, or the running or attempted version. */
   readonly text: string
   readonly onlyAttention: boolean
   /** Starts at 1. */
@@ -39,7 +39,7 @@ const rowSchema = z.object({
 /** A plugin or service on a host: the running version, and the last attempt. */
 export type FleetRow = z.infer<typeof rowSchema>
 
-/** The number of hosts with a plugin or service, and with each of the versions that run on most hosts. */
+/** The number of hosts with a plugin or service, and with each of the versions that run on the most hosts. */
 export interface ListingCount {
   readonly kind: string
   readonly slug: string
@@ -68,7 +68,7 @@ export interface FleetView {
   readonly counts: FleetCounts
 }
 
-/** Reads one page of the fleet of all owners: rows that need attention first, else in the natural order of hosts. */
+/** Reads a page of the fleet of all owners: rows that need attention first, and each group in natural order of hosts. */
 export function readFleet(store: Store, wanted: FleetFilter): FleetView {
   catchUpWithReports(store)
   const text = wanted.text.slice(0, MAX_FILTER_CHARS)

@@ -16,7 +16,7 @@ export interface GivenId {
 
 /** The version under which an archive is published. */
 export interface IdentifiedVersion extends VersionId {
-  /** The slug that a plugin's own name yields. Undefined for a service, and if no name yields a slug. */
+  /** The slug that a plugin's own name yields. Undefined for a service, and if no own name yields a slug. */
   readonly ownSlug?: string | undefined
 }
 
@@ -31,8 +31,8 @@ export function requirePluginKind({ source, kind }: GivenId): void {
 
 /**
  * Identifies the version in an archive with this plugin.yaml, which provides the facts that the publisher did not give.
- * Throws HubError 400 if the file and the publisher name different versions, or if the file has a version that no hub
- * serves. Throws UsageError if the version or the slug is in neither of them.
+ * Throws HubError 400 if the file and the publisher name different versions, or if the file has a version that cannot
+ * be published. Throws UsageError if the version or the slug comes from neither of them.
  */
 export function identifyPlugin(given: GivenId, described: PluginYaml): IdentifiedVersion {
   const version = versionIn(described, given.version)

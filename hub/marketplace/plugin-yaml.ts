@@ -86,7 +86,7 @@ function textOf(bytes: Buffer): string {
   const { index } = STRANGE.exec(text) ?? {}
   if (index !== undefined)
     throw refused(
-      `has a character in line ${text.slice(0, index).split('\n').length} that YAML parsers interpret differently`,
+      `has a character in line ${text.slice(0, index).split('\n').length} that some YAML parsers refuse or interpret differently`,
     )
   return text
 }
@@ -108,7 +108,10 @@ function parse(text: string): Document.Parsed {
   return document
 }
 
-/** Refuses equal keys, of which other parsers use the last, and merge keys, whose meaning depends on the parser. */
+/**
+ * Refuses equal keys, of which other parsers use the last, merge keys, whose meaning depends on the parser, keys that
+ * are not scalars, and too many aliases.
+ */
 function requirePlainKeys(document: Document.Parsed, lines: LineCounter): void {
   let aliases = 0
   visit(document, {

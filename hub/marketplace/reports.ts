@@ -88,9 +88,9 @@ export function listHosts(store: Store, { kind, slug }: ListingId, owner?: strin
 
 /**
  * Removes the reports that this hub received before a given time, but keeps the newest report and the newest success of
- * each host, so that its running version stays known. Keeps neither for a name that this hub never published and no
- * host ever ran, because such a name is a mistake. Works in batches, between which a running hub may write. Resolves to
- * the number of removed reports.
+ * each host, so that the host's running version stays known. Keeps neither for a name that this hub never published and
+ * that no host ever ran, because such a name is a mistake. Works in batches, between which a running hub may write.
+ * Resolves to the number of removed reports.
  */
 export async function pruneReports(store: Store, before: Date): Promise<number> {
   const last = Number(store.db.prepare('SELECT max(seq) AS seq FROM reports').get()?.['seq'] ?? 0)

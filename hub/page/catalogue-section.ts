@@ -7,7 +7,7 @@ import { type Html, timeElement } from './time-element.ts'
 const MAX_LISTINGS = 100
 const MAX_VERSIONS = 8
 
-/** The plugins and services that can be deployed from this hub. */
+/** The plugins and services that this hub has published, with their versions. */
 export function catalogueSection(catalogue: readonly Listing[], now: number): Html {
   if (catalogue.length === 0)
     return html`<h2>Catalogue</h2><div class="card empty">No plugin or service has been published yet.</div>`

@@ -27,7 +27,7 @@ export interface FleetPageContent extends ProjectsContent {
   readonly now: number
 }
 
-/** A page with the running version of each host and the versions that can be deployed. Escapes every value. */
+/** A page with the running versions of each host and the published versions. Escapes every value. */
 export function buildFleetPage(content: FleetPageContent): Html {
   const { fleet, catalogue, now } = content
   const attention = fleet.counts.hostsThatNeedAttention

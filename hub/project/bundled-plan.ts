@@ -44,7 +44,7 @@ export function readProjectId(plan: string): string {
 }
 
 /**
- * Refuses a plan that the sealed files cannot fulfill. Throws HubError 400 as `readProjectId` does, else one HubError
+ * Refuses a plan that the sealed files cannot fulfill. Throws HubError 400 as `readPartSources` does, else one HubError
  * 400 with every problem: the plan of another project, or a plugin, an extension or a template that does not exist or
  * is left out.
  */

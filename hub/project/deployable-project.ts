@@ -31,8 +31,8 @@ const manifestSchema = z.object({
 /**
  * Opens a sealed file whose signature and key match. Throws HubError 400 if no host would install its content, because
  * it is not a tar in one zstd stream, or has unsafe entries, more entries or bytes than hosts unpack, no plan or too
- * large a plan, no manifest, or the manifest of another project or version. This check only helps publishers: each host
- * decides for itself what it accepts. Keeps only the listing and the manifest in memory.
+ * large a plan, no valid manifest, or the manifest of another project or version. This check only helps publishers:
+ * each host decides for itself what it accepts. Keeps only the listing and the manifest in memory.
  */
 export async function requireDeployableProject({ bytes, release }: SealedRelease): Promise<void> {
   const { entries, sizes, manifest } = await readTar({ bytes, release })
@@ -55,7 +55,7 @@ async function readTar({ bytes, release }: SealedRelease): Promise<Content> {
   const decrypted = decryptPieces({ bytes, dek: Buffer.from(release.dek, 'base64') })
   const tar = extract()
   const unpacking = pipeline(decrypted, createZstdDecompress(), boundedTar, tar)
-  // An error of the pipeline ends the loop below as well.
+  // An error of the pipeline also ends the loop below.
   unpacking.catch(() => {})
   const list = new EntryList()
   const sizes = new Map<string, number>()

@@ -27,8 +27,9 @@ export interface Tar {
 
 /**
  * Encrypts the tar in the artifact format: 12 bytes of nonce, one zstd frame that declares its content size, encrypted
- * with AES-256-GCM without associated data, and 16 bytes of tag. Throws if the tar has a different length. To hold only
- * one copy in memory, writes to a private temporary file first; that file contains only ciphertext and is removed.
+ * with AES-256-GCM without associated data, and 16 bytes of tag. Throws if the tar's chunks have another length than it
+ * declares. To hold only one copy in memory, writes to a private temporary file first. That file contains only
+ * ciphertext and is removed.
  */
 export async function encryptTar(tar: Tar, key: OneTimeKey): Promise<Buffer> {
   const folder = await mkdtemp(join(tmpdir(), 'seal-'))

@@ -32,8 +32,9 @@ interface Following {
 }
 
 /**
- * Returns the file or folder that a symlink leads to, directly or through other symlinks. Undefined unless each target
- * is relative, every step stays in sealed folders of `within`, and at most 40 symlinks follow each other.
+ * Returns the sealed file or folder that a symlink leads to, directly or through other symlinks. Undefined if there is
+ * none, if a target is not relative, if a step leaves the sealed folders of `within`, and if more than 40 symlinks
+ * follow each other.
  */
 export function resolveLink(
   members: ReadonlyMap<string, Member>,

@@ -66,7 +66,9 @@ function addParts(reading: Reading, dirname: string): string[] {
   const found = statOf(reading, dirname)
   if (found === undefined) return []
   if (!found.isDirectory())
-    throw refused(`${join(reading.root, dirname)} is not a folder: it must contain one folder for each part.`)
+    throw refused(
+      `${join(reading.root, dirname)} is not a folder, or only a symlink to one: replace it with a folder that contains one folder for each part.`,
+    )
   for (const [index] of dirname.split('/').entries()) {
     const path = dirname.split('/', index + 1).join('/')
     reading.members.set(path, { path, type: 'directory' })
@@ -93,7 +95,7 @@ function addPlan(reading: Reading): void {
   const found = statOf(reading, PLAN_PATH)
   if (!found?.isFile())
     throw refused(
-      `The plan ${join(reading.root, PLAN_PATH)} ${found === undefined ? 'does not exist' : 'is not a file'}: a project needs this file.`,
+      `The plan ${join(reading.root, PLAN_PATH)} ${found === undefined ? 'does not exist' : 'is not a regular file'}: a project needs this file.`,
     )
   reading.members.set('deployment', { path: 'deployment', type: 'directory' })
   addPath(reading, PLAN_PATH, found)

@@ -48,7 +48,7 @@ const receptions = new Receptions()
  * either a form (multipart/form-data) with the file in `artifact`, or the bare file (application/octet-stream) with the
  * fields in headers. The file goes to a private folder next to the data, so that a slow upload keeps nothing in memory.
  * Throws HubError 503 as Receptions does, 507 as soon as the disk has no room, 415 for another content type, 413 as
- * soon as the file has more than `maxBytes`, and 400 for a malformed form.
+ * soon as the file is known to have more than `maxBytes`, 400 for a malformed form, and as `publish` does.
  */
 export async function receivePublication<T>(c: Context, upload: Upload, publish: Publish<T>): Promise<T> {
   refuseAnnounced(c, upload)

@@ -37,7 +37,8 @@ const MOST_WAIT_SECONDS = 60
 /**
  * Publishes a sealed file to a running hub, as a form. Sends the key and the DEK only over https or to this machine,
  * and follows no redirect. Waits for a busy hub at most ten times, each time for at most a minute. Throws HubError 400
- * with the hub's own words if the hub refuses, and for any other answer or none. `wait` takes milliseconds.
+ * with the hub's own words if the hub refuses, and also for any other answer, for none, and for a URL that is not safe.
+ * `wait` takes milliseconds.
  */
 export async function sendPublication(
   access: HubAccess,

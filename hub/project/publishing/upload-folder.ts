@@ -47,7 +47,7 @@ async function isLeft(name: string): Promise<boolean> {
 
 /**
  * The start time of a process in clock ticks since the machine started, which tells apart processes with the same id.
- * '0' if there is no such process.
+ * '0' if there is no such process, or if the system has no `/proc`.
  */
 async function startOf(pid: number): Promise<string> {
   const stat = await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => '')

@@ -129,7 +129,7 @@ describe('sealing', () => {
     const missing = { 'deployment/install.yaml': undefined }
     for (const [files, problem] of [
       [missing, 'does not exist'],
-      [{ ...missing, 'deployment/install.yaml/x': '' }, 'is not a file'],
+      [{ ...missing, 'deployment/install.yaml/x': '' }, 'is not a regular file'],
     ] as const)
       await assert.rejects(sealShop(t, {}, files), {
         message: new RegExp(`^The plan .*/deployment/install\\.yaml ${problem}: a project needs this file\\.$`),
