@@ -68,7 +68,7 @@ export interface FleetView {
   readonly counts: FleetCounts
 }
 
-/** Reads a page of the fleet of all owners: rows that need attention first, and each group in natural order of hosts. */
+/** Reads a page of the fleet of all owners: rows that need attention first, each group in natural order of hosts. */
 export function readFleet(store: Store, wanted: FleetFilter): FleetView {
   catchUpWithReports(store)
   const text = wanted.text.slice(0, MAX_FILTER_CHARS)
