@@ -110,7 +110,8 @@ function remedyOf(call: HubCall, isDenied: boolean, status: number): string {
   if (call === 'auth' && isDenied)
     return 'Check devkey and project-id: the key may be wrong, revoked or for another project.'
   if (call === 'authorize' && isDenied) {
-    return 'Check deployment-credential: it may be wrong, revoked or for another project. The version or devkey may also have been revoked. Nothing was installed.'
+    const orDevkey = status === 401 ? ' Or devkey was revoked.' : ''
+    return `Check deployment-credential: it may be wrong, revoked or for another project, or the version may be revoked.${orDevkey} Nothing was installed.`
   }
   if (call === 'download' && (isDenied || status === 404))
     return "Run again, for a fresh download_url; if that fails too, ask the hub's operator."

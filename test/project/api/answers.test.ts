@@ -48,6 +48,8 @@ describe('refusalOf', () => {
       ['latest', 403, /The hub accepted the token but does not allow this: /],
       ['download', 403, /Run again, for a fresh download_url; if that fails too, /],
       ['download', 404, /Run again, for a fresh download_url; if that fails too, /],
+      ['authorize', 401, /or the version may be revoked\. Or devkey was revoked\. Nothing/],
+      ['authorize', 403, /or the version may be revoked\. Nothing/],
       ['artifact', 404, /Check project-id, version and hub-url\./],
       ['latest', 404, /Check project-id and hub-url\./],
       ['report', 404, /Check project-id and hub-url\./],
