@@ -18720,8 +18720,8 @@ function kernelLockOf(path) {
 
 /**
  * Returns the mount points at or below a path, including bind mounts, in the order in which the system lists them.
- * Resolves symlinks in the path's parents, but not in its last component. Returns none if the system does not list its
- * mounts.
+ * Resolves symlinks in the path's parents, but not in its last component. Returns an empty list if the system does not
+ * list its mounts.
  */
 function mountPointsIn(path) {
     const mountPoints = readMountPoints();
@@ -19752,7 +19752,8 @@ async function move_back_moveBack(root, move) {
 }
 /**
  * True if a move was certainly not made, or is certainly undone. A path moved into the staging folder counts as back
- * only while the folder of its target exists, too: otherwise, a new file or directory with the old inode may be there.
+ * only while the folder of its target exists, too: otherwise, a new file or directory with the old inode may be at the
+ * source.
  */
 function isMovedBack(root, move) {
     return withEnds(root, move, ({ from, to }) => {
@@ -19999,7 +20000,9 @@ function describeChange(change) {
 }
 /** Describes the undo of a change. */
 function describeUndo(change) {
-    return change.type === 'move' ? `moved ${change.to} back to ${change.from}` : `removed ${change.path} again`;
+    return change.type === 'move'
+        ? `moved ${change.to} back to ${change.from}`
+        : `removed ${change.path}, which the deployment had created`;
 }
 /**
  * Describes a lost kept path, as seen from the place to which the path's tree returns. One of `changes` moved that
@@ -21136,7 +21139,7 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
     /**
      * The change that record number `of` announced, or the `nth` of several, counted from 0, is undone. `was_made` says
-     * whether it had been made at all; `lost`, which file of the host could not be put back.
+     * whether the change had been made at all; `lost` says which file of the host could not be put back.
      */
     object({
         record: literal('undone'),
@@ -31384,7 +31387,7 @@ async function restored_files_verifyPlace(place, files) {
     const damaged = missed.filter(path => !moving.has(path));
     const problems = [
         ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
-        ...written.map(path => `${name}/${path} was written by another process during the deployment, and was left as it is`),
+        ...written.map(path => `${name}/${path} was written by another process after the deployment began, and was left as it is`),
         ...(moving.size === 0 ? [] : [describeMoving([...moving].map(path => `${name}/${path}`))]),
     ];
     const isIntact = !note.modified && written.length + moving.size === 0;
@@ -43660,8 +43663,8 @@ const TAR_TRAILER_BYTES = 1024 * 1024;
 /**
  * Yields the tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested. Can be
  * called more than once for an artifact. Finds all frames by their headers before it unpacks the first. Each frame must
- * be used up and yield as many bytes as it declares. Throws ArchiveError `invalid_archive`, and `archive_too_large` as
- * soon as the tar exceeds the limits and a tar's own overhead.
+ * be used up and yield as many bytes as it declares. Throws ArchiveError `invalid_archive`; throws `archive_too_large`
+ * as `parseZstdFrames` and `verifyWindowUse` do, and as soon as the tar exceeds the limits plus a tar's own overhead.
  */
 async function* unpackZstd({ zstd }, limits) {
     const frames = parseZstdFrames(zstd);

@@ -3,8 +3,8 @@ import { basename, dirname, join } from 'node:path'
 
 /**
  * Returns the mount points at or below a path, including bind mounts, in the order in which the system lists them.
- * Resolves symlinks in the path's parents, but not in its last component. Returns none if the system does not list its
- * mounts.
+ * Resolves symlinks in the path's parents, but not in its last component. Returns an empty list if the system does not
+ * list its mounts.
  */
 export function mountPointsIn(path: string): string[] {
   const mountPoints = readMountPoints()

@@ -8,7 +8,7 @@ import type { DeploymentRecord } from './record.ts'
 /** The operator's request to a host, whatever the contract. */
 export interface HostRequest {
   projectRoot: string
-  /** Accepts a project root that other users own or can write to. */
+  /** Whether to accept a project root that other users own or can write to. */
   allowSharedRoot: boolean
   hostId: string
   keepSnapshots: number

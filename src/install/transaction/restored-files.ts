@@ -84,7 +84,7 @@ async function verifyPlace(place: Place, files: RestoredFiles): Promise<Verifica
   const problems = [
     ...damaged.map(path => `${name}/${path} is not as it was before the deployment`),
     ...written.map(
-      path => `${name}/${path} was written by another process during the deployment, and was left as it is`,
+      path => `${name}/${path} was written by another process after the deployment began, and was left as it is`,
     ),
     ...(moving.size === 0 ? [] : [describeMoving([...moving].map(path => `${name}/${path}`))]),
   ]

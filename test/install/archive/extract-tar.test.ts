@@ -75,7 +75,7 @@ const accepted: { name: string; items: TarItem[]; listing: Record<string, string
     listing: { a: '644 abc', b: '644 y' },
   },
   {
-    name: 'the comment with the commit by git archive',
+    name: 'the comment in which git archive names the commit',
     items: [pax({ comment: 'f00' }, 'g'), file('a', 'x')],
     listing: { a: '644 x' },
   },
@@ -91,9 +91,9 @@ const accepted: { name: string; items: TarItem[]; listing: Record<string, string
 const LONGEST = 'd'.repeat(255).concat('/').repeat(16).slice(0, 4090)
 
 const REFUSED_BY_THE_HOST: { is: string; file: TarItem[] }[] = [
-  { is: 'a file that is there', file: [file('there', 'evil')] },
-  { is: 'a large file that is there', file: [file('there', Buffer.alloc(3_000_000))] },
-  { is: 'a path', file: [pax({ path: LONGEST }), file('cut', 'x')] },
+  { is: 'a file that exists', file: [file('there', 'evil')] },
+  { is: 'a large file that exists', file: [file('there', Buffer.alloc(3_000_000))] },
+  { is: 'a path that is too long', file: [pax({ path: LONGEST }), file('cut', 'x')] },
 ]
 
 function dirOf(path: string): string {
@@ -230,7 +230,7 @@ describe('extractTar', () => {
   })
 
   for (const { file: refused, is } of REFUSED_BY_THE_HOST) {
-    it(`reports a problem of the archive rather than that this host refuses ${is}`, async t => {
+    it(`reports a problem of the archive rather than the refusal of ${is} by this host`, async t => {
       const within = async (items: TarItem[]): Promise<ExtractedTree> => {
         const target = makeTarget(t)
         writeFileSync(join(target, 'there'), 'untouched')

@@ -83,19 +83,19 @@ const refused: { name: string; zstd: () => Buffer; code: string }[] = [
     zstd: () => Buffer.concat([frame(TEXT), Buffer.from('more')]),
     code: 'invalid_archive',
   },
-  { name: 'more than the limits, declared', zstd: () => frame(noise(TOO_MUCH)), code: 'archive_too_large' },
+  { name: 'more declared bytes than the limits allow', zstd: () => frame(noise(TOO_MUCH)), code: 'archive_too_large' },
   {
-    name: 'more than the limits, not declared',
+    name: 'more undeclared bytes than the limits allow',
     zstd: () => frame(noise(TOO_MUCH), withoutSize),
     code: 'archive_too_large',
   },
   {
-    name: 'more than the limits in several frames',
+    name: 'more bytes in several frames than the limits allow',
     zstd: () => Buffer.concat([frame(noise(TOO_MUCH / 2)), frame(noise(TOO_MUCH))]),
     code: 'archive_too_large',
   },
   {
-    name: 'more than allowed, of zeros',
+    name: 'more zeros than the limits allow',
     zstd: () => frame(Buffer.alloc(TOO_MUCH), withoutSize),
     code: 'archive_too_large',
   },

@@ -181,7 +181,8 @@ describe('rollBack', () => {
       utimesSync(join(place, 'main.py'), new Date(0), new Date(0))
     },
   }
-  const WRITTEN = 'plugins/greeter/main.py was written by another process during the deployment, and was left as it is'
+  const WRITTEN =
+    'plugins/greeter/main.py was written by another process after the deployment began, and was left as it is'
   for (const [name, damage] of Object.entries(damages))
     it(`reports inconsistent for ${name} since the deployment began`, async t => {
       const { layout, place } = await makeRestored(t)

@@ -146,7 +146,9 @@ export function describeChange(change: Change): string {
 
 /** Describes the undo of a change. */
 export function describeUndo(change: Exclude<Change, { type: 'make_directory' }>): string {
-  return change.type === 'move' ? `moved ${change.to} back to ${change.from}` : `removed ${change.path} again`
+  return change.type === 'move'
+    ? `moved ${change.to} back to ${change.from}`
+    : `removed ${change.path}, which the deployment had created`
 }
 
 /**

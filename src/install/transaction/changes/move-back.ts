@@ -46,7 +46,8 @@ export async function moveBack(root: string, move: Move): Promise<Undone> {
 
 /**
  * True if a move was certainly not made, or is certainly undone. A path moved into the staging folder counts as back
- * only while the folder of its target exists, too: otherwise, a new file or directory with the old inode may be there.
+ * only while the folder of its target exists, too: otherwise, a new file or directory with the old inode may be at the
+ * source.
  */
 export function isMovedBack(root: string, move: Move): boolean {
   return withEnds(root, move, ({ from, to }) => {

@@ -50,7 +50,7 @@ export const recordSchema = z.lazy(() =>
     z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
     /**
      * The change that record number `of` announced, or the `nth` of several, counted from 0, is undone. `was_made` says
-     * whether it had been made at all; `lost`, which file of the host could not be put back.
+     * whether the change had been made at all; `lost` says which file of the host could not be put back.
      */
     z.object({
       record: z.literal('undone'),
