@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path'
  */
 export const COMPILE_CACHE = join(import.meta.dirname, '../node_modules/.cache/compiled')
 
-// For this process alone, not for its children: an action runs as on a runner, which has no such cache.
+// Only for this process, not for its children: a runner enables no compile cache for the actions that it starts.
 enableCompileCache(COMPILE_CACHE)
 
 // The actions that a test starts keep their compiled code next to COMPILE_CACHE, and not in the home of the user who

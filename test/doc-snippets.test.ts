@@ -55,7 +55,7 @@ for (const block of blocksOf().filter(({ language }) => language === 'yaml')) {
 describe('the JSON in the pages', () => {
   const CHECKS: Readonly<Record<string, (text: string) => void | Promise<void>>> = {
     'docs/files.md': isPluginSig,
-    // examples.test.ts compares this field with the sealed example.
+    // examples.test.ts compares the whole manifest with that of the sealed example.
     'docs/projects.md': text => assert.ok('content_sha256' in JSON.parse(text)),
   }
   for (const { page, text } of blocksOf().filter(({ language }) => language === 'json')) {
@@ -135,7 +135,7 @@ function checkWorkflow(given: Mapping): void {
   lint(workflow)
 }
 
-/** Adds the inputs that the page's expressions name to the workflow's trigger. */
+/** Adds a trigger with the inputs that the expressions in the pages name. */
 function withInputs(on: unknown): Mapping {
   const inputs = { version: { type: 'string' } }
   return { ...(on as Mapping | undefined), workflow_dispatch: { inputs } }

@@ -31,7 +31,6 @@ const INTERFACE = new Set([
 const FILES_ELSEWHERE = ['src/main.py', '.github/workflows/deploy.yml']
 /** A path in backticks. */
 const REPOSITORY_PATH = /`((?:\.ci|\.github|bench|dist|docs|examples|hub|local|schemas|scripts|src|test)\/[\w./-]+)`/g
-/** The limit for the words of prose; see the test. */
 const MAX_README_WORDS = 1500
 
 describe('docs/errors.md', () => {

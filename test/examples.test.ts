@@ -148,7 +148,7 @@ for (const { name, text } of workflowsOf(ROLLBACK)) {
 
 for (const { name, text } of workflowsOf(FLEET).filter(workflow => workflow.name === 'fleet-check.yml')) {
   describe(name, () => {
-    it('passes once each of its hosts has reported the version, and fails before', async () => {
+    it('passes once each of its hosts has reported the version, and fails before that', async () => {
       await withExamplePublished(async stage => {
         const inputs = readInputs(text, FLEET, { ...EXPRESSIONS, ...secretsOf(stage) })
         const own = { 'hub-url': stage.hub.url, 'wait-seconds': '0' }

@@ -134,7 +134,7 @@ function asiLink(target: string): Buffer {
   return extraField(0x756e, Buffer.concat([crc, value]))
 }
 
-/** libarchive's own field of a local header, with its flags, the system and the attributes. */
+/** libarchive's own extra field, which makes an entry a symlink: its flags, the system and the attributes. */
 function libarchiveLink(): Buffer {
   const value = Buffer.from([0x05, 0x14, 0x03, 0, 0, 0, 0])
   value.writeUInt32LE((SYMLINK << 16) >>> 0, 3)

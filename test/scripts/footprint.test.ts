@@ -14,7 +14,7 @@ describe('dist/', () => {
   for (const figure of ['bundleBytes', 'coldStartRatio'] as const) {
     it(`is at most a quarter above the recorded ${figure}`, () => {
       const most = readRecordedFootprint()[figure] * MAX_GROWTH
-      const advice = 'find what it loads now; if you want that, run `npm run bench -- --record` and say why'
+      const advice = 'find out what dist/ loads now; if you want that, run `npm run bench -- --record` and say why'
       assert.ok(found[figure] <= most, `${figure} is ${found[figure]}, more than ${most}: ${advice}`)
     })
   }

@@ -39,7 +39,7 @@ describe('a page of a log', () => {
 })
 
 describe('shrinkPng', () => {
-  it('keeps every pixel of a picture with few colours, however its rows are filtered', () => {
+  it('keeps every pixel of a picture with few colors, however its rows are filtered', () => {
     const [red, blue] = [
       [255, 0, 0],
       [0, 0, 255],
@@ -53,8 +53,8 @@ describe('shrinkPng', () => {
     const shrunk = shrinkPng(pngOf({ width: 2, height: 3, type: 2 }, Buffer.from(rows.flat())))
     const palette = chunkOf(shrunk, 'PLTE')
     const pixels = [...inflateSync(chunkOf(shrunk, 'IDAT'))].filter((_, at) => at % 3 !== 0)
-    const colours = pixels.map(index => [...palette.subarray(index * 3, index * 3 + 3)])
-    assert.deepEqual(colours, [red, blue, red, blue, red, blue])
+    const colors = pixels.map(index => [...palette.subarray(index * 3, index * 3 + 3)])
+    assert.deepEqual(colors, [red, blue, red, blue, red, blue])
   })
 
   it('refuses a picture that Chromium would not write', () => {

@@ -28,7 +28,7 @@ describe('the processes of a test run', () => {
     'fails after its tests': 'it("ends", () => void process.nextTick(() => assert.fail()))',
   }
   for (const [how, code] of sampled(Object.entries(ends), 4)) {
-    it(`fail and name the file if one ${how}`, t => {
+    it(`fail and name a file that ${how}`, t => {
       const [first, second] = [newTest(t, 'it("passes", () => {})'), newTest(t, code)]
       const { status, stdout } = runTests(t, [first, second], how.startsWith('waits') ? 2000 : undefined)
       assert.equal(status, 1, stdout)

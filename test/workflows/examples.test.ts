@@ -90,7 +90,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     assert.deepEqual(await fleet.hosts(), ['app-1 1.0.0 success', 'app-2 1.0.0 success'])
   })
 
-  it('emergency-rollback.yml leaves the hosts alone that are not in its list', { skip: ONLY_IN_CI }, async t => {
+  it('emergency-rollback.yml leaves alone the hosts that are not in its list', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openFleet(t)
     await fleet.install('1.0.0')
     const before = fleet.files('app-1')

@@ -91,7 +91,9 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(await fleet.hosts(), ['app-1 1.0.0 success', 'app-2 1.0.0 success'])
   })
 
-  it('leaves a host alone that an operator has rolled back while the canary soaked', { skip: ONLY_IN_CI }, async t => {
+  it('leaves alone a canary on which an operator has installed the old version during the soak', {
+    skip: ONLY_IN_CI,
+  }, async t => {
     const fleet = await openOldFleet(t)
     await fleet.release('2.0.0')
     const other = fleet.files('app-2')
@@ -178,7 +180,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(fleet.installedFiles('app-2'), other)
   })
 
-  it('leaves a host alone that runs a version newer than the latest', { skip: ONLY_IN_CI }, async t => {
+  it('leaves alone a host that runs a version newer than the latest', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openOldFleet(t)
     await fleet.release('3.0.0')
     await fleet.deploy({ version: '3.0.0', 'project-root': fleet.rootOf('app-2'), 'host-id': 'app-2' })
@@ -225,7 +227,7 @@ describe('the workflow rollout.yml', { skip: whyNoEngine() }, () => {
     assert.deepEqual(fleet.files('app-2'), other)
   })
 
-  it('lets the fleet check wait for the reports of a canary without other hosts', { skip: ONLY_IN_CI }, async t => {
+  it('passes wait-seconds to the fleet check even when there are no other hosts', { skip: ONLY_IN_CI }, async t => {
     const fleet = await openOldFleet(t)
     // The fleet check refuses this wait, which proves that the workflow passes `wait-seconds` on.
     const caller = CALLER.replace(/hosts: '.*'/, "hosts: '[]'\n      wait-seconds: -1")
@@ -241,7 +243,7 @@ describe('the file rollout.yml', () => {
     for (const job of Object.values<object>(ROLLOUT.jobs)) assert.ok(!('permissions' in job))
   })
 
-  it('keeps two rollouts of the same plugin or service apart, and ends neither', () => {
+  it('lets only one rollout of a plugin or service run at a time, and does not cancel a running one', () => {
     const { group, 'cancel-in-progress': cancels } = ROLLOUT.concurrency
     assert.match(group, /^[a-z-]+\$\{\{ inputs\.kind \}\}-\$\{\{ inputs\.slug \}\}$/)
     assert.equal(cancels, false)
@@ -262,12 +264,12 @@ describe('the file rollout.yml', () => {
     assert.ok(shown.includes('rollout.yml') && CALLER.endsWith(shown))
   })
 
-  it('only checks the canary after the soak', () => {
+  it('checks the canary after the soak without a deployment', () => {
     const [check = {}] = ROLLOUT.jobs.health.steps.filter(({ id }: { id?: string }) => id === 'check')
     assert.equal(check.with['check-only'], true)
   })
 
-  it('rolls the canary back by the plan of the rollout', () => {
+  it('rolls the canary back with the plan of the rollout', () => {
     const steps = Object.values<{ steps: { uses?: string; with?: object }[] }>(ROLLOUT.jobs).flatMap(job => job.steps)
     const [rollback = {}] = steps.flatMap(({ uses, with: inputs }) =>
       uses?.includes('/rollback@') ? [{ ...inputs }] : [],

@@ -17,7 +17,7 @@ describe('the source in a folder', () => {
       { slug: 'hello', version: '1.0.0' },
     ],
     [
-      'is a service if it has no plugin.yaml and a program at its top',
+      'is a service if it has a program at its root, and no plugin.yaml',
       { kind: 'service', slug: 'service', ownSlug: undefined, isSigned: false, versionFile: undefined },
       { slug: 'clock', version: '2.0.0' },
     ],
@@ -47,7 +47,7 @@ describe('the source in a folder', () => {
     assert.deepEqual([version, versionFile], ['2.0.0', undefined])
   })
 
-  it('has a slug, whatever its name', t => {
+  it('has a slug that is made from its name, and is refused if the name has no ASCII letter or digit', t => {
     const folder = join(temporaryDirectory(t), 'My Plugin!')
     const slugFor = (name: string): string => {
       writeTree(folder, { 'plugin.yaml': `${name}version: "1"\n` })

@@ -39,7 +39,7 @@ const ONLY_IN_CI = whyLeftToCi()
 const CONTAINED = /^The folder of --root, \S+, and that of your (?:plugin|service), \S+, must not contain [^\n]+\.\n$/
 
 describe('npm run try', { concurrency: 2 }, () => {
-  /** Each test has its own folder for temporary files, which `npm run try` must leave as it was. */
+  /** Contains a folder for the temporary files of each test. `npm run try` must leave no temporary files there. */
   let folder: string
   before(() => {
     folder = mkdtempSync(join(tmpdir(), 'try-test-'))
@@ -184,7 +184,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.ok(!existsSync(join(root, 'host/modules/till/new')))
   })
 
-  it('says if --slug is not the name of the plugin', { skip: ONLY_IN_CI }, async () => {
+  it('prints a note if --slug differs from the slug of the name in plugin.yaml', { skip: ONLY_IN_CI }, async () => {
     const child = start([PLUGIN, '--slug', 'gretter'], mkdtempSync(join(folder, 'tmp-')))
     assert.equal(await child.ended, 0, child.errors())
     assert.match(child.output(), /^Note: --slug is gretter, but the name in plugin\.yaml gives the slug greeter\.$/m)

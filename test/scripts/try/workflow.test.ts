@@ -100,7 +100,7 @@ describe('the workflow for a real host', () => {
     assert.ok('settings' in inputs)
   })
 
-  it('names the secret after the slug, as GitHub allows', () => {
+  it('names the secret after the slug, in a form that GitHub allows', () => {
     const secretFor = (slug: string): string =>
       /secrets\.(\S+SIGNING_SECRET)/.exec(workflowLines({ ...PART, slug }, []).join('\n'))?.[1] ?? ''
     assert.deepEqual(['greeter', 'my-plugin.v2', '1e3'].map(secretFor), [
