@@ -31086,8 +31086,8 @@ async function cleanStaging(layout, log) {
     await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
 }
 /**
- * Removes the temporary files of processes that no longer exist, those with the id of this process, which has not
- * created any yet, and those that are older than an hour. Leaves the lock's temporary files alone: the holder of the
+ * Removes the temporary files of processes that no longer exist, those with the id of this process, which is writing
+ * none at this time, and those that are older than an hour. Leaves the lock's temporary files alone: the holder of the
  * lock has already removed those that no process may still be writing.
  */
 async function removeStrayTemporaries(layout, log) {
@@ -31104,7 +31104,7 @@ async function removeStrayTemporaries(layout, log) {
     }
 }
 /**
- * False for this process, which has not created any temporary file yet. The age counts, because a process in another
+ * False for this process, which is writing no temporary file at this time. The age counts, because a process in another
  * container may have had the same id as a process that exists here.
  */
 function mayBeWriting(pid, writtenAtMs) {
@@ -34383,7 +34383,7 @@ function requireInside(layout, { target: { directory }, chosenBy }) {
         return;
     if (chosenBy === 'operator' && inside.startsWith('../'))
         return;
-    throw new DeploymentError('unsafe_host', `The plugins directory ${directory} leads to ${real}, but plugins must be below project-root, outside extensions and .hub-deploy. Nothing was changed. Correct the symlink or choose another plugins directory, and find out who made the symlink.`);
+    throw new DeploymentError('unsafe_host', `The plugins directory ${directory} leads to ${real}, but must lead to a path below project-root, outside extensions and .hub-deploy, that consists of letters, digits, "_", ".", "-" and "/". Nothing was changed. Correct the symlink or choose another plugins directory, and find out who made the symlink.`);
 }
 /** A publisher must not add plugins to a directory that has another purpose, such as the host framework's source. */
 function refuseForeignDirectory(layout, { directory }) {
@@ -46737,10 +46737,9 @@ const MAX_PATHS = 2000;
 const inspect_MAX_ATTEMPTS = 3;
 /**
  * Examines a host without changing anything: waits for no lock and writes no file. The result describes one moment, or
- * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root is not a directory;
- * DeploymentError `inconsistent` for a damaged record; as `requireSafeHost`, `requireOwnKinds`, `readActivity` and
- * `requireNothingStranded` do; file system errors as `toHostError` returns them; and the signal's reason once the signal
- * is aborted.
+ * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root is not a directory,
+ * DeploymentError `inconsistent` for a damaged record, and file system errors as `toHostError` returns them. Also throws
+ * as `requireSafeHost`, `requireOwnKinds`, `readActivity` and `requireNothingStranded` do.
  */
 async function inspectHost(request, { log, signal }) {
     const { layout } = request;

@@ -102,8 +102,8 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
 }
 
 /**
- * Removes the temporary files of processes that no longer exist, those with the id of this process, which has not
- * created any yet, and those that are older than an hour. Leaves the lock's temporary files alone: the holder of the
+ * Removes the temporary files of processes that no longer exist, those with the id of this process, which is writing
+ * none at this time, and those that are older than an hour. Leaves the lock's temporary files alone: the holder of the
  * lock has already removed those that no process may still be writing.
  */
 export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<void> {
@@ -120,7 +120,7 @@ export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<
 }
 
 /**
- * False for this process, which has not created any temporary file yet. The age counts, because a process in another
+ * False for this process, which is writing no temporary file at this time. The age counts, because a process in another
  * container may have had the same id as a process that exists here.
  */
 function mayBeWriting(pid: number, writtenAtMs: number): boolean {

@@ -63,7 +63,7 @@ function requireInside(layout: Layout, { target: { directory }, chosenBy }: Dest
   if (chosenBy === 'operator' && inside.startsWith('../')) return
   throw new DeploymentError(
     'unsafe_host',
-    `The plugins directory ${directory} leads to ${real}, but plugins must be below project-root, outside extensions and .hub-deploy. Nothing was changed. Correct the symlink or choose another plugins directory, and find out who made the symlink.`,
+    `The plugins directory ${directory} leads to ${real}, but must lead to a path below project-root, outside extensions and .hub-deploy, that consists of letters, digits, "_", ".", "-" and "/". Nothing was changed. Correct the symlink or choose another plugins directory, and find out who made the symlink.`,
   )
 }
 
