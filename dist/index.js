@@ -18826,7 +18826,9 @@ function unkeepable(root, { path, parent }) {
 
 
 
-/** The target of the renames that must fail always contains a directory of this name, so that the target is never empty. */
+/**
+ * The target of the renames that must fail always contains a directory of this name, so that the target is never empty.
+ */
 const FULL = 'full';
 /** The maximum number of names in one message. */
 const MAX_NAMED = 5;
@@ -21946,8 +21948,9 @@ const MAX_LISTINGS = 5;
 /**
  * Checks that `.hub-deploy/` is a real directory of this user, to which no other user has access. Every name in it that
  * a run relies on must be a real directory or a regular file of this user, which nobody else can write; a file must
- * have no name elsewhere. Does not check the contents of staged trees and snapshots, which belong to the owner of the installed files. A missing
- * folder passes. Tightens no permissions, because somebody may already have used the open ones.
+ * have no name elsewhere. Does not check the contents of staged trees and snapshots, which belong to the owner of the
+ * installed files. A missing folder passes. Tightens no permissions, because somebody may already have used the open
+ * ones.
  *
  * Throws UntouchableHostError `unsafe_host`.
  */
@@ -22074,8 +22077,8 @@ const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
  *
  * Returns one sentence for each path that others own or can write and that the operator accepts.
  *
- * Throws UntouchableHostError: `unsafe_host`, with what is unsafe and the fix; or, if the host could not be checked, the
- * code and message of the error that prevented the check.
+ * Throws UntouchableHostError: `unsafe_host`, with what is unsafe and the fix; or, if the host could not be checked,
+ * the code and message of the error that prevented the check.
  */
 function requireSafeHost(access) {
     return checking(access, us => {
@@ -30102,8 +30105,8 @@ async function prepareHost(access, log) {
 /**
  * Checks in advance that this run can switch versions in a place: that the place's shelf passes `checkShelf`, and that
  * the place's present content can be moved. Throws as `checkShelf` and `requireSwitchable` do, and DeploymentError
- * `host_not_writable` if something other than a directory is in place of the place's snapshots, or if the present
- * content is a directory that this user cannot write.
+ * `host_not_writable` if the path for the place's snapshots has anything but a directory, or if the present content is
+ * a directory that this user cannot write.
  */
 function checkHost(host, place) {
     const { layout } = host;
@@ -31011,8 +31014,8 @@ const DISCARDED = 'discarded-';
 const LONGEST_WRITE_MS = 3_600_000;
 /**
  * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
- * `known` or, without it, on the present record. Moves the snapshots that are not retained to the staging folder, where `cleanStaging`
- * deletes them.
+ * `known` or, without it, on the present record. Moves the snapshots that are not retained to the staging folder, where
+ * `cleanStaging` deletes them.
  *
  * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
  * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
@@ -33186,7 +33189,9 @@ class TreeChange {
         this.#counts[from]--;
         this.#counts[to]++;
     }
-    /** For example `58 files changed, 2 added, 1 removed`; the number of all files if the changes could not be counted. */
+    /**
+     * For example `58 files changed, 2 added, 1 removed`; the number of all files if the changes could not be counted.
+     */
     inWords() {
         const { changed, added, removed, all } = this.#counts;
         if (this.#before === undefined || this.#isUncounted)
@@ -34354,7 +34359,7 @@ async function keptLinks(root, keepPaths) {
 
 /**
  * Checks that a plugin can be in the directory chosen for it: that the directory, unless it is `plugins`, leads neither
- * to `extensions` nor `.hub-deploy`, and leads out of the project root only if the operator chose it; that a
+ * to `extensions` nor to `.hub-deploy`, and leads out of the project root only if the operator chose it; that a
  * publisher's directory has no other purpose; that the plugin is not inside another part and contains none; that the
  * plugin does not unexpectedly replace content without a record; and that `requireMovableData` allows the move. A
  * service always passes. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
@@ -46568,9 +46573,9 @@ async function rollback_refuse(inputs, tools) {
 
 
 /**
- * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a journal that is damaged or cannot be read,
- * `unsafe_host` for a lock that is not a regular file of at most 64 KiB, the system's error, and the signal's reason once
- * the signal is aborted.
+ * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a journal that is damaged or cannot be
+ * read, `unsafe_host` for a lock that is not a regular file of at most 64 KiB, the system's error, and the signal's
+ * reason once the signal is aborted.
  */
 async function readActivity(layout, signal) {
     const other = await readUnended(layout, signal);
@@ -46738,8 +46743,8 @@ const inspect_MAX_ATTEMPTS = 3;
 /**
  * Examines a host without changing anything: waits for no lock and writes no file. The result describes one moment, or
  * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root is not a directory,
- * DeploymentError `inconsistent` for a damaged record, and file system errors as `toHostError` returns them. Also throws
- * as `requireSafeHost`, `requireOwnKinds`, `readActivity` and `requireNothingStranded` do.
+ * DeploymentError `inconsistent` for a damaged record, and file system errors as `toHostError` returns them. Also
+ * throws as `requireSafeHost`, `requireOwnKinds`, `readActivity` and `requireNothingStranded` do.
  */
 async function inspectHost(request, { log, signal }) {
     const { layout } = request;

@@ -23,8 +23,8 @@ const LONGEST_WRITE_MS = 3_600_000
 
 /**
  * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
- * `known` or, without it, on the present record. Moves the snapshots that are not retained to the staging folder, where `cleanStaging`
- * deletes them.
+ * `known` or, without it, on the present record. Moves the snapshots that are not retained to the staging folder, where
+ * `cleanStaging` deletes them.
  *
  * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
  * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,

@@ -43,8 +43,8 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
 /**
  * Checks in advance that this run can switch versions in a place: that the place's shelf passes `checkShelf`, and that
  * the place's present content can be moved. Throws as `checkShelf` and `requireSwitchable` do, and DeploymentError
- * `host_not_writable` if something other than a directory is in place of the place's snapshots, or if the present
- * content is a directory that this user cannot write.
+ * `host_not_writable` if the path for the place's snapshots has anything but a directory, or if the present content is
+ * a directory that this user cannot write.
  */
 export function checkHost(host: SwitchingHost, place: Place): void {
   const { layout } = host

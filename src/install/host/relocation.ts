@@ -37,7 +37,7 @@ export interface Destination {
 
 /**
  * Checks that a plugin can be in the directory chosen for it: that the directory, unless it is `plugins`, leads neither
- * to `extensions` nor `.hub-deploy`, and leads out of the project root only if the operator chose it; that a
+ * to `extensions` nor to `.hub-deploy`, and leads out of the project root only if the operator chose it; that a
  * publisher's directory has no other purpose; that the plugin is not inside another part and contains none; that the
  * plugin does not unexpectedly replace content without a record; and that `requireMovableData` allows the move. A
  * service always passes. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.

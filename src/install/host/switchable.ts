@@ -8,7 +8,9 @@ import { isAbsent, lstatIfPresentSync, pathExistsSync } from '../files/trees/tre
 import { type HostTree, presentPaths } from './keep-paths.ts'
 import { installPath, type Layout, type Place, renameProbePath } from './layout.ts'
 
-/** The target of the renames that must fail always contains a directory of this name, so that the target is never empty. */
+/**
+ * The target of the renames that must fail always contains a directory of this name, so that the target is never empty.
+ */
 const FULL = 'full'
 /** The maximum number of names in one message. */
 const MAX_NAMED = 5

@@ -33,9 +33,9 @@ export interface InterruptedRun {
 }
 
 /**
- * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a journal that is damaged or cannot be read,
- * `unsafe_host` for a lock that is not a regular file of at most 64 KiB, the system's error, and the signal's reason once
- * the signal is aborted.
+ * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a journal that is damaged or cannot be
+ * read, `unsafe_host` for a lock that is not a regular file of at most 64 KiB, the system's error, and the signal's
+ * reason once the signal is aborted.
  */
 export async function readActivity(layout: Layout, signal: AbortSignal): Promise<Activity> {
   const other = await readUnended(layout, signal)

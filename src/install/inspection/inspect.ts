@@ -94,8 +94,8 @@ const MAX_ATTEMPTS = 3
 /**
  * Examines a host without changing anything: waits for no lock and writes no file. The result describes one moment, or
  * says that a deployment is in progress. Throws ConfigError `invalid_input` if the root is not a directory,
- * DeploymentError `inconsistent` for a damaged record, and file system errors as `toHostError` returns them. Also throws
- * as `requireSafeHost`, `requireOwnKinds`, `readActivity` and `requireNothingStranded` do.
+ * DeploymentError `inconsistent` for a damaged record, and file system errors as `toHostError` returns them. Also
+ * throws as `requireSafeHost`, `requireOwnKinds`, `readActivity` and `requireNothingStranded` do.
  */
 export async function inspectHost(request: InspectionRequest, { log, signal }: InspectionTools): Promise<Inspection> {
   const { layout } = request

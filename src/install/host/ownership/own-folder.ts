@@ -21,8 +21,9 @@ export interface OwnFolder {
 /**
  * Checks that `.hub-deploy/` is a real directory of this user, to which no other user has access. Every name in it that
  * a run relies on must be a real directory or a regular file of this user, which nobody else can write; a file must
- * have no name elsewhere. Does not check the contents of staged trees and snapshots, which belong to the owner of the installed files. A missing
- * folder passes. Tightens no permissions, because somebody may already have used the open ones.
+ * have no name elsewhere. Does not check the contents of staged trees and snapshots, which belong to the owner of the
+ * installed files. A missing folder passes. Tightens no permissions, because somebody may already have used the open
+ * ones.
  *
  * Throws UntouchableHostError `unsafe_host`.
  */

@@ -35,8 +35,8 @@ export interface SharedRoot {
  *
  * Returns one sentence for each path that others own or can write and that the operator accepts.
  *
- * Throws UntouchableHostError: `unsafe_host`, with what is unsafe and the fix; or, if the host could not be checked, the
- * code and message of the error that prevented the check.
+ * Throws UntouchableHostError: `unsafe_host`, with what is unsafe and the fix; or, if the host could not be checked,
+ * the code and message of the error that prevented the check.
  */
 export function requireSafeHost(access: HostAccess): string[] {
   return checking(access, us => {

@@ -98,7 +98,9 @@ export class TreeChange {
     this.#counts[to]++
   }
 
-  /** For example `58 files changed, 2 added, 1 removed`; the number of all files if the changes could not be counted. */
+  /**
+   * For example `58 files changed, 2 added, 1 removed`; the number of all files if the changes could not be counted.
+   */
   inWords(): string {
     const { changed, added, removed, all } = this.#counts
     if (this.#before === undefined || this.#isUncounted) return countInWords(all, 'file')
