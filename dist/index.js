@@ -17450,6 +17450,11 @@ function listFirst(items, max, separator = ', ') {
     const more = items.length - max;
     return `${items.slice(0, max).join(separator)}${more > 0 ? ` and ${more} more` : ''}`;
 }
+/** Lists all items: `a, b and c`. */
+function listAll(items) {
+    const last = items.at(-1) ?? '';
+    return items.length < 2 ? last : `${items.slice(0, -1).join(', ')} and ${last}`;
+}
 /** Returns enough of a digest to recognize it. */
 function shortDigest(hex) {
     return hex.length <= 16 ? hex : `${hex.slice(0, 8)}\u2026${hex.slice(-4)}`;
@@ -29499,8 +29504,8 @@ class DryRunResult {
             return count === 0 ? [] : [`${how} ${countInWords(count, 'part')}`];
         });
         if (this.count === 0)
-            return parts.join(' and ') || 'change no file';
-        return [...parts, `change ${countInWords(this.count, 'file')}`].join(' and ');
+            return listAll(parts) || 'change no file';
+        return listAll([...parts, `change ${countInWords(this.count, 'file')}`]);
     }
     /** Summarizes the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
     inDetail() {
@@ -30479,6 +30484,7 @@ function entryPath(layout, { started_at, deployment_id }) {
 
 
 
+
 const LOCAL_REPORT = 'the local report';
 const REPORT_TIMEOUT_MS = 10_000;
 /**
@@ -30590,7 +30596,7 @@ function summarize(failures, { own }) {
     const [reason] = failures.values();
     if (reason === undefined)
         return undefined;
-    return `Could not write ${[...failures.keys()].join(' and ')}: ${isMissing(own) ? `there is no ${own}.` : reason}`;
+    return `Could not write ${listAll([...failures.keys()])}: ${isMissing(own) ? `there is no ${own}.` : reason}`;
 }
 /** Also false if the path cannot be examined, because reporting never throws. */
 function isMissing(path) {

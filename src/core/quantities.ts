@@ -31,6 +31,12 @@ export function listFirst(items: readonly string[], max: number, separator = ', 
   return `${items.slice(0, max).join(separator)}${more > 0 ? ` and ${more} more` : ''}`
 }
 
+/** Lists all items: `a, b and c`. */
+export function listAll(items: readonly string[]): string {
+  const last = items.at(-1) ?? ''
+  return items.length < 2 ? last : `${items.slice(0, -1).join(', ')} and ${last}`
+}
+
 /** Returns enough of a digest to recognize it. */
 export function shortDigest(hex: string): string {
   return hex.length <= 16 ? hex : `${hex.slice(0, 8)}…${hex.slice(-4)}`

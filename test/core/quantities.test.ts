@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { bytesInWords, countInWords, durationInWords, listFirst, shortDigest } from '../../src/core/quantities.ts'
+import {
+  bytesInWords,
+  countInWords,
+  durationInWords,
+  listAll,
+  listFirst,
+  shortDigest,
+} from '../../src/core/quantities.ts'
 
 describe('quantities in words', () => {
   const bytes = { 0: '0 bytes', 1: '1 byte', 999: '999 bytes', 1000: '1 kB', 8949000: '8.9 MB', 9960000: '10 MB' }
@@ -18,6 +25,12 @@ describe('quantities in words', () => {
 
   it('shows both ends of a digest', () => {
     assert.equal(shortDigest(`e5193da1${'0'.repeat(52)}ff1d`), 'e5193da1…ff1d')
+  })
+})
+
+describe('listAll', () => {
+  it('puts "and" before the last item', () => {
+    assert.deepEqual([[], ['a'], ['a', 'b'], ['a', 'b', 'c']].map(listAll), ['', 'a', 'a and b', 'a, b and c'])
   })
 })
 

@@ -1,4 +1,5 @@
 import { toDeployError } from '../../core/errors.ts'
+import { listAll } from '../../core/quantities.ts'
 import { isSystemError, toHostError } from '../files/system-errors.ts'
 import { pathExistsSync } from '../files/trees/tree-walk.ts'
 import type { Layout } from '../host/layout.ts'
@@ -183,7 +184,7 @@ async function orNote<T>(failures: Failures, subject: string, write: () => Promi
 function summarize(failures: Failures, { own }: Layout): string | undefined {
   const [reason] = failures.values()
   if (reason === undefined) return undefined
-  return `Could not write ${[...failures.keys()].join(' and ')}: ${isMissing(own) ? `there is no ${own}.` : reason}`
+  return `Could not write ${listAll([...failures.keys()])}: ${isMissing(own) ? `there is no ${own}.` : reason}`
 }
 
 /** Also false if the path cannot be examined, because reporting never throws. */

@@ -163,7 +163,7 @@ describe('closeDeployment', () => {
     assert.ok(!log.lines[0]?.includes('Could not write'), log.lines[0])
     assert.equal(
       closed.unwritten,
-      `Could not write the local report and the report in the outbox and the audit line: there is no ${layout.own}.`,
+      `Could not write the local report, the report in the outbox and the audit line: there is no ${layout.own}.`,
     )
   })
 

@@ -1,4 +1,4 @@
-import { bytesInWords, countInWords } from '../../../core/quantities.ts'
+import { bytesInWords, countInWords, listAll } from '../../../core/quantities.ts'
 
 /** A file that a real run would change. */
 export interface FileChange {
@@ -46,8 +46,8 @@ export class DryRunResult {
       const count = this.parts.filter(part => part.how === how).length
       return count === 0 ? [] : [`${how} ${countInWords(count, 'part')}`]
     })
-    if (this.count === 0) return parts.join(' and ') || 'change no file'
-    return [...parts, `change ${countInWords(this.count, 'file')}`].join(' and ')
+    if (this.count === 0) return listAll(parts) || 'change no file'
+    return listAll([...parts, `change ${countInWords(this.count, 'file')}`])
   }
 
   /** Summarizes the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */

@@ -1,0 +1,13 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { DryRunResult } from '../../../../src/install/deployment/dry-run/dry-run-result.ts'
+
+describe('the result of a dry run', () => {
+  it('lists all kinds of changes in one sentence', () => {
+    const result = new DryRunResult()
+    result.parts.push({ how: 'remove', sentence: '' }, { how: 'move', sentence: '' })
+    assert.equal(result.inWords(), 'move 1 part and remove 1 part')
+    result.add('added', 'plugins/x/a', () => ({ after: '1 byte' }))
+    assert.equal(result.inDetail(), 'move 1 part, remove 1 part and change 1 file: 1 added')
+  })
+})
