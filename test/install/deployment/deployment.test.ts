@@ -16,7 +16,7 @@ describe('the log groups', () => {
     check: [],
   }
   for (const [flow, expected] of Object.entries(acting)) {
-    it(`are open where a plan's steps may change the host (${flow})`, async t => {
+    it(`show their lines at once in the states that may change the host (${flow})`, async t => {
       const transitions = { ...FLOWS, check: CHECK_TRANSITIONS }[flow] ?? {}
       const opened: (readonly [title: string, shown: string | undefined])[] = []
       const log = { ...collectLog(), group: (title: string, shown?: string) => void opened.push([title, shown]) }

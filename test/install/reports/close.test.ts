@@ -114,7 +114,7 @@ describe('closeDeployment', () => {
   })
 
   for (const secret of ['"outcome":', 'null,', 'true', 'failed']) {
-    it(`stays readable when a hub gives out ${secret} as a token`, async t => {
+    it(`keeps its files readable when a hub gives out ${secret} as a token`, async t => {
       const { layout } = await close(t, { delivery: HUB_DOWN, secret })
       for (const text of textsBelow(layout)) {
         const { report = JSON.parse(text) } = JSON.parse(text)
@@ -157,7 +157,7 @@ describe('closeDeployment', () => {
     assert.equal(JSON.parse(readFileSync(join(layout.outbox, name as string), 'utf8')).address, 'http://other greeter')
   })
 
-  it('lists the files that could not be written once, in the result and not in the log', async t => {
+  it('lists the files that could not be written in the result, but not in the log', async t => {
     const { layout, log, closed } = await close(t, { delivery: HUB_DOWN, prepare: removeOwnFolder })
     assert.equal(log.lines.length, 1)
     assert.ok(!log.lines[0]?.includes('Could not write'), log.lines[0])

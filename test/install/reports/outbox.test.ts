@@ -89,7 +89,7 @@ describe('sendOutbox', () => {
     assert.deepEqual(readdirSync(layout.outbox), [])
   })
 
-  it('never sends a report to another address than its own', async t => {
+  it('never sends a report to an address other than its own', async t => {
     const layout = await prepareTemporaryHost(t)
     const sender = senderThat({ accepted: true, attempts: 1 })
     await keep(layout, '2026-01-01T00:00:00.000Z', 'http://other greeter')
@@ -138,7 +138,7 @@ describe('sendOutbox', () => {
     })
   }
 
-  it('does not let reports that wait for other credentials stop newer ones, and asks for few of them', async t => {
+  it('sends newer reports although older ones need other credentials, and tries only a few of the older ones', async t => {
     const layout = await prepareTemporaryHost(t)
     const log = collectLog()
     const days = Array.from({ length: 20 }, (_, index) => String(index + 1).padStart(2, '0'))

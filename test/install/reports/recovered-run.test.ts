@@ -12,7 +12,7 @@ describe('describeRecovered', () => {
     ['success', '2.0.0', 'it had been completed, and 2.0.0 runs.'],
   ] as const
   for (const [outcome, running_version, end] of sentences)
-    it(`does not call a recovery failed whose deployment ended as ${outcome}, with ${running_version} installed`, () => {
+    it(`does not say that the recovery failed if the deployment ended as ${outcome}, with ${running_version} installed`, () => {
       const sentence = describeRecovered(reportOf({ outcome, running_version, version: '2.0.0' }))
       assert.equal(sentence, `The interrupted deployment of greeter 2.0.0 was recovered: ${end}`)
     })

@@ -137,7 +137,7 @@ describe('checkHealth by http', () => {
     'https://[::1]/': /nothing listens on \[::1\]:443 /,
   }
   for (const [url, expected] of Object.entries(silent)) {
-    it(`asks whether the service started, not for a proxy, when nothing listens at ${url}`, async () => {
+    it(`asks whether the service started, and does not mention a proxy, when nothing listens at ${url}`, async () => {
       const probe = { type: 'http', url, status: 200 } as const
       await assert.rejects(check(checkOf(probe, FOUR_PROBES)), error => {
         unhealthy(expected)(error)
@@ -147,7 +147,7 @@ describe('checkHealth by http', () => {
     })
   }
 
-  it('does not send an operator to a proxy when the service breaks the connection', async t => {
+  it('does not mention a proxy when the service breaks the connection', async t => {
     const url = await serve(t, ({ socket }) => socket.destroy())
     const probe = { type: 'http', url, status: 200 } as const
     await assert.rejects(check(checkOf(probe, FOUR_PROBES)), unhealthy(/broke .*: check the service and its address/))
@@ -189,7 +189,7 @@ describe('checkHealth over time', () => {
     await assert.rejects(check(healthcheck), unhealthy(/not for 60 s/))
   })
 
-  it('starts again as often as there are retries, logs each failed attempt but the last, and throws that', async t => {
+  it('starts again as often as there are retries, logs each failed attempt but the last, and throws the last', async t => {
     const { url } = await serveStatuses(t, [503])
     const log = collectLog()
     const options = { ...FOUR_PROBES, retries: 2 }
@@ -314,7 +314,7 @@ describe('checkHealth with a supervisor', () => {
     ],
   ] as const
   for (const [program, question, service, state] of kinds) {
-    it(`does not pass when ${program} starts it over and over, even if every probe finds it running`, async t => {
+    it(`does not pass when ${program} starts the service over and over, even if every probe finds the service running`, async t => {
       const standIns = useStandIns(t)
       standIns.setState('unit' in service ? service.unit : 'web', state)
       standIns.before(program, question, 'begin')

@@ -137,7 +137,7 @@ describe('restoreServices', () => {
     assert.deepEqual(await restored(changes), [['restart web.service'], true, 0])
   })
 
-  it('repeats the restart of a Kubernetes deployment that came too soon after another, once', async () => {
+  it('repeats once a restart of a Kubernetes deployment that came too soon after another', async () => {
     standIns.setState('web', '2')
     const changes = await perform([DEPLOYMENT, 'restart'])
     const tooSoon = 'echo "if restart has already been triggered within the past second, please wait"; exit 1'

@@ -92,7 +92,7 @@ describe('runHostCommand', () => {
     )
   })
 
-  it('closes its standard input', async () => {
+  it('gives the command no input', async () => {
     await run(requestFor(commandOf('[ "$(readlink /proc/self/fd/0)" = /dev/null ] || [ ! -e /proc/self/fd ]')))
   })
 

@@ -45,7 +45,7 @@ describe('an idle start step', () => {
     assert.deepEqual([await end, log.lines, standIns.changes()], ['unchanged', [], []])
   })
 
-  it('refuses a service whose state is unknown, without a word about its state', async t => {
+  it('refuses a service whose state is unknown, and does not say that the service does not run', async t => {
     const standIns = useStandIns(t)
     standIns.before('docker', 'inspect', 'echo no daemon; exit 1')
     const { log, end } = await performIdle(t)

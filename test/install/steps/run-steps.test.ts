@@ -119,7 +119,7 @@ describe('runSteps', () => {
     ])
   })
 
-  it('removes parts that the new version does not contain before the first step', async t => {
+  it('removes, before the first step, the parts that the new version does not contain', async t => {
     const context = await contextWith(t, { removals: [{ ...GONE, installed: rowOf({ id: GONE.id }) }] })
     const { layout } = context.deployment
     const path = installPath(layout, GONE)

@@ -22,7 +22,7 @@ async function makeLedger(t: TestContext) {
 }
 
 describe('StepLedger', () => {
-  it('divides the time of shared work among its steps, and adds the own time of each', async t => {
+  it('divides the time of shared work among its steps, and adds the time of each step itself', async t => {
     const { ledger, pass, durations } = await makeLedger(t)
     pass(600)
     ledger.share([FIRST, SECOND])
@@ -35,7 +35,7 @@ describe('StepLedger', () => {
     assert.deepEqual(durations(), [0, 307, 340])
   })
 
-  it('charges work that is for no step to none', async t => {
+  it('charges no step for work that belongs to none', async t => {
     const { ledger, pass, durations } = await makeLedger(t)
     pass(600)
     ledger.share([])
@@ -43,7 +43,7 @@ describe('StepLedger', () => {
     assert.deepEqual(durations(), [0, 0, 0])
   })
 
-  it('charges a failed step with its share', async t => {
+  it('charges a failed step for its share', async t => {
     const { ledger, pass, durations } = await makeLedger(t)
     pass(600)
     ledger.share([FIRST, SECOND])

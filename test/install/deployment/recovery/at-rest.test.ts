@@ -53,7 +53,7 @@ describe('a host', () => {
     await assertRefused(scene, 'locked', /in progress or was interrupted/)
   })
 
-  it('is inconsistent while its recovery has failed, and no longer once the changes are undone', async t => {
+  it('is inconsistent after a failed recovery, until the changes are undone', async t => {
     const scene = await makeInterrupted(t, [UNRESTORED])
     await assertRefused(scene, 'inconsistent', /could not be rolled back, so nothing new is deployed: A move failed\./)
     const undone = await makeScene(t)
@@ -80,7 +80,7 @@ describe('a host', () => {
     await assertRefused(scene, 'inconsistent', /is damaged/)
   })
 
-  it('is inconsistent when its journal cannot be read, which is not called damage', async t => {
+  it('is inconsistent when its journal cannot be read, although that journal is not called damaged', async t => {
     const scene = await makeScene(t)
     symlinkSync('elsewhere', scene.layout.journal)
     await assertRefused(scene, 'inconsistent', /cannot be read, so nothing was changed\. Failed while reading/)

@@ -103,7 +103,7 @@ describe('a run that died before it had the lock', () => {
     assert.deepEqual([report?.deployment_id, report?.outcome], [OTHER_RUN, 'failed'])
   })
 
-  it('is reported with its own end, if it had recorded that', async t => {
+  it('is reported with its own end, if it had recorded one', async t => {
     const scene = await makeBegunScene(t)
     const error = { code: 'network', message: 'The hub is gone.', step: null } as const
     const end = { outcome: 'failed', changed: false, completed_at: NOW, error, rollback: null } as const
@@ -131,7 +131,7 @@ describe('a run that died before it had the lock, along with another run that ha
     )
   })
 
-  it('is removed without files that the other run needs, if that cannot be recovered', async t => {
+  it('leaves no journal, and costs no file that the other run needs, even if that run cannot be recovered', async t => {
     const scene = await makeScene(t)
     const { root, installed, journal } = scene.layout
     for (const change of UPDATE.slice(0, 2)) await applyChanges(root, [scene.withInode(change)])
@@ -173,7 +173,7 @@ describe('several runs that died before they had the lock', () => {
     return { ...scene, left: () => IDS.filter(id => existsSync(begunPath(scene.layout, id))) }
   }
 
-  it('share the time for their reports, and those without time left wait in the outbox', async t => {
+  it('share the time for their reports, and the reports without time left wait in the outbox', async t => {
     const { host, sender, left, layout } = await makeDead(t)
     const timeouts: number[] = []
     await recover({

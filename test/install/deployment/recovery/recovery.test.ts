@@ -55,7 +55,7 @@ describe('recover', () => {
     assert.deepEqual(scene.reports(), [])
   })
 
-  it('sets aside a staging folder whose journal is missing, because it may hold files of the host', async t => {
+  it('sets aside a staging folder whose journal is missing, because it may contain files of the host', async t => {
     const scene = await makeScene(t)
     for (const change of UPDATE.slice(0, 2)) await applyChanges(scene.layout.root, [change])
     assert.equal(await recover(scene.host), undefined)
@@ -105,7 +105,7 @@ describe('recover', () => {
   for (let count = 0; count <= UPDATE.length; count++) {
     for (const isLastNoted of count > 0 ? [true, false] : [true]) {
       const name = `${count} changes undone${isLastNoted ? '' : ', the last one not recorded'}`
-      it(`finishes the rollback of a run that died in it: ${name}`, async t => {
+      it(`finishes the rollback of a run that died during its rollback: ${name}`, async t => {
         const scene = await makeScene(t)
         const before = scene.plugins()
         for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
@@ -159,7 +159,7 @@ describe('recover', () => {
     assert.deepEqual(listTree(scene.layout.root), before)
   })
 
-  it('finishes the record, discarded snapshots and staging of a committed deployment, whose outcome stays success', async t => {
+  it('finishes the record and the cleanup of a committed deployment, whose outcome stays success', async t => {
     const scene = await makeScene(t)
     for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
     const after = scene.plugins()
@@ -315,7 +315,7 @@ describe('recover', () => {
     })
   }
 
-  it('keeps the report of a dead run for another hub in the outbox', async t => {
+  it('keeps a report of a dead run to another hub in the outbox', async t => {
     const scene = await makeScene(t)
     scene.writeJournal(begun(senderThat({ accepted: true, attempts: 1 }, 'http://other greeter')))
     await recover(scene.host)
@@ -331,7 +331,7 @@ describe('recover', () => {
     assert.ok(existsSync(join(scene.layout.root, 'plugins/greeter.env')))
   })
 
-  it('removes the temporary files of killed processes, and neither those of live processes nor a directory', async t => {
+  it('removes the temporary files of killed processes, but neither those of live processes nor a directory', async t => {
     const scene = await makeScene(t)
     const name = (pid: number): string => join(scene.layout.reports, `x.json.${pid}.${DEPLOYMENT_ID}.tmp`)
     for (const path of [name(2 ** 31 - 1), name(process.ppid)]) writeFileSync(path, '')

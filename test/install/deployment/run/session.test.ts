@@ -146,7 +146,7 @@ describe('a deployment that has begun', () => {
 })
 
 describe('HostSession', () => {
-  it('turns that journal into one that a recovery can report and roll back', async t => {
+  it('turns the journal of its deployment into one that a recovery can report and roll back', async t => {
     const scene = await makeScene(t)
     const session = await scene.open()
     session.abandon()

@@ -17,7 +17,7 @@ import { factsOf, prepareTemporaryHost } from '../../prepared-host.ts'
 /** Each function leaves a file that a quiet host does not have. */
 const LEFT: Record<string, (layout: Layout) => void> = {
   'the lock of a run that has ended': ({ lock }) => writeFileSync(lock, ''),
-  'the journal of a run that had not': layout => writeFileSync(begunPath(layout, randomUUID()), ''),
+  'the journal of a run that has only begun': layout => writeFileSync(begunPath(layout, randomUUID()), ''),
   'a report to send': ({ outbox }) => writeFileSync(join(outbox, 'report.json'), ''),
 }
 
@@ -77,7 +77,7 @@ describe('surveyHost', () => {
     lock.release()
   })
 
-  it('neither waits nor checks while another run has the lock, whose process it names', async t => {
+  it('neither waits nor checks while another run has the lock, and names the process of that run', async t => {
     const { layout, log, deployment, lock } = await makeScene(t)
     const holder = await acquireLock({ path: layout.lock, timeoutMs: 0, runUrl: null, log: () => {} })
     t.after(() => holder.release())

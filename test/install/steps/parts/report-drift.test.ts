@@ -91,7 +91,7 @@ describe('recordDrift', () => {
     )
   })
 
-  it('distinguishes an installed part that cannot be compared', async t => {
+  it('marks an installed part that cannot be compared', async t => {
     const { deployment, tree_record } = await makeDeployment(t)
     rmSync(treeRecordPath(deployment.layout, tree_record))
     await recordDrift(deployment, [GREETER, { shelf: 'extensions', id: 'other' }])
