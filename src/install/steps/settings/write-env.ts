@@ -9,7 +9,7 @@ import type { Settings } from '../../../core/plan/settings.ts'
 import { writeNewFile } from '../../files/durable-files.ts'
 import { readSmallBytesSync } from '../../files/read-small-file.ts'
 import { pathExistsSync } from '../../files/trees/tree-walk.ts'
-import { placeName, placePath, settingsPath } from '../../host/layout.ts'
+import { placePath, settingsPath } from '../../host/layout.ts'
 import { openTreeRecord } from '../../host/trees/record/read-tree-record.ts'
 import type { TreeIdentity } from '../../host/trees/record/tree-identity.ts'
 import type { Deployment } from '../../transaction/context.ts'
@@ -19,12 +19,12 @@ import { INJECTED, type SettingsOwner, seedInjectedEnv } from './injected-env.ts
 import { NOT_A_SMALL_FILE, readSettings } from './settings-file.ts'
 
 /**
- * Seeds `<directory>/<id>.env` from a template in the installed part; the template's path, `from`, begins with the
- * part's name. The file has mode 0600 from its first byte, and is written completely or not at all; an existing file is
- * only read. Also seeds the settings that a host framework injects, as `seedInjectedEnv` does. Throws DeploymentError
- * `step_failed` if the template or the existing settings cannot be read as a small regular file, if the template's
- * bytes are not the recorded ones, or if a required key is empty in the existing settings or would be empty in the new
- * ones.
+ * Seeds `<directory>/<id>.env` from a template in this part or in another part of the same shelf; the template's path,
+ * `from`, begins with the name of that part. The file has mode 0600 from its first byte, and is written completely or
+ * not at all; an existing file is only read. Also seeds the settings that a host framework injects, as
+ * `seedInjectedEnv` does. Throws DeploymentError `step_failed` if the template or the existing settings cannot be read
+ * as a small regular file, or if the template's bytes are not the recorded ones. Also throws as `seedSettings`,
+ * `verifySettings` and `seedInjectedEnv` do, and file system errors.
  */
 export async function writeEnv(
   context: Omit<StepContext, 'order'>,
@@ -66,9 +66,9 @@ async function seed(
   const { layout, tools, request } = deployment
   const path = templatePath(part, from)
   const template = readTemplate(layout.root, path)
-  const tree = results.get(placeName(part))?.tree
-  if (tree !== undefined)
-    verifyTemplate(deployment, tree, { from: path, inner: from.split('/').slice(2).join('/'), template })
+  const [shelf, id, ...inner] = from.split('/')
+  const tree = results.get(`${shelf}/${id}`)?.tree
+  if (tree !== undefined) verifyTemplate(deployment, tree, { from: path, inner: inner.join('/'), template })
   const settings = seedSettings(template.toString('utf8'), part.environment, request.settings)
   const target = settingsPath(layout, part)
   const staged = join(stagingFolder, `${part.id}.env`)

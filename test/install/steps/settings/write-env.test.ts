@@ -74,6 +74,20 @@ describe('writeEnv', () => {
     assert.deepEqual(written, { status: 'done', did: 'x.env written' })
   })
 
+  it('accepts the recorded template of another part of the same plan, and verifies it by the record of that part', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const part = partOf(layout)
+    const files = { 'conf/env': 'A=1\n' }
+    writeTreeOf(installPath(layout, part), files)
+    const tree = await recordTreeAt(layout, installPath(layout, part), treeOf(files))
+    const context = await contextOf(t, deploymentOf(layout))
+    context.results.set('plugins/x', { tree }).set('plugins/y', { tree: { tree_digest: null } })
+    const written = await writeEnv(context, { ...part, id: 'y' }, 'plugins/x/conf/env')
+    assert.deepEqual(written, { status: 'done', did: 'y.env written' })
+    writeTree(installPath(layout, part), { 'conf/env': 'LD_PRELOAD=/tmp/evil.so\n' })
+    await assert.rejects(writeEnv(context, { ...part, id: 'z' }, 'plugins/x/conf/env'), stepFailed)
+  })
+
   for (const umask of [0o000, 0o077]) {
     it(`writes the settings 0600 under umask ${umask.toString(8)}, and removes them on a rollback`, async t => {
       const scene = await makeScene(t, 'TOKEN=\n')
