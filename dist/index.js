@@ -18105,9 +18105,9 @@ const MAX_MOVED_UP = 10_000;
  * Removes the file, symlink or directory at the path, with everything in it; does nothing if nothing is there. The
  * caller must make sure that only this user can change the directory that contains the path. Removes everything below
  * the path by descriptor: whatever another process renames, replaces or links in the tree meanwhile, nothing outside
- * the tree is touched. Enters no mount point, not even a bind mount. Works in slices, between which signals are
- * handled. Removes everything that it can, then throws the system's error about the first item that stays, or
- * DeploymentError `unsafe_host` for a mount point or as `openDirectorySync` does.
+ * the tree is touched. Enters no mount point; a bind mount of the same file system is recognized only with /proc. Works
+ * in slices, between which signals are handled. Removes everything that it can, then throws the system's error about
+ * the first item that stays, or DeploymentError `unsafe_host` for a mount point or as `openDirectorySync` does.
  */
 async function removeTree(path) {
     const stat = lstatIfPresentSync(path);
@@ -19357,7 +19357,7 @@ async function removeCreated(root, file) {
 function isCreated(root, file) {
     return withShelf((0,external_node_path_namespaceObject.join)(root, file.path), shelf => isOurs(root, file, shelf));
 }
-/** Opens the path's folder. Follows a symlink to it: a shelf may be a symlink of the operator. */
+/** Opens the path's folder. Follows a symlink to it, because an operator may have set up a shelf as a symlink. */
 function withShelf(path, act) {
     return pathExistsSync((0,external_node_path_namespaceObject.dirname)(path)) && withDirectorySync((0,external_node_fs_namespaceObject.realpathSync)((0,external_node_path_namespaceObject.dirname)(path)), act);
 }
@@ -31529,7 +31529,9 @@ async function noteServices({ layout }, restorations) {
 function wasDisturbed({ action, was_running: wasRunning }) {
     return wasRunning || action !== 'start';
 }
-/** Reports a service that the rollback left alone: a restart with files that are neither old nor new would do harm. */
+/**
+ * Describes a service that the rollback left alone: a restart with files that are neither old nor new would do harm.
+ */
 function leftAlone({ action, service }) {
     return `${describeService(service)} was not restored after the plan's ${action}, because the old files could not be restored.`;
 }
@@ -38161,7 +38163,7 @@ function endlessGrace() {
 }
 function abortLater(cancelled, ms, reason) {
     const controller = new AbortController();
-    // Not referenced: the timer must not keep a process alive that has ended its work.
+    // Not referenced: the timer must not keep alive a process that has ended its work.
     const start = () => void (0,external_node_timers_namespaceObject.setTimeout)(() => controller.abort(reason), ms).unref();
     if (cancelled.aborted)
         start();

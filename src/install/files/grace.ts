@@ -37,7 +37,7 @@ export function endlessGrace(): Grace {
 
 function abortLater(cancelled: AbortSignal, ms: number, reason: Error): AbortSignal {
   const controller = new AbortController()
-  // Not referenced: the timer must not keep a process alive that has ended its work.
+  // Not referenced: the timer must not keep alive a process that has ended its work.
   const start = (): void => void startTimer(() => controller.abort(reason), ms).unref()
   if (cancelled.aborted) start()
   else cancelled.addEventListener('abort', start, { once: true })

@@ -140,7 +140,9 @@ function wasDisturbed({ action, was_running: wasRunning }: ServiceChange): boole
   return wasRunning || action !== 'start'
 }
 
-/** Reports a service that the rollback left alone: a restart with files that are neither old nor new would do harm. */
+/**
+ * Describes a service that the rollback left alone: a restart with files that are neither old nor new would do harm.
+ */
 function leftAlone({ action, service }: ServiceChange): string {
   return `${describeService(service)} was not restored after the plan's ${action}, because the old files could not be restored.`
 }

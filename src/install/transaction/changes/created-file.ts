@@ -51,7 +51,7 @@ export function isCreated(root: string, file: CreatedFile): boolean {
   return withShelf(join(root, file.path), shelf => isOurs(root, file, shelf))
 }
 
-/** Opens the path's folder. Follows a symlink to it: a shelf may be a symlink of the operator. */
+/** Opens the path's folder. Follows a symlink to it, because an operator may have set up a shelf as a symlink. */
 function withShelf(path: string, act: (shelf: OpenDirectory) => boolean): boolean {
   return pathExistsSync(dirname(path)) && withDirectorySync(realpathSync(dirname(path)), act)
 }
