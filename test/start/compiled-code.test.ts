@@ -58,7 +58,7 @@ function read(folder: string | undefined, bundle = BUNDLE): string | undefined {
 const CHANGES: Record<string, (path: string, folder: string) => void> = {
   'is empty': path => truncateSync(path),
   'lacks its last byte': path => truncateSync(path, statSync(path).size - 1),
-  'has a byte more': path => writeFileSync(path, '\0', { flag: 'a' }),
+  'has one byte more': path => writeFileSync(path, '\0', { flag: 'a' }),
   'is shorter than a digest': path => truncateSync(path, 20),
   'consists of zeros': path => writeFileSync(path, Buffer.alloc(statSync(path).size)),
   'can be read by its group': path => chmodSync(path, 0o640),

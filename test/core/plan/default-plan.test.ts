@@ -92,7 +92,7 @@ describe('buildDefaultPlan', () => {
     assert.ok(shown.includes(defaultFor('supervisor: systemd').text))
   })
 
-  it('indents no line, because a log would spoil it', () => {
+  it('indents no line, because a log may lose the indentation', () => {
     assert.doesNotMatch(defaultFor('supervisor: docker').text, /^\s/m)
   })
 

@@ -29,7 +29,8 @@ const NONE = { required: [], optional: [] }
 
 describe('seedSettings', () => {
   for (const [name, [template, given, text]] of Object.entries(CASES)) {
-    it(`fills in ${name}`, () => assert.equal(seedSettings(template, NONE, new Map(Object.entries(given))).text, text))
+    it(`builds the right file: ${name}`, () =>
+      assert.equal(seedSettings(template, NONE, new Map(Object.entries(given))).text, text))
   }
 
   it('appends the required and optional keys that are set and that the template lacks', () => {

@@ -66,11 +66,11 @@ describe('verifySealedSignature', () => {
   }
 
   const mismatches: Record<string, [Buffer, Buffer]> = {
-    'a changed first half': [message, flipped(signature, 0)],
-    'a changed second half': [message, flipped(signature, 32)],
+    'a signature whose first half was changed': [message, flipped(signature, 0)],
+    'a signature whose second half was changed': [message, flipped(signature, 32)],
     'zeros as the signature': [message, Buffer.alloc(64)],
-    'a signature with a byte less': [message.subarray(0, -1), signature],
-    'a signature with a byte more': [Buffer.concat([message, Buffer.alloc(1)]), signature],
+    'an artifact with one byte less': [message.subarray(0, -1), signature],
+    'an artifact with one byte more': [Buffer.concat([message, Buffer.alloc(1)]), signature],
   }
   for (const [name, [bytes, given]] of Object.entries(mismatches)) {
     it(`refuses ${name}`, async () => {
