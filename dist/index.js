@@ -17010,7 +17010,7 @@ function errnoOf(error) {
 
 ;// CONCATENATED MODULE: ./build/core/identifiers.js
 
-/** The names that may reach a path, a URL or a log line (docs/contracts.md, "Names"). */
+/** The form of a slug. Only names of the forms in docs/contracts.md, "Names", reach a path, a URL or a log line. */
 const slugSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
     error: 'must be 1 to 128 characters (a-z, 0-9, "_", "." and "-"), starting with a letter or digit',
 }));
@@ -17394,7 +17394,7 @@ const promises_namespaceObject = require("node:timers/promises");
 ;// CONCATENATED MODULE: ./build/core/monotonic.js
 /**
  * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. The clock is
- * that of `performance.now`, but for that function, Node.js would load ten of its modules.
+ * that of `performance.now`, but for that function, Node.js would load about ten of its modules.
  */
 function monotonicMs() {
     const [seconds, nanoseconds] = process.hrtime();
@@ -27680,7 +27680,7 @@ function refuseAmbiguousKeys(keys) {
         if (!(0,dist/* isScalar */.jn)(key))
             throw ambiguous('must have plain keys, found a list, a map or an alias as a key');
         if (isMergeKey(key))
-            throw ambiguous('must not use merge keys (<<): write the keys out');
+            throw ambiguous('must write out the keys of its maps, found a merge key (<<)');
         const name = String(key.value);
         if (seen.has(name))
             throw ambiguous(`must have each key of a map only once, found "${cleanForeignText(name, 60)}" twice`);
@@ -35762,7 +35762,7 @@ class SymlinkResolver {
     }
     /**
      * Vouches for a symlink: its target is relative, has at most 4,096 bytes and 64 components, and stays inside the root
-     * at every step. The way may pass through other symlinks, with this one at most 40 and never in a circle, and may
+     * at every step. The way may pass through other symlinks (at most 40 with this one, and never in a circle) and may
      * lead to a path that the archive does not contain. Throws ArchiveError `unsafe_archive` for any other symlink.
      */
     resolve(symlink) {

@@ -1,6 +1,6 @@
 import { z } from 'zod/mini'
 
-/** The names that may reach a path, a URL or a log line (docs/contracts.md, "Names"). */
+/** The form of a slug. Only names of the forms in docs/contracts.md, "Names", reach a path, a URL or a log line. */
 export const slugSchema = z.string().check(
   z.regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
     error: 'must be 1 to 128 characters (a-z, 0-9, "_", "." and "-"), starting with a letter or digit',

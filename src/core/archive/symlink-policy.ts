@@ -55,7 +55,7 @@ export class SymlinkResolver {
 
   /**
    * Vouches for a symlink: its target is relative, has at most 4,096 bytes and 64 components, and stays inside the root
-   * at every step. The way may pass through other symlinks, with this one at most 40 and never in a circle, and may
+   * at every step. The way may pass through other symlinks (at most 40 with this one, and never in a circle) and may
    * lead to a path that the archive does not contain. Throws ArchiveError `unsafe_archive` for any other symlink.
    */
   resolve(symlink: TreeNode): ResolvedSymlink {

@@ -73,7 +73,7 @@ function refuseAmbiguousKeys(keys: readonly unknown[]): void {
   const seen = new Set<string>()
   for (const key of keys) {
     if (!isScalar(key)) throw ambiguous('must have plain keys, found a list, a map or an alias as a key')
-    if (isMergeKey(key)) throw ambiguous('must not use merge keys (<<): write the keys out')
+    if (isMergeKey(key)) throw ambiguous('must write out the keys of its maps, found a merge key (<<)')
     const name = String(key.value)
     if (seen.has(name))
       throw ambiguous(`must have each key of a map only once, found "${cleanForeignText(name, 60)}" twice`)

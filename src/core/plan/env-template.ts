@@ -7,7 +7,7 @@ import type { Settings } from './settings.ts'
 
 export interface SeededSettings {
   text: string
-  /** The names whose value came from the operator's settings. */
+  /** The names whose values came from the operator's settings. */
   given: string[]
 }
 
