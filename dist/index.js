@@ -38747,7 +38747,7 @@ const NEXT = {
     timeout: 'Run again later. For a large artifact, raise `timeout-minutes`.',
     bad_response: "A proxy or a login page may answer in the hub's place: `curl -i` with that URL shows what answers.",
     insecure_url: "Use https; `allow-http` is for closed test networks. If the hub supplied the URL, the hub's administrator must correct it.",
-    not_found: 'Check `slug` and `kind` (or `project-id`), `version`, and the path in `hub-url`.',
+    not_found: 'If the hub serves its routes below a path, the URL of the hub must include that path.',
     authentication_failed: 'If a key, credential or token was revoked, get a new one and store it in the secret.',
     no_published_version: 'If no version is published, ask the publisher whether one is held back or withdrawn.',
     artifact_unavailable: 'After HTTP 429 or 5xx, run again later. If the remedy above does not help, ask the administrator of the hub.',
@@ -47793,7 +47793,7 @@ function verify_subjectOf({ mode, request: { files, artifact } }) {
 
 
 
-// If the runner disappears, these streams fail; that must not kill a deployment halfway.
+// If the runner disappears, these streams fail. Their failure must not kill a deployment halfway.
 process.stdout.on('error', () => { });
 process.stderr.on('error', () => { });
 

@@ -6,6 +6,6 @@ export { rollback, rollbackPost } from './actions/rollback.ts'
 export { status } from './actions/status.ts'
 export { verify, verifyPost } from './actions/verify.ts'
 
-// If the runner disappears, these streams fail; that must not kill a deployment halfway.
+// If the runner disappears, these streams fail. Their failure must not kill a deployment halfway.
 process.stdout.on('error', () => {})
 process.stderr.on('error', () => {})

@@ -105,7 +105,7 @@ describe('parseHostReports', () => {
       { status: 'failed' },
     ],
   ] as const)
-    it(`reads no version of a host with contradicting reports ${name}, in any order`, () => {
+    it(`reads no version of a host with contradictory reports ${name}, in any order`, () => {
       const rows = [rowOf('app-1', first), rowOf('app-1', second)]
       for (const order of [rows, rows.toReversed()]) {
         const { reports, notes } = parsed([...order, rowOf('app-1', { completed_at: old, version: '3.0.0' })])

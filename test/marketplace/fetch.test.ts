@@ -55,7 +55,7 @@ describe('fetchArtifact', () => {
   })
 
   for (const status of [401, 403, 404, 410]) {
-    it(`fetches a plugin that the hub does not list without a key (${status})`, async t => {
+    it(`fetches with the key a plugin that the hub lists only with the key (${status})`, async t => {
       const server = await serve(t, hubServing({ latest: '1.9.0' }, { status, body: '{"error":"no"}' }))
       const { deployment, log } = startedDeployment(t, server.url)
       const { served, listed } = await fetchOver(t, deployment)
@@ -111,10 +111,10 @@ describe('noticeOtherVersion', () => {
       { version: '2', source: 'header' },
       /asked for version 1/,
     ],
-    'the version that was asked for': [{ asked: '1' }, { version: '1', source: 'requested' }, undefined],
+    'the requested version': [{ asked: '1' }, { version: '1', source: 'requested' }, undefined],
   }
   for (const [name, [claims, decided, said]] of Object.entries(cases)) {
-    it(`${said === undefined ? 'logs nothing' : 'names both'} when the hub serves ${name}`, () => {
+    it(`${said === undefined ? 'logs nothing' : 'logs a notice'} when the hub serves ${name}`, () => {
       const log = collectLog()
       const found = { asked: undefined, listed: undefined, ...claims, served: { ...served, headerVersion: undefined } }
       noticeOtherVersion(log, found, decided)

@@ -84,7 +84,7 @@ const CASES: Readonly<Record<string, Case>> = {
 
 describe('a malformed plan', () => {
   for (const [name, { plan, kind = 'plugin', hostConfig, found }] of Object.entries(CASES))
-    it(`is refused with all of them at once: ${name}`, () => {
+    it(`is refused with all its problems at once: ${name}`, () => {
       const { code, problems } = refusalOf({ kind, plan, hostConfig })
       assert.equal(code, 'invalid_plan')
       assert.deepEqual(
@@ -122,8 +122,8 @@ describe('a long plan with a mistake in every step', () => {
   })
 })
 
-describe('a plan and a host config with mistakes', () => {
-  it('are listed one after the other, each with its own code', () => {
+describe('the problems of a plan and a host config', () => {
+  it('are listed file by file, each with the code of its file', () => {
     const plan = `${head('tock')}${FILES}  - {id: up, action: restart}\n`
     const { code, problems } = refusalOf({ kind: 'service', plan, hostConfig: 'version: 2\nsupervisr: none\n' })
     assert.equal(code, 'invalid_plan')
@@ -138,7 +138,7 @@ describe('a plan and a host config with mistakes', () => {
     )
   })
 
-  it('do not blame the plan if only the host config has a mistake', () => {
+  it('do not include the plan if only the host config has a mistake', () => {
     const plan = `${head()}${FILES}  - {id: up, action: restart}\n`
     const { code, problems } = refusalOf({ kind: 'plugin', plan, hostConfig: 'version: 1\nsupervisr: none\n' })
     assert.deepEqual([code, problems.length], ['invalid_host_config', 1])

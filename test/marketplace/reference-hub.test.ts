@@ -51,7 +51,7 @@ describe('the marketplace client with the reference hub', () => {
     await assert.rejects(client().fetchArtifact(request), { code: 'not_found' })
   })
 
-  it('has a report accepted, and refused until it comes with a key that the hub knows', async () => {
+  it('sends a report, which the hub accepts only with a key that it knows', async () => {
     const report = reportOf({
       error: { code: 'network', message: 'm', step: null },
       status: 'failed',

@@ -73,7 +73,7 @@ describe('createRunnerLog', () => {
     assert.deepEqual(shown, ['::group::slow', 'a', '(later)', 'b', '::endgroup::', 'slow: this (n ms)'])
   })
 
-  it('shows the lines of a group that changes the host at once: a kill must not lose them', () => {
+  it('shows at once the lines of a group that changes the host, because a kill must not lose them', () => {
     const lines = written(log => {
       log.group('fetching')
       log.info('a')

@@ -24,7 +24,7 @@ describe('createSecretKeeper', () => {
     })
   }
 
-  it('redacts a secret from a hub that only contains text that the run knows', () => {
+  it('redacts a secret of a hub if the run knows only a part of it', () => {
     const keeper = createSecretKeeper({ secrets: [], settingValues: [] })
     keeper.know({ version: '1.0.0' })
     keeper.hide('token-for-1.0.0-of-a-hub')

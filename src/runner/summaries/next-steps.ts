@@ -22,7 +22,7 @@ const NEXT: Readonly<Record<ErrorCode, string>> = {
   bad_response: "A proxy or a login page may answer in the hub's place: `curl -i` with that URL shows what answers.",
   insecure_url:
     "Use https; `allow-http` is for closed test networks. If the hub supplied the URL, the hub's administrator must correct it.",
-  not_found: 'Check `slug` and `kind` (or `project-id`), `version`, and the path in `hub-url`.',
+  not_found: 'If the hub serves its routes below a path, the URL of the hub must include that path.',
   authentication_failed: 'If a key, credential or token was revoked, get a new one and store it in the secret.',
   no_published_version: 'If no version is published, ask the publisher whether one is held back or withdrawn.',
   artifact_unavailable:

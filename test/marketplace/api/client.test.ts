@@ -215,7 +215,7 @@ describe('a refusal', () => {
     assert.match(await said('service'), /from http:[^ ]*\/svc: .* Check slug, kind, version and services-url\.$/)
   })
 
-  it('with 404 to a version with a leading v proposes the one without it', async t => {
+  it('with 404 for a version with a leading v proposes the version without the v', async t => {
     const { client } = await withHub(t, answering(404, '{}'))
     const said = async (version: string) =>
       (await refusalOf(() => client.fetchArtifact(artifactRequest(t, version)))).message

@@ -90,27 +90,27 @@ describe('watchFleet', () => {
     ])
   })
 
-  it('asks a hub again that cannot answer at the moment, and says so', async t => {
+  it('asks again if the hub cannot answer at the moment, and says so', async t => {
     const away = answer({ error: 'restarting' }, 503)
     const { fleet, error, lines } = await watch(t, inTurn(away, away, away, away, answer([NEW])))
     assert.deepEqual([fleet?.inSync, error], [true, undefined])
     assert.match(lines[0] ?? '', /^info Asking again, because the hub gave no usable answer: .*503 \(restarting\)/)
   })
 
-  it('asks a hub again that has too many requests', async t => {
+  it('asks again if the hub has too many requests', async t => {
     const busy = answer({}, 429)
     const { fleet, error } = await watch(t, inTurn(busy, busy, busy, busy, answer([NEW])))
     assert.deepEqual([fleet?.inSync, error], [true, undefined])
   })
 
-  it('asks a hub again that breaks the connection', async t => {
+  it('asks again if the hub breaks the connection', async t => {
     const broken: Handler = request => request.socket.destroy()
     const { fleet, error, lines } = await watch(t, inTurn(broken, broken, broken, broken, answer([NEW])))
     assert.deepEqual([fleet?.inSync, error], [true, undefined])
     assert.match(lines[0] ?? '', /no usable answer: The connection to .* broke/)
   })
 
-  it('does not ask a hub again whose certificate is refused', {
+  it("does not ask again if the hub's certificate is refused", {
     skip: certificate === undefined && 'openssl is not installed',
   }, async t => {
     const server = await serveTls(t, certificate as object, answer([NEW]))
@@ -132,7 +132,7 @@ describe('watchFleet', () => {
     [410, 'artifact_unavailable'],
     [422, 'artifact_unavailable'],
   ] as const)
-    it(`does not ask a hub again that answers ${status}`, async t => {
+    it(`does not ask again if the hub answers ${status}`, async t => {
       const { error, requests } = await watch(t, inTurn(answer([OLD]), answer({}, status), answer([NEW])))
       assert.deepEqual([error?.code, requests], [code, 2])
     })

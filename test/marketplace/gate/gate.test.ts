@@ -29,7 +29,7 @@ import { deployRequest } from '../deploy-request.ts'
 
 type Case = { readonly answers?: Partial<Answers>; readonly request?: Partial<DeployRequest> }
 /**
- * Only a part of the archives is tried here (see `oneIn`), because the gate uses the deployment's own extraction, whose
+ * Only some of the archives are tried here (see `oneIn`), because the gate uses the deployment's own extraction, whose
  * tests try all archives.
  */
 const NTH = byExtent({ sample: 40, ci: 3, full: 1 })
@@ -38,8 +38,8 @@ const LARGE_LIMITS = { ...LIMITS, extraction: { maxExtractedBytes: 2 ** 24, maxE
 const SERVICE = { kind: 'service', slug: 'clock', plan: planOf(SERVICE_PLAN) } as const
 
 /**
- * Picks one in `nth` items, and all items whose fault only their data shows, because a gate that read only listings
- * would accept them.
+ * Picks every `nth` item, and all items whose fault only their data shows, because a gate that read only listings would
+ * accept them.
  */
 function oneIn<Item extends object>(nth: number, items: readonly Item[]): Item[] {
   return items.filter((item, index) => 'onlyWhileExtracting' in item || index % nth === 0)
@@ -203,7 +203,7 @@ describe('the gate of a file', () => {
     it(`fails with ${name}`, async t => assert.equal((await checkFile(t, more)).error?.code, code))
   }
 
-  it('does not advise about a key or a hub, which a file has not', async t => {
+  it('does not advise about a key or a hub, because a file has neither', async t => {
     const { error } = await checkFile(t, { signingSecret: 'another secret' })
     assert.match(error?.message ?? '', / not signed with this signing-secret, .* for this very file\. /)
     assert.doesNotMatch(error?.message ?? '', /api-key|hub/)
@@ -219,7 +219,7 @@ describe('the gate accepts, and a deployment installs,', () => {
     })
   }
 
-  it('a plugin whose description is a link to another file', async t => {
+  it('a plugin whose plugin.yaml is a symlink to another file', async t => {
     const yaml = file('src/plugin.yaml', `version: "${VERSION}"\n`)
     const bytes = buildZip([symlink('plugin.yaml', 'src/plugin.yaml'), yaml, file('src/main.py')])
     const both = await scene(t, { answers: { artifact: serveArtifact(bytes) } })

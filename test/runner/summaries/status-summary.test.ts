@@ -88,7 +88,7 @@ Project root: <code>/srv/app</code>
     )
   })
 
-  it('has the error in place of the findings that it repeats', () => {
+  it('has the error in place of the findings, which the error repeats', () => {
     const error = new DeploymentError('drift_found', 'Files differ.')
     const drift = { kind: 'no directory', instead: 'symlink' } as const
     const summary = summaryOf({ parts: [partOf('greeter', drift)] }, error)

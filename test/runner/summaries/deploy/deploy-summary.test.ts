@@ -91,7 +91,7 @@ describe('buildDeploySummary', () => {
     assert.ok(!line.includes('<b>'), line)
   })
 
-  it('shows the warning about the report once if it is the cause', () => {
+  it('omits the warning about the refused report if the refusal is the cause of the failure', () => {
     const reported = { accepted: false, attempts: 1, error: 'The hub answered 403.' }
     const error = new DeploymentError('report_refused', 'Version 2.0.0 stays. The hub answered 403.')
     const notes = [{ level: 'warning', text: 'The hub did not accept the report: The hub answered 403.' } as const]
@@ -212,7 +212,7 @@ describe('buildDeploySummary', () => {
     assert.match(buildDeploySummary({ report, plannedSteps: [] }), /neither the old nor the new version/)
   })
 
-  it('writes a sentence once that is both the cause and a problem of the rollback', () => {
+  it('writes a sentence only once if it is both the cause and a problem of the rollback', () => {
     const rollback = { restored: true, problems: ['it said no'], verified: true, healthy: false }
     const error = { code: 'step_failed' as const, message: 'it said no', step: 'restart' }
     const summary = buildDeploySummary({
@@ -334,7 +334,7 @@ describe('buildDeploySummary', () => {
     assert.match(headlineOf({ outcome: 'failed' }), /failed on host-1; no file was changed/)
   })
 
-  it('does not call a step skipped that failed, or was not reached', () => {
+  it('does not say that a step was skipped if it failed or was not reached', () => {
     const entry = { duration_ms: 1, error: null }
     const summary = buildDeploySummary({
       report: reportOf({
@@ -506,7 +506,7 @@ describe('buildDeploySummary', () => {
     invalid_plan: 'greeter (latest) was refused on host-1; 1.0.0 is still installed',
   } as const
   for (const [code, sentence] of Object.entries(endings))
-    it(`names the side that refused the run, if any: ${code}`, () => {
+    it(`says in the headline what went wrong: ${code}`, () => {
       const error = { code: code as ErrorCode, message: 'it ended', step: null }
       const facts = { outcome: 'failed', changed: false, running_version: '1.0.0', error } as const
       const report = reportOf({ ...facts, version: null, requested_version: 'latest' })
@@ -566,7 +566,7 @@ describe('buildDeploySummary', () => {
     })
   })
 
-  it('lists the changed files of the installed version', () => {
+  it('says what changed if the version was already installed', () => {
     const step = { duration_ms: 1, error: null, id: 'files', action: 'install_plugin' }
     const env = { ...step, id: 'env', action: 'write_env', status: 'done' as const }
     const sentenceOf = (facts: Parameters<typeof reportOf>[0]): string =>
