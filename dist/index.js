@@ -37090,7 +37090,8 @@ async function verifyArtifact(deployment, found) {
 /**
  * Judges a version by the request or the hub's header before the artifact is extracted. Refuses a version that had
  * different bytes on this host, and a `latest` that is older than the installed version, cannot be compared with it or
- * has bytes that this host has replaced, unless the operator accepts the version. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
+ * has bytes that this host has replaced, unless the operator accepts the version. Throws ArtifactError `version_reused`
+ * or DeploymentError `downgrade_refused`.
  */
 function acceptVersion(deployment, fetched) {
     const claimed = claimedVersion(fetched);
@@ -37108,8 +37109,8 @@ function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
         throw replacedBytes({ version: facts.version, sha256 }, presentVersion(layout, origin));
 }
 /**
- * Determines the artifact's version, and extracts it into `folder` unless the same bytes are installed and intact.
- * Throws as `unpackArtifact` and `decideVersion` do, ArtifactError `version_reused`, or DeploymentError
+ * Determines the artifact's version, and extracts the artifact into `folder` unless the same bytes are installed and
+ * intact. Throws as `unpackArtifact` and `decideVersion` do, ArtifactError `version_reused`, or DeploymentError
  * `downgrade_refused`.
  */
 async function extractArtifact(deployment, accepted, folder) {
@@ -37141,7 +37142,7 @@ async function findSameVersion(deployment, fetched) {
     deployment.tools.log.did(`not extracted: ${name} came from these bytes, and none of its files is missing or changed`);
     return { ...fetched, content: installed, pluginYaml, version };
 }
-/** The same bytes of a service may be served as another version, because its version comes from a header. */
+/** The same bytes of a service may be served as another version, because a service's version comes from a header. */
 function isInstalledVersion({ previous: { installed } }, version) {
     return typeof installed?.version === 'string' && isSameVersion(installed.version, version);
 }
@@ -37222,10 +37223,10 @@ function noticeNoSigning({ request, tools }) {
 
 
 /**
- * Deploys one plugin or service under the marketplace contract. However it ends, the host runs exactly the old version
- * or exactly the new one (or the outcome is `inconsistent`), the local report says which, and the hub gets a report,
- * best-effort (contract 4.3). A dry run is the same flow, but ends before it installs, and reports nothing. Never
- * throws for a failed deployment: the result contains the error.
+ * Deploys one plugin or service under the marketplace contract. However the run ends, the host runs exactly the old
+ * version or exactly the new one (or the outcome is `inconsistent`), the local report says which, and the hub gets a
+ * report, best-effort (contract 4.3). A dry run is the same flow, but ends before it installs, and reports nothing.
+ * Never throws for a failed deployment: the result contains the error.
  */
 async function deploy(request, tools) {
     const deployment = deployment_startDeployment(request, tools);
@@ -38208,7 +38209,7 @@ class Annotator {
         if (code === 'internal_error')
             this.#logStack(error);
     }
-    /** Like `annotateFailure`, for an action that has no report. */
+    /** Like `annotateFailure`, for a failure without a report. */
     annotateError(thrown) {
         if (thrown instanceof SourceError) {
             this.#annotateProblems(thrown);
@@ -39076,7 +39077,7 @@ function dryRunBlocks(dryRun, steps) {
         'This was a dry run: nothing below project-root was written, and nothing was reported.',
         ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
         ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
-        ...(more > 0 ? [`And ${more} more: a real run would ${dryRun.inDetail()}.`] : []),
+        ...(more > 0 ? [`And ${countInWords(more, 'more file')}. A real run would ${dryRun.inDetail()}.`] : []),
         ...stepsLine(steps),
     ];
 }
@@ -39367,12 +39368,12 @@ function buildDeploySummary(summary) {
     ];
     return `${blocks.join('\n\n')}\n`;
 }
-/** Leaves out the warning about a refused report: it is the cause of the failure, which the summary shows anyway. */
+/** Leaves out the warning about a refused report, because the summary shows the refusal as the cause of the failure. */
 function withoutRefusal({ reported }, notes) {
     const { error } = reported;
     return error === null ? notes : notes.filter(({ text }) => !text.endsWith(error));
 }
-/** The line below a successful outcome: the health check, the duration and the hub's answer. */
+/** The line below a successful outcome: the duration, the health check and the hub's answer. */
 function inOneLine({ report }) {
     const { changed, duration_ms: ms, reported } = report;
     const checked = checkedParts(report);
@@ -39475,8 +39476,8 @@ function parts({ plugins, signer_public_key: signer }) {
     ];
 }
 /**
- * The duration of each state; the last one ends with the run. A wait for another run is no state, and neither is the
- * work between the last two states that has its own title in the log. Both are shown apart and count toward no state.
+ * The duration of each state; the last one ends with the run. A wait for another run, and the phases in `END_WORK`
+ * between the last two states, are shown apart and count toward no state.
  */
 function states({ states: entered, completed_at: end, waited }, took) {
     const last = entered.length - 1;
@@ -39679,7 +39680,7 @@ const TERABYTE = 1024 ** 4;
 const lockTimeoutSchema = pipe(integerSchema(0, 86_400), transform((seconds) => seconds * 1000));
 /** In milliseconds. */
 const downloadTimeoutSchema = pipe(minutesSchema, transform((minutes) => minutes * 60_000));
-/** Reads the inputs of every action that installs: the host, its rules and the limits. */
+/** Reads the inputs that all installing actions have: the host, its rules and the limits. */
 function readHostInputs(read) {
     return {
         pluginSecretKey: read.optionalSecret('plugin-secret-key'),
@@ -39693,7 +39694,7 @@ function readHostInputs(read) {
         ...readLimits(read),
     };
 }
-/** Reads the inputs of every action that changes a host: its root, its id and its rules. */
+/** Reads the inputs that all actions that change a host have: its root, its id and its rules. */
 function readHost(read) {
     return {
         projectRoot: read.required('project-root', projectRootSchema),
@@ -40958,8 +40959,8 @@ function fleetBlocks(fleet, now) {
     ];
 }
 /**
- * Sorts hosts that do not run the expected version first, and failed deployments first within each group; otherwise
- * keeps the given order.
+ * Sorts hosts that are not `current` first, and within each group those whose last deployment did not succeed;
+ * otherwise keeps the given order.
  */
 function byAttention(hosts) {
     return hosts.toSorted((a, b) => rankOf(a) - rankOf(b));
@@ -41147,9 +41148,7 @@ function buildLists(fleet) {
     const cut = Object.entries({ hosts, versions, outdated }).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is truncated: it has no room for ${countInWords(omitted, 'more host')}.`]);
     return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut };
 }
-/**
- * Lists as many hosts as fit. Hosts that are not `current` go in first; the list itself is in natural order.
- */
+/** Lists as many hosts as fit. Hosts that are not `current` go in first; the list itself is in natural order. */
 function fitHosts({ hosts, reports }) {
     const current = new Set(hosts.flatMap(({ id, standing }) => (standing === 'current' ? [id] : [])));
     const isBehind = ({ hostId }) => !current.has(hostId);
@@ -45826,7 +45825,7 @@ async function orderRollback(rollback, target, files) {
     const { steps, skipped } = await readySteps(rollback, target, files);
     verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from));
     const { origin, removals } = target;
-    // As in a deployment: the publisher of the project has chosen the ids, so they must not reach other services.
+    // The publisher of the project has chosen the ids, so, as in a deployment, they must not reach other services.
     if (origin.contract === 'project') {
         const used = steps.filter(step => !skipped.has(step.id));
         verifyServiceNames(files.hostConfig, { steps: used, removedIds: removals.map(({ id }) => id) });
@@ -46040,8 +46039,8 @@ async function choosePart(rollback, { place, origin, row }) {
     return takeRetained(rollback, { place, origin, returning }, snapshot);
 }
 /**
- * Chooses the newest unmodified snapshot of the requested version or, if all of them are modified, the newest one. If
- * no version was requested, only an unmodified snapshot of a version that was installed before the present one
+ * Chooses the newest unmodified snapshot of the requested version or, if all its snapshots are modified, the newest of
+ * them. If no version was requested, only an unmodified snapshot of a version that was installed before the present one
  * qualifies. A version that an earlier rollback replaced does not, because it was installed later. Ignores snapshots
  * without a record of their files. Throws DeploymentError `no_snapshot`, or `snapshot_modified` if the requested
  * version has only snapshots without a record.
@@ -46108,9 +46107,9 @@ async function findProjectTarget(rollback, slug, rows) {
     };
 }
 /**
- * Chooses the requested version, or else the newest version from before the present one whose parts are all on this
- * host. A version that an earlier rollback replaced is not from before the present one, because it was installed later.
- * One version may have had several states, because the source of a part may have supplied different trees.
+ * Chooses the requested version, or else the newest complete version from before the present one. A version that an
+ * earlier rollback replaced is not from before the present one, because it was installed later. One version may have
+ * had several states, because the source of a part may have supplied different trees.
  */
 async function project_target_chooseVersion(rollback, slug) {
     const { toVersion } = rollback.request;
@@ -46360,7 +46359,7 @@ function verify_inWords({ changed, removed, added, instead }) {
 
 /**
  * Restores a retained version on purpose. This is a deployment whose files are a snapshot on this host, so it needs no
- * hub. However it ends, the host runs exactly the version that it ran before or exactly the restored one (or the
+ * hub. However the run ends, the host runs exactly the version that it ran before or exactly the restored one (or the
  * outcome is `inconsistent`). With a `sender`, the hub gets a report, best-effort, unless this is a dry run. Never
  * throws for a failed rollback: the result contains the error.
  */
@@ -46513,7 +46512,7 @@ function rollback_pathOf(subject, projectRoot, { report }) {
 function namesSlugForId(read) {
     return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name));
 }
-/** A plugin or service by `kind` and `id`, or a project. */
+/** Reads which plugin or service `kind` and `id` name, or which project `project-id` names. */
 function readSubject(read, isSlugForId) {
     const isNamed = read.isGiven('id') || read.isGiven('project-id');
     const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
@@ -47114,7 +47113,7 @@ function logStatus({ parts, isKnown }, log) {
     if (!isKnown)
         log.warning('There is no .hub-deploy here, so no deployment is recorded: is project-root right?');
 }
-/** The error of a step with `fail-on-drift`; undefined if every file is as it was installed. */
+/** The error of a step with `fail-on-drift`; undefined if every part was compared and is as it was installed. */
 function failureOf(inspection) {
     const { activity } = inspection;
     if (isDrifted(inspection) === false)
@@ -47132,7 +47131,7 @@ function status_buildLists({ parts, snapshots }) {
 function cutIn(lists) {
     return Object.entries(lists).flatMap(([name, { omitted }]) => omitted === 0 ? [] : [`The output ${name} is truncated: it has no room for ${countInWords(omitted, 'more item')}.`]);
 }
-/** One sentence about the paths that drift-details has no room for. */
+/** Counts the paths that drift-details has no room for, in one sentence; empty if there is room for all. */
 function omittedIn({ parts }) {
     const omitted = driftEntries(parts).reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
     return omitted === 0
@@ -47599,7 +47598,7 @@ function contentRows(subject, facts) {
 
 
 
-/** The name of the state with the path of the main step's private folder, which the post step removes if it is left. */
+/** The name of the state in which the main step saves the path of its private folder, for the post step. */
 const FOLDER_STATE = 'folder';
 /** The error in the outputs of a run that is killed. */
 const KILLED = new DeploymentError('interrupted', 'The run was killed.');

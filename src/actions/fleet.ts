@@ -151,9 +151,7 @@ function buildLists(fleet: Fleet): { outputs: Record<string, string>; cut: strin
   return { outputs: { hosts: hosts.json, versions: versions.json, outdated: outdated.json }, cut }
 }
 
-/**
- * Lists as many hosts as fit. Hosts that are not `current` go in first; the list itself is in natural order.
- */
+/** Lists as many hosts as fit. Hosts that are not `current` go in first; the list itself is in natural order. */
 function fitHosts({ hosts, reports }: Fleet) {
   const current = new Set(hosts.flatMap(({ id, standing }) => (standing === 'current' ? [id] : [])))
   const isBehind = ({ hostId }: HostReport): boolean => !current.has(hostId)

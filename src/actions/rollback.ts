@@ -107,7 +107,7 @@ function namesSlugForId(read: InputReader): boolean {
   return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name))
 }
 
-/** A plugin or service by `kind` and `id`, or a project. */
+/** Reads which plugin or service `kind` and `id` name, or which project `project-id` names. */
 function readSubject(read: InputReader, isSlugForId: boolean): Subject | undefined {
   const isNamed = read.isGiven('id') || read.isGiven('project-id')
   const kind = read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin')

@@ -91,7 +91,7 @@ function logStatus({ parts, isKnown }: Inspection, log: Log): void {
   if (!isKnown) log.warning('There is no .hub-deploy here, so no deployment is recorded: is project-root right?')
 }
 
-/** The error of a step with `fail-on-drift`; undefined if every file is as it was installed. */
+/** The error of a step with `fail-on-drift`; undefined if every part was compared and is as it was installed. */
 function failureOf(inspection: Inspection): DeployError | undefined {
   const { activity } = inspection
   if (isDrifted(inspection) === false) return undefined
@@ -115,7 +115,7 @@ function cutIn(lists: Lists): string[] {
   )
 }
 
-/** One sentence about the paths that drift-details has no room for. */
+/** Counts the paths that drift-details has no room for, in one sentence; empty if there is room for all. */
 function omittedIn({ parts }: Inspection): string[] {
   const omitted = driftEntries(parts).reduce((sum, entry) => sum + (entry.omitted ?? 0), 0)
   return omitted === 0

@@ -30,7 +30,7 @@ import { runReadingStep, type StepEnd, type StepTools } from '../runner/reading-
 import { readState } from '../runner/runner-files.ts'
 import { buildVerifySummary, type CheckedSubject, describeGate } from '../runner/summaries/verify-summary.ts'
 
-/** The name of the state with the path of the main step's private folder, which the post step removes if it is left. */
+/** The name of the state in which the main step saves the path of its private folder, for the post step. */
 const FOLDER_STATE = 'folder'
 /** The error in the outputs of a run that is killed. */
 const KILLED = new DeploymentError('interrupted', 'The run was killed.')

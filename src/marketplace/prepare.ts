@@ -98,7 +98,8 @@ export async function verifyArtifact(deployment: ArtifactDeployment, found: Serv
 /**
  * Judges a version by the request or the hub's header before the artifact is extracted. Refuses a version that had
  * different bytes on this host, and a `latest` that is older than the installed version, cannot be compared with it or
- * has bytes that this host has replaced, unless the operator accepts the version. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`.
+ * has bytes that this host has replaced, unless the operator accepts the version. Throws ArtifactError `version_reused`
+ * or DeploymentError `downgrade_refused`.
  */
 export function acceptVersion(deployment: ArtifactDeployment, fetched: AcceptedVersion): AcceptedVersion {
   const claimed = claimedVersion(fetched)
@@ -116,8 +117,8 @@ function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployme
 }
 
 /**
- * Determines the artifact's version, and extracts it into `folder` unless the same bytes are installed and intact.
- * Throws as `unpackArtifact` and `decideVersion` do, ArtifactError `version_reused`, or DeploymentError
+ * Determines the artifact's version, and extracts the artifact into `folder` unless the same bytes are installed and
+ * intact. Throws as `unpackArtifact` and `decideVersion` do, ArtifactError `version_reused`, or DeploymentError
  * `downgrade_refused`.
  */
 export async function extractArtifact(
@@ -153,7 +154,7 @@ async function findSameVersion(
   return { ...fetched, content: installed, pluginYaml, version }
 }
 
-/** The same bytes of a service may be served as another version, because its version comes from a header. */
+/** The same bytes of a service may be served as another version, because a service's version comes from a header. */
 function isInstalledVersion({ previous: { installed } }: Target, version: string): boolean {
   return typeof installed?.version === 'string' && isSameVersion(installed.version, version)
 }

@@ -22,7 +22,7 @@ import { verifySnapshots } from './verify.ts'
 
 /**
  * Restores a retained version on purpose. This is a deployment whose files are a snapshot on this host, so it needs no
- * hub. However it ends, the host runs exactly the version that it ran before or exactly the restored one (or the
+ * hub. However the run ends, the host runs exactly the version that it ran before or exactly the restored one (or the
  * outcome is `inconsistent`). With a `sender`, the hub gets a report, best-effort, unless this is a dry run. Never
  * throws for a failed rollback: the result contains the error.
  */

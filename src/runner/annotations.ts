@@ -37,7 +37,7 @@ export class Annotator {
     if (code === 'internal_error') this.#logStack(error)
   }
 
-  /** Like `annotateFailure`, for an action that has no report. */
+  /** Like `annotateFailure`, for a failure without a report. */
   annotateError(thrown: unknown): void {
     if (thrown instanceof SourceError) {
       this.#annotateProblems(thrown)

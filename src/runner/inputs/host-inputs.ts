@@ -23,7 +23,7 @@ export const downloadTimeoutSchema = z.pipe(
   z.transform((minutes: number) => minutes * 60_000),
 )
 
-/** Reads the inputs of every action that installs: the host, its rules and the limits. */
+/** Reads the inputs that all installing actions have: the host, its rules and the limits. */
 export function readHostInputs(read: InputReader) {
   return {
     pluginSecretKey: read.optionalSecret('plugin-secret-key'),
@@ -38,7 +38,7 @@ export function readHostInputs(read: InputReader) {
   }
 }
 
-/** Reads the inputs of every action that changes a host: its root, its id and its rules. */
+/** Reads the inputs that all actions that change a host have: its root, its id and its rules. */
 export function readHost(read: InputReader) {
   return {
     projectRoot: read.required('project-root', projectRootSchema),

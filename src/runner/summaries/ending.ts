@@ -13,7 +13,7 @@ export interface RunFacts {
   readonly dryRun?: DryRunResult | undefined
 }
 
-/** The ending of a run in one line: a mark, and a sentence without its full stop that is clear without the mark. */
+/** The ending of a run in one line: a mark, and a sentence that is clear without the mark and has no full stop. */
 export interface Ending {
   readonly mark: string
   readonly sentence: string

@@ -15,7 +15,7 @@ const [MINUTE_MS, HOUR_MS, DAY_MS] = [60_000, 3_600_000, 86_400_000]
 
 export interface FleetFacts {
   readonly slug: string
-  /** Undefined if no answer about the fleet was ever received. */
+  /** Undefined if there was no usable answer about the fleet. */
   readonly fleet: Fleet | undefined
   /** The error that fails the step. */
   readonly error: DeployError | undefined
@@ -79,8 +79,8 @@ function fleetBlocks(fleet: Fleet, now: number): string[] {
 }
 
 /**
- * Sorts hosts that do not run the expected version first, and failed deployments first within each group; otherwise
- * keeps the given order.
+ * Sorts hosts that are not `current` first, and within each group those whose last deployment did not succeed;
+ * otherwise keeps the given order.
  */
 function byAttention(hosts: readonly FleetHost[]): FleetHost[] {
   return hosts.toSorted((a, b) => rankOf(a) - rankOf(b))

@@ -49,13 +49,13 @@ export function buildDeploySummary(summary: SummaryFacts): string {
   return `${blocks.join('\n\n')}\n`
 }
 
-/** Leaves out the warning about a refused report: it is the cause of the failure, which the summary shows anyway. */
+/** Leaves out the warning about a refused report, because the summary shows the refusal as the cause of the failure. */
 function withoutRefusal({ reported }: LocalReport, notes: readonly Note[]): readonly Note[] {
   const { error } = reported
   return error === null ? notes : notes.filter(({ text }) => !text.endsWith(error))
 }
 
-/** The line below a successful outcome: the health check, the duration and the hub's answer. */
+/** The line below a successful outcome: the duration, the health check and the hub's answer. */
 function inOneLine({ report }: SummaryFacts): string {
   const { changed, duration_ms: ms, reported } = report
   const checked = checkedParts(report)
@@ -159,8 +159,8 @@ function parts({ plugins, signer_public_key: signer }: LocalReport): string[] {
 }
 
 /**
- * The duration of each state; the last one ends with the run. A wait for another run is no state, and neither is the
- * work between the last two states that has its own title in the log. Both are shown apart and count toward no state.
+ * The duration of each state; the last one ends with the run. A wait for another run, and the phases in `END_WORK`
+ * between the last two states, are shown apart and count toward no state.
  */
 function states(
   { states: entered, completed_at: end, waited }: LocalReport,
