@@ -37,7 +37,7 @@ function reasonOf(error: unknown): string {
   switch (errnoOf(error)) {
     case 'ENOENT':
     case 'ENOTDIR':
-      return 'there is no such file (was the repository checked out?)'
+      return 'there is no such file (a file of the repository needs a checkout step before this step)'
     case 'EISDIR':
       return 'it is a directory (name a file in it)'
     case 'EACCES':
