@@ -18651,7 +18651,10 @@ async function describeLiveHolder(path, signal) {
     const free = await readFreeKernelLock(probe);
     return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder);
 }
-/** Describes the holder that the lock file of a project root names. Throws as `readLock` does. */
+/**
+ * Describes the holder that the lock file of a project root names; if the file names none, says how to find the holder.
+ * Throws as `readLock` does.
+ */
 function describeOther(path) {
     const found = readLock(path);
     if (found?.holder !== undefined)
@@ -22025,7 +22028,7 @@ function problemOf({ layout, us }, stat) {
 function linkProblem(stat, namesHere = 1) {
     if (!stat.isFile() || stat.nlink <= namesHere)
         return undefined;
-    return `is a file that has another name elsewhere (a hard link): look for that name with find -inum ${stat.ino}, and remove the name that should not exist.`;
+    return `is a file that has another name elsewhere (a hard link): look for that name on the same file system with find -inum ${stat.ino}, and remove the name that should not exist.`;
 }
 /** Checks only types, because there are many reports and none decides what a run installs, moves or starts. */
 function requireRealFiles({ layout }, path) {
@@ -23255,7 +23258,7 @@ function* withoutStamps(record) {
     for (const item of record)
         yield { ...item, stamp: undefined };
 }
-/** Explains why a tree could not be compared with the installed version, and what to do. */
+/** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
 function reasonOf(error, layout, identity) {
     if (!(error instanceof TreeRecordDamage) || identity === undefined)
         return toDeployError(error).message;

@@ -75,7 +75,10 @@ export async function describeLiveHolder(path: string, signal?: AbortSignal): Pr
   return isAbandoned(found, { ...own, kernel_lock: free ?? null }) ? undefined : describeHolder(found.holder)
 }
 
-/** Describes the holder that the lock file of a project root names. Throws as `readLock` does. */
+/**
+ * Describes the holder that the lock file of a project root names; if the file names none, says how to find the holder.
+ * Throws as `readLock` does.
+ */
 export function describeOther(path: string): string {
   const found = readLock(path)
   if (found?.holder !== undefined) return describeHolder(found.holder)

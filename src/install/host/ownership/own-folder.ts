@@ -99,7 +99,7 @@ function problemOf({ layout, us }: OwnFolder, stat: Stats): string | undefined {
 /** A file of ours may have a second name, for an instant or until the next run; that name is in the same folder. */
 function linkProblem(stat: Stats, namesHere = 1): string | undefined {
   if (!stat.isFile() || stat.nlink <= namesHere) return undefined
-  return `is a file that has another name elsewhere (a hard link): look for that name with find -inum ${stat.ino}, and remove the name that should not exist.`
+  return `is a file that has another name elsewhere (a hard link): look for that name on the same file system with find -inum ${stat.ino}, and remove the name that should not exist.`
 }
 
 /** Checks only types, because there are many reports and none decides what a run installs, moves or starts. */
