@@ -41449,8 +41449,9 @@ function answers_remedyOf(call, isDenied, status) {
     if (call === 'auth' && isDenied)
         return 'Check devkey and project-id: the key may be wrong, revoked or for another project.';
     if (call === 'authorize' && isDenied) {
-        const orDevkey = status === 401 ? ' Or devkey was revoked.' : '';
-        return `Check deployment-credential: it may be wrong, revoked or for another project, or the version may be revoked.${orDevkey} Nothing was installed.`;
+        return status === 401
+            ? 'Check deployment-credential and devkey: either may be revoked, the credential may be wrong or for another project, or the version may be revoked. Nothing was installed.'
+            : 'Check deployment-credential: it may be wrong, revoked or for another project, or the version may be revoked. Nothing was installed.';
     }
     if (call === 'download' && (isDenied || status === 404))
         return "Run again, for a fresh download_url; if that fails too, ask the hub's operator.";
