@@ -127,8 +127,8 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
 
   for (const [name, harm] of [
     ['missing', path => rmSync(path)],
-    ['unreadable, a folder', replaceByFolder],
-    ['cut', path => writeFileSync(path, 'x')],
+    ['a folder', replaceByFolder],
+    ['too short', path => writeFileSync(path, 'x')],
   ] as readonly [string, (path: string) => void][])
     it(`is refused if the key of sealed projects is ${name}`, async t => {
       const hub = await runHub(t)

@@ -45,7 +45,7 @@ describe('the detail route', () => {
     assert.equal((await hub.call('/services/hello')).status, 404)
   })
 
-  it('answers without a latest version when all are yanked', async t => {
+  it('answers without a latest version when all versions are yanked', async t => {
     const hub = await runHub(t)
     await hub.publish()
     yankVersion(hub.store, { ...HELLO, version: '1.0.0' })

@@ -92,7 +92,7 @@ describe('the fleet page', () => {
     )
   })
 
-  it('marks a name that the hub never published, and does not count it as a product', async t => {
+  it('marks a name that the hub never published, and does not count it as a plugin or service', async t => {
     const hub = await runHub(t)
     await hub.publish()
     report(hub.store, {})

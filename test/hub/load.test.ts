@@ -131,7 +131,7 @@ describe('writing for several requests at once', () => {
     )
   })
 
-  it('is on the disk when it is answered', t => {
+  it('is on the disk before a request is answered', t => {
     assert.equal(newStore(t).db.prepare('PRAGMA synchronous').get()?.['synchronous'], 2)
   })
 })

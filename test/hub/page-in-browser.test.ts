@@ -81,7 +81,7 @@ describe('the fleet page in a browser', { skip: whyLeftToCi() || whyNoBrowser(),
   }
 
   for (const colorScheme of ['light', 'dark'] as const) {
-    it(`has enough contrast in its ${colorScheme} colours`, async t => {
+    it(`has enough contrast in its ${colorScheme} colors`, async t => {
       const { page } = await open(t, { viewport: WIDE, colorScheme }, longNames)
       const texts = await page.evaluate<TextOnPage[]>(CONTRASTS)
       assert.ok(texts.length > 30, `${texts.length}`)
@@ -94,7 +94,7 @@ describe('the fleet page in a browser', { skip: whyLeftToCi() || whyNoBrowser(),
     })
   }
 
-  it('does not rely on colours alone', async t => {
+  it('does not rely on colors alone', async t => {
     const { page } = await open(t, { viewport: WIDE }, hub => {
       report(hub.store, { host_id: 'a', status: 'failed' })
       report(hub.store, { host_id: 'b', status: 'rolled_back' })

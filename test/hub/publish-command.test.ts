@@ -13,7 +13,7 @@ const PLUGIN = resolve(import.meta.dirname, '../../examples/plugin')
 const SERVICE = resolve(import.meta.dirname, '../../examples/service')
 const SECRET = ['--signing-secret-env', 'HUB_TEST_SECRET']
 
-describe('publishing without options that plugin.yaml answers', () => {
+describe('publishing without the options whose values plugin.yaml gives', () => {
   it('publishes a folder, a ZIP and a commit under the name and version in plugin.yaml', async t => {
     const folder = newFolder(t)
     const zip = join(folder, 'greeter.zip')

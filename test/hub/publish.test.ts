@@ -38,7 +38,7 @@ describe('publishing', () => {
     assert.equal(storedArtifacts(store).length, 1)
   })
 
-  it('lets only one of two requests succeed that publish a version at the same time', async t => {
+  it('lets only one of two requests that publish a version at the same time succeed', async t => {
     const store = newStore(t)
     const both = [OLD_BYTES, NEW_BYTES].map(bytes => publishArchive(store, bytes, PUBLICATION))
     const ended = await Promise.allSettled(both)
@@ -96,7 +96,7 @@ describe('publishing', () => {
     assert.deepEqual(readListing(store, PUBLICATION), yanked)
   })
 
-  it('keeps a version held back that is published again or replaced', async t => {
+  it('still holds back a version that is published again or replaced', async t => {
     const store = newStore(t)
     await publishArchive(store, OLD_BYTES, PUBLICATION)
     holdVersion(store, PUBLICATION)

@@ -43,7 +43,7 @@ describe('reporting a deployment', () => {
     })
   }
 
-  it('makes a NUL in a message visible, at which SQLite would end the text', async t => {
+  it('makes a NUL in a message visible, because SQLite would end the text there', async t => {
     const hub = await runHub(t)
     const response = await send(hub, hub.newKey(), { status: 'failed', error_message: 'a\0b' })
     assert.equal(((await response.json()) as Row)['error_message'], 'a\uFFFDb')

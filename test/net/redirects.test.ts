@@ -72,7 +72,7 @@ describe('followRedirects', () => {
     assert.equal(other.requests[0]?.headers['x-api-key'], undefined)
   })
 
-  it('does not send them again when a later hop returns to the first origin', async t => {
+  it('does not send credentials again when a later hop returns to the first origin', async t => {
     const other = await serve(t, (_, response) => redirect(response, `${first.url}/back`))
     const first = await serve(t, (request, response) =>
       request.url === '/' ? redirect(response, other.url) : response.end('{}'),

@@ -23,7 +23,7 @@ const offered = { version: '2.0.0', source: { from: FROM, id: 'b' } }
 
 describe('the version that a marketplace serves for a part', () => {
   const reused: [what: string, history: SuppliedVersion[], code: string | undefined][] = [
-    ['no known version', [], undefined],
+    ['no version', [], undefined],
     ['the same bytes', [had('2.0.0', 'b')], undefined],
     ['another version', [had('1.0.0', 'a')], undefined],
     ['the same version with different bytes', [had('2.0.0', 'a')], 'version_reused'],
@@ -35,7 +35,7 @@ describe('the version that a marketplace serves for a part', () => {
     ],
   ]
   for (const [what, history, code] of reused)
-    it(`is ${code ?? 'accepted'} next to ${what}`, () =>
+    it(`is ${code ?? 'accepted'} when the host had ${what}`, () =>
       assert.equal(
         codeOf(() => refuseReused(offered, history)),
         code,
@@ -43,7 +43,7 @@ describe('the version that a marketplace serves for a part', () => {
 
   const other = { source: { from: `${FROM}-lite`, id: 'a' } }
   const older: [what: string, past: Partial<SourcePast>, code: string | undefined][] = [
-    ['no known version', {}, undefined],
+    ['no version', {}, undefined],
     ['the same version', { installed: had('2.0.0', 'b') }, undefined],
     ['an older version', { installed: had('1.0.0', 'a') }, undefined],
     ['a newer version', { installed: had('3.0.0', 'a') }, 'downgrade_refused'],
@@ -55,7 +55,7 @@ describe('the version that a marketplace serves for a part', () => {
     ],
   ]
   for (const [what, past, code] of older)
-    it(`as latest is ${code ?? 'accepted'} next to ${what}`, () =>
+    it(`as latest is ${code ?? 'accepted'} when the host has ${what}`, () =>
       assert.equal(
         codeOf(() => refuseOlder(offered, { installed: undefined, history: [], wasReplaced: () => false, ...past })),
         code,

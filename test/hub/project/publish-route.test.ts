@@ -239,7 +239,7 @@ describe('an upload', () => {
     assertNothingKept(hub)
   })
 
-  it('is answered with 503 next to two others, and accepted after them', async t => {
+  it('is answered with 503 while two others arrive, and accepted after them', async t => {
     const hub = await runHub(t)
     const sealed = await sealShop(t)
     const headers = { ...ADMIN, 'Content-Type': 'application/octet-stream', 'Content-Length': '1000' }

@@ -83,7 +83,7 @@ describe('publishing a project', () => {
     await assert.rejects(publishProject(store, { bytes, release: { ...release, version: '2.0.0' } }), { status: 409 })
   })
 
-  it('lets only one of two requests succeed that publish a version at the same time', async t => {
+  it('lets only one of two requests that publish a version at the same time succeed', async t => {
     const store = newStore(t)
     const both = [await sealShop(t), await sealShop(t)]
     const ended = await Promise.allSettled(both.map(sealed => publishProject(store, sealed)))

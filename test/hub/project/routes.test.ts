@@ -85,7 +85,7 @@ describe('the download_url', () => {
     assert.equal(head.headers.get('content-length'), String(shop.sealed.bytes.length))
   })
 
-  it('leads to one version only, and is another one for each request', async t => {
+  it('leads to one version only, and differs for each request', async t => {
     const shop = await runShopHub(t)
     const newer = await publishShop(t, shop.hub.store, '1.1.0')
     const paths = [await downloadPath(shop), await downloadPath(shop), await downloadPath(shop, '1.1.0')]
@@ -206,7 +206,7 @@ describe('POST /v1/deployments/authorize', () => {
     assert.equal((await authorize({ ...shop, token, credential })).status, 404)
   })
 
-  it('answers 403 as soon as the credential is revoked, and to no other', async t => {
+  it('answers 403 as soon as the credential is revoked, and to no other credential', async t => {
     const shop = await runShopHub(t)
     const other = newValue(shop.hub, 'credential')
     const [, credential] = listProjectKeys(shop.hub.store).filter(({ purpose }) => purpose === 'credential')
@@ -216,7 +216,7 @@ describe('POST /v1/deployments/authorize', () => {
     assert.deepEqual(statuses.map(({ status }) => status).sort(), [200, 403])
   })
 
-  it('answers 403, with the version, after its revocation', async t => {
+  it('answers 403, and names the version, once the version is revoked', async t => {
     const shop = await runShopHub(t)
     revokeProjectVersion(shop.hub.store, { project_id: 'shop', version: '1.0.0' })
     const response = await authorize(shop)
@@ -244,7 +244,7 @@ describe('POST /v1/deployments/report', () => {
     assert.deepEqual(stored, REPORT)
   })
 
-  it('gives a report without an id or times an id of its own and the time of the hub', async t => {
+  it("completes a report without an id and times with a new id and the hub's time", async t => {
     const now = Date.UTC(2026, 4, 6, 7, 8, 9)
     const shop = await runShopHub(t, { now: () => now })
     const ids = []

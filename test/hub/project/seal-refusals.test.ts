@@ -21,8 +21,8 @@ describe('sealing', () => {
     ['a project id of dots', { projectId: '..' }, {}],
     ['a plugins folder that is a path', { pluginsDirname: '../x' }, {}],
     ['a plugins folder with a dot', { pluginsDirname: 'add.ons' }, {}],
-    ['a plugins folder in that of the extensions', { pluginsDirname: 'extensions/x' }, {}],
-    ['the extensions as the plugins', { pluginsDirname: 'extensions' }, {}],
+    ['a plugins folder inside the extensions folder', { pluginsDirname: 'extensions/x' }, {}],
+    ['the extensions folder as the plugins folder', { pluginsDirname: 'extensions' }, {}],
     ['the plan of another project', { projectId: 'other' }, {}],
     [
       'a project without a plugin',

@@ -22,7 +22,7 @@ describe('publishing on a hub that gives no answer', () => {
     await assert.rejects(sent, /^HubError: http:\S+ cannot be reached \(ECONNREFUSED\): check --hub-url/)
   })
 
-  it('says that the version may be published when the connection breaks', async t => {
+  it('says that the version may have been published when the connection breaks', async t => {
     const { hubUrl } = await serve(t, request => request.resume().once('end', () => request.socket.destroy()))
     const sent = sendPublication({ hubUrl, devkey: 'key' }, await sealShop(t), neverWait)
     await assert.rejects(
@@ -78,7 +78,7 @@ describe('publishing on a hub that is busy', { timeout: HANG_LIMIT_MS }, () => {
     ['-1', 60_000],
     ['Wed, 21 Oct 2099 07:28:00 GMT', 60_000],
   ] as const)
-    it(`gives up after eleven attempts, with the answer of the hub, if that asks for: ${retryAfter}`, async t => {
+    it(`gives up after eleven attempts, with the hub's answer, if the hub asks for: ${retryAfter}`, async t => {
       const { hubUrl } = await serve(t, (sent, response) =>
         sent.resume().once('end', () => {
           response.writeHead(503, { 'Retry-After': retryAfter, 'Content-Type': 'application/json' })

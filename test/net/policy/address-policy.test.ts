@@ -50,7 +50,7 @@ describe('a redirect', () => {
     'an IPv4 loopback address in IPv6': '::ffff:127.0.0.2',
     'the unspecified address': '0.0.0.0',
     'the unspecified IPv6 address': '::',
-    'a link-local address, as that of a cloud’s metadata': '169.254.169.254',
+    'the link-local address of a cloud’s metadata': '169.254.169.254',
     'an IPv6 link-local address': 'fe80::1%eth0',
     'an address of this host': ELSEWHERE,
     'an IPv6 address of this host': ELSEWHERE_6,
@@ -63,7 +63,7 @@ describe('a redirect', () => {
       assert.equal(hub.requests.length, 1)
     })
 
-    it(`does not reach ${what} by itself`, async t => {
+    it(`does not reach ${what} when the URL itself contains it`, async t => {
       const literal = address.includes(':') ? `[${address.replace(/%.*/, '')}]` : address
       const hub = await serveRedirect(t, port => `http://${literal}:${port}/x`)
       const wire = wireOf(HUB, [ELSEWHERE, ELSEWHERE_6])
@@ -104,7 +104,7 @@ describe('a redirect', () => {
     assert.deepEqual((await wire.requestJson(get(`http://hub.test:${hub.port}/`))).body, { internal: true })
   })
 
-  it('gains nothing from a hub whose own name changes its meaning after the first answer', async t => {
+  it('gains nothing from a hub whose own name resolves to another address after the first answer', async t => {
     const elsewhere = await serve(t, (_, response) => response.end('{}'))
     const hub = await serveRedirect(t, () => `http://hub.test:${elsewhere.port}/x`)
     const { resolve } = resolverOf({ 'hub.test': ['127.0.0.1', '127.0.0.2', '127.0.0.2'] })
@@ -128,7 +128,7 @@ describe('a URL that the hub chose for a download', () => {
   const download = (t: TestContext, wire: TestedWire, url: string, hub: string) =>
     wire.download({ url, hub, fd: openPrivateFile(t).fd, maxBytes: 1000, timeoutMs: 600_000 })
 
-  it('does not reach this host, before and after the hub itself was reached', async t => {
+  it('reaches this host neither before nor after the hub itself was reached', async t => {
     const internal = await serve(t, (_, response) => response.end('internal'))
     const hub = await serve(t, (_, response) => response.end('{}'))
     const names = { 'hub.test': '127.0.0.1', 'internal.test': '127.0.0.2', 'other.test': ELSEWHERE }

@@ -112,7 +112,7 @@ describe('a token that the hub no longer accepts', () => {
   }
 
   for (const lifetime of [{}, { expires_in: 3600 }, { expires_in: 'long' }]) {
-    it(`is not the reason for a 401 to a credential while it is new (${JSON.stringify(lifetime)})`, async t => {
+    it(`is not replaced after a 401 to a credential while the token is new (${JSON.stringify(lifetime)})`, async t => {
       const issued: Answer = [200, { access_token: TOKEN, ...lifetime }]
       const { client, calls } = await withHub(t, {
         [AUTH]: issued,

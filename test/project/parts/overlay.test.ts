@@ -31,7 +31,7 @@ function placed(t: TestContext, files: Record<string, string>, links: Record<str
 }
 
 describe('a fetched tree', () => {
-  it('replaces files of the stub with the same name, and no file of the stub is written through it', async t => {
+  it('replaces files of the stub with the same name, and none is written below a fetched file or symlink', async t => {
     const fetched = placed(t, { 'plugin.yaml': 'fetched', 'src/a': 'fetched', file: 'fetched' }, { link: '/etc' })
     const stub = placed(
       t,

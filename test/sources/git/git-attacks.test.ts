@@ -86,7 +86,7 @@ describe('fetching a part with git', { skip }, () => {
     },
     'an absolute symlink': { code: /^unsafe_archive$/, lines: () => [`120000 blob ${blob('/etc/passwd')}\tx`] },
     'a symlink to itself': { code: /^unsafe_archive$/, lines: () => [`120000 blob ${blob('x')}\tx`] },
-    'a symlink whose target is a book': {
+    'a symlink with a very long target': {
       code: /^unsafe_archive$/,
       lines: () => [`120000 blob ${blob('x'.repeat(5000))}\tx`],
     },
@@ -176,7 +176,7 @@ describe('fetching a part with git', { skip }, () => {
     assert.equal(readFileSync(join(staged, 'a'), 'utf8'), '1')
   })
 
-  it('ends a silent fetch at the timeout or at a cancel, and leaves no process behind', {
+  it('ends a silent fetch at the timeout or when the run is cancelled, and leaves no process behind', {
     timeout: HANG_LIMIT_MS,
   }, async () => {
     const ref = stage.repository('slow').commit({ a: '1' })
@@ -269,7 +269,7 @@ describe('fetching a part with git', { skip }, () => {
     })
   })
 
-  it('refuses an old git, and one in a relative folder of PATH, and reports a missing git', async () => {
+  it('refuses an old git and a git in a relative folder of PATH, and reports a missing git', async () => {
     const ref = stage.repository('gitless').commit({ a: '1' })
     const folder = join(stage.folder, 'bin')
     mkdirSync(folder)

@@ -45,7 +45,7 @@ describe('git, while it fetches a part,', { skip }, () => {
     assert.ok(most > 16 * MIB && most < 256 * MIB, `${most} bytes`)
   })
 
-  it('receives no more than max-artifact-bytes from the network, whatever they are', async () => {
+  it('receives no more than max-artifact-bytes from the network, whatever the bytes contain', async () => {
     let sent = 0
     stage.server.intercept = (_, response) => {
       response.writeHead(200, ADVERTISEMENT)
@@ -105,7 +105,7 @@ describe('git, while it fetches a part,', { skip }, () => {
   })
 
   for (const words of ['signal 25', 'x\nerror: index-pack died of signal 25\nfatal: Out of memory, malloc failed']) {
-    it(`is not called limited because the server says ${JSON.stringify(words)}`, async () => {
+    it(`is not said to have reached a limit because the server says ${JSON.stringify(words)}`, async () => {
       stage.server.intercept = (_, response) => {
         response
           .writeHead(200, ADVERTISEMENT)
