@@ -23496,7 +23496,7 @@ var external_node_net_default = /*#__PURE__*/__nccwpck_require__.n(external_node
 ;// CONCATENATED MODULE: ./build/net/exchange/failures.js
 
 
-/** A failure that another attempt may avoid: of the connection, or an answer that may differ later. */
+/** A failure that another attempt may avoid: a failed connection, or an answer that may differ later. */
 class TransientError extends ArtifactError {
     /** False when no byte of the request can have reached the server. */
     sent;
@@ -40193,7 +40193,7 @@ async function runPostStep(readInputs, flows, hostOf) {
 ;// CONCATENATED MODULE: ./build/project/states.js
 /**
  * The states of the project flow. Every path to `obtaining_key` passes `verifying_signature`, and every path to
- * `installing` passes `decrypting` and `verifying_manifest` as well.
+ * `installing` also passes `decrypting` and `verifying_manifest`.
  */
 const PROJECT_TRANSITIONS = {
     pending: ['authenticating'],
@@ -43960,7 +43960,7 @@ async function downloadSealed({ request, client, tools, record }, { descriptor }
 async function verifySealed({ request, tools, record }, { pinned }, sealed) {
     const check = signed => checkEd25519(signed, tools.signal);
     const verified = await verifySealedSignature(sealed, pinned, check);
-    tools.log.did(`valid by the pinned key ${pinned.base64}, sha256 ${shortDigest(verified.sha256)}`);
+    tools.log.did(`valid for the pinned key ${pinned.base64}, sha256 ${shortDigest(verified.sha256)}`);
     const { artifactSha256 } = request;
     if (artifactSha256 !== undefined)
         verifyPinnedDigest(verified, artifactSha256);
@@ -44576,7 +44576,7 @@ function fetch_commit_pathOf({ url }) {
     return cleanForeignText(url.pathname, 200);
 }
 function fetch_commit_tooLarge(server) {
-    return new ArchiveError('archive_too_large', `The repository ${server.url.origin}${fetch_commit_pathOf(server)} is too large: it sends more bytes than max-artifact-bytes allows, or git needs more memory for it than this action allows. Nothing was installed. Raise max-artifact-bytes, or have the publisher put the part into the project.`);
+    return new ArchiveError('archive_too_large', `The repository ${server.url.origin}${fetch_commit_pathOf(server)} is too large: it sends more bytes than max-artifact-bytes leaves for it, or git needs more memory for it than this host or this action allows. Nothing was installed. Raise max-artifact-bytes, or have the publisher put the part into the project.`);
 }
 function denied(server) {
     const given = server.tokens.has(server.url.host) ? 'Check its token in' : 'It may need a token: add one to';

@@ -37,7 +37,7 @@ export const publish: Command = {
 npm run hub -- publish --kind service --slug S --version V SOURCE SECRET [options]
 
 SOURCE is one of
-  --from DIR                  a folder; leaves out .git, node_modules, __pycache__, .env and private keys
+  --from DIR                  a folder; leaves out, and lists, files such as .git, node_modules, .env and private keys
   --git REPO --ref TAG        a commit of a local repository, archived as a code host does
   --archive FILE              a ZIP, published unchanged
 

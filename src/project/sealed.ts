@@ -87,7 +87,7 @@ export async function verifySealed(
 ): Promise<VerifiedSealedArtifact> {
   const check: Ed25519Check = signed => checkEd25519(signed, tools.signal)
   const verified = await verifySealedSignature(sealed, pinned, check)
-  tools.log.did(`valid by the pinned key ${pinned.base64}, sha256 ${shortDigest(verified.sha256)}`)
+  tools.log.did(`valid for the pinned key ${pinned.base64}, sha256 ${shortDigest(verified.sha256)}`)
   const { artifactSha256 } = request
   if (artifactSha256 !== undefined) verifyPinnedDigest(verified, artifactSha256)
   await record.update({ signer_public_key: pinned.base64 })

@@ -21,7 +21,7 @@ export type ProjectState =
 
 /**
  * The states of the project flow. Every path to `obtaining_key` passes `verifying_signature`, and every path to
- * `installing` passes `decrypting` and `verifying_manifest` as well.
+ * `installing` also passes `decrypting` and `verifying_manifest`.
  */
 export const PROJECT_TRANSITIONS: Transitions<ProjectState> = {
   pending: ['authenticating'],

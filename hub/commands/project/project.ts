@@ -9,6 +9,6 @@ import { seal } from './seal.ts'
 
 export const project: CommandGroup = {
   name: 'npm run hub -- project',
-  summary: 'seals, publishes and revokes projects, which consist of several parts',
+  summary: 'seals, publishes and revokes projects: sets of plugins and extensions',
   commands: { create, list, keygen, seal, publish, versions, devkey, credential, keys, revoke },
 }

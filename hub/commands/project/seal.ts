@@ -13,8 +13,9 @@ export const seal: Command = {
 ${SEAL_USAGE}
   --out FILE             the sealed file (default P-V.sealed)
 
-Sealing leaves out .git, node_modules, caches, .env (not .env.template), private keys and files outside the project's
-folders. It also writes FILE.release.json, which contains the key of the sealed file: give it only to the publisher.`,
+Sealing leaves out, and lists, version control, dependencies, caches, .env (not .env.template), private keys, credential
+files, and files outside the project's folders. It also writes FILE.release.json, which contains the key of the sealed
+file: give FILE.release.json only to the publisher.`,
   run: async args => {
     const { values } = parseCommandLine(args, { ...SEAL_OPTIONS, out: { type: 'string' } })
     const sealed = await sealSource(values)

@@ -8,7 +8,7 @@ export interface ConnectionState {
   sent: boolean
 }
 
-/** A failure that another attempt may avoid: of the connection, or an answer that may differ later. */
+/** A failure that another attempt may avoid: a failed connection, or an answer that may differ later. */
 export class TransientError extends ArtifactError {
   /** False when no byte of the request can have reached the server. */
   readonly sent: boolean

@@ -157,7 +157,7 @@ function pathOf({ url }: GitServer): string {
 function tooLarge(server: GitServer): ArchiveError {
   return new ArchiveError(
     'archive_too_large',
-    `The repository ${server.url.origin}${pathOf(server)} is too large: it sends more bytes than max-artifact-bytes allows, or git needs more memory for it than this action allows. Nothing was installed. Raise max-artifact-bytes, or have the publisher put the part into the project.`,
+    `The repository ${server.url.origin}${pathOf(server)} is too large: it sends more bytes than max-artifact-bytes leaves for it, or git needs more memory for it than this host or this action allows. Nothing was installed. Raise max-artifact-bytes, or have the publisher put the part into the project.`,
   )
 }
 
