@@ -34,7 +34,11 @@ export const OPTIONS = {
   quick: { type: 'boolean', default: false, help: 'only the small races, with few rounds' },
   only: { type: 'string', value: 'S,M', help: `only these races, of ${RACE_NAMES}` },
   rounds: { type: 'string', value: 'N', help: `the rounds of each race (default: ${DEFAULT_ROUNDS})` },
-  write: { type: 'boolean', default: false, help: 'write the results to docs/performance.md; needs all races' },
+  write: {
+    type: 'boolean',
+    default: false,
+    help: 'write the results to docs/performance.md; without --profile, needs all races',
+  },
   fs: { type: 'string', value: 'WHERE', help: 'measure on tmpfs, loop (ext4 in a file; needs root) or a folder' },
   ours: { type: 'string', default: REPOSITORY, value: 'FOLDER', help: 'measure the dist/ of another checkout' },
   cache: {

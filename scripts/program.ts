@@ -13,7 +13,7 @@ export interface ProgramOption extends ParseArgsOptionDescriptor {
 
 /** A program that `npm run` or node starts. */
 export interface Program<T extends Readonly<Record<string, ProgramOption>>> {
-  /** The command up to its options: `npm run demo`. */
+  /** The command up to its options, for example `npm run demo`. */
   readonly name: string
   /** Its purpose in sentences; lines are printed as they are. */
   readonly purpose: string

@@ -5,7 +5,7 @@ import { whyLeftToCi } from '../test/extent.ts'
 const ROOT = join(import.meta.dirname, '..')
 const FOLDER = join(ROOT, '.test-processes')
 
-/** Files whose tests are all left to CI. Only in CI does each of these files have its own process. */
+/** Files whose tests are all left to CI. If they run, each has its own process; otherwise, they share one. */
 const LEFT_TO_CI =
   'test/e2e/{kill-sweep,kill-undo-full-disk,project-kills,rollback-kills,power-cuts,error-sweep,systemd-nights,durability-order}.test.ts'
 

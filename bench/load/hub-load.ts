@@ -12,7 +12,7 @@ import { publishTargets } from './publish-targets.ts'
 import { type ServedHub, serveHub } from './served-hub.ts'
 import { addTally, newTally, type Tally } from './tally.ts'
 
-/** Some 20 MB when packed. */
+/** About 20 MB when packed. */
 const WORKLOAD = { name: 'the load', files: 1_000, bytes: 72_000_000 }
 const REPORTING: Hosts = { count: 200, deployments: 20, downloads: false }
 const DOWNLOADING: Hosts = { count: 50, deployments: 4, downloads: true }

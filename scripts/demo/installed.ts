@@ -1,7 +1,6 @@
 import { readInstalled } from '../../src/install/host/installed/host-record.ts'
 import { layoutOf } from '../../src/install/host/layout.ts'
 
-/** A part that the host runs. */
 export interface InstalledPart {
   readonly id: string
   readonly version: string

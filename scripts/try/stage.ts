@@ -31,8 +31,8 @@ export interface TryStage {
   /** The host's project root, inside `folder`. */
   readonly root: string
   /**
-   * Signs and publishes the sources. With `isBroken`, publishes a project with another step in its plan, which fails.
-   * Throws as `publishFolder` and `releaseProject` do.
+   * Signs and publishes the sources. With `isBroken`, the plan of a published project gets an additional step, which
+   * fails. Throws as `publishFolder` and `releaseProject` do.
    */
   publish(sources: Sources, isBroken: boolean): Promise<Published>
   /** Deploys the version of the sources with the deploy or the project action from `dist/`. */

@@ -55,7 +55,10 @@ export function assertExactly(root: string, allowed: Readonly<Record<string, Lis
   return name as string
 }
 
-/** Asserts that no journal, lock, mark, staged tree, temporary file, waiting or second report is left over. */
+/**
+ * Asserts that no journal, lock, mark, staged tree or temporary file is left over, that no report waits in the outbox,
+ * and that no deployment has two local reports.
+ */
 export function assertNothingStrays(root: string): void {
   const own = join(root, '.hub-deploy')
   const lasting = [

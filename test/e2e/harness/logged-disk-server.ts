@@ -23,7 +23,7 @@ const SIZE = 1024 ** 4
 export const MARK_BYTES = 4096
 export const FIRST_MARK = SIZE / 2
 
-/** The requests of linux/fuse.h that the kernel sends for such a file. */
+/** The requests of linux/fuse.h that the kernel sends for the file. */
 const REQUESTS = {
   2: 'forget',
   3: 'getattr',

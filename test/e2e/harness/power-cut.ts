@@ -24,8 +24,8 @@ export function readRecording(folder: string): Recording {
 }
 
 /**
- * The event before which the power fails, by seed: anywhere between the two marks, with a preference for later events,
- * because a deployment begins by reading; sometimes at the very end.
+ * The index of the event before which the power fails, by seed: an event between the two marks, with a preference for
+ * later events, because a deployment begins by reading; sometimes the second mark.
  */
 export function cutAt({ events }: Recording, seed: number): number {
   const [beginning, end] = [BEGINNING, END].map(number => markIn(events, number)) as [number, number]

@@ -46,7 +46,7 @@ export function assertKeptSecret(
   assertNoSecret(secrets, [stage.root, stage.workspace.temp], logs)
 }
 
-/** Asserts that the runner's temporary folder contains nothing but the runner's own command files. */
+/** Asserts that the runner's temporary folder contains only the runner's own command files. */
 export function assertTemporariesGone({ workspace }: Pick<ProjectStage, 'workspace'>): void {
   const strays = readdirSync(workspace.temp).filter(name => !name.startsWith('commands-'))
   assert.deepEqual(strays, [])

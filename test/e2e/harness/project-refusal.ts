@@ -23,8 +23,8 @@ const STACK_LINE = /^\s+at .+(:\d+:\d+|\(native\)|<anonymous>)/m
 
 /**
  * Deploys from a hub that the run must refuse in the state `during`, after the requests `asked`. The hub must get no
- * further request except one report of the failure. The host must be as it was, no temporary file may be left over, and no
- * secret may have leaked.
+ * further request except one report of the failure. The host must be as it was, no temporary file may be left over, and
+ * no secret may have leaked.
  */
 export async function assertRefusesProject(
   stage: ProjectStage,

@@ -39,8 +39,8 @@ function journalsOf(root: string, deploymentId: string): string[] {
 }
 
 /**
- * The number of a journal record, and the number of the first rename of `place` to another path that hangs, both
- * counted from 1.
+ * The number of a journal record, and the number of the first rename that hangs, among the renames of `place` to
+ * another path. Both are counted from 1.
  */
 interface CancelAndBlock {
   readonly place: string
