@@ -86,7 +86,7 @@ describe('a check of the installed version', () => {
     )
   })
 
-  it('does not call a service healthy that this host cannot check', async () => {
+  it('does not say that a service is healthy if this host cannot check it', async () => {
     stage.writeHostConfig('version: 1\nsupervisor: none\n')
     stage.writePlan(planWith())
     const { exitCode, outputs, summary, log } = await check()
@@ -95,7 +95,7 @@ describe('a check of the installed version', () => {
     assert.doesNotMatch(summary, /healthy/)
   })
 
-  it('calls a service unhealthy that does not run, and does not start it', async () => {
+  it('says that a service that does not run is unhealthy, and does not start that service', async () => {
     stage.standIns.setState('greeter.service', 'inactive')
     const { outputs } = await assertFails('unhealthy')
     assert.equal(outputs['failed-step'], 's2')
@@ -198,7 +198,9 @@ describe('a check of the installed version', () => {
     })
   })
 
-  it('does not call a version unhealthy that another run has replaced meanwhile', { skip: ONLY_IN_CI }, async t => {
+  it('does not say that a version is unhealthy if another run has replaced that version meanwhile', {
+    skip: ONLY_IN_CI,
+  }, async t => {
     const file = join(stage.root, '.hub-deploy/installed.json')
     const own = readFileSync(file, 'utf8')
     t.after(() => writeFileSync(file, own))

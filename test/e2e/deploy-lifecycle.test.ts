@@ -81,7 +81,7 @@ describe('a first deployment', () => {
     )
   })
 
-  it('leaves its private folder, and in it nothing that only the run needed', { skip: ONLY_IN_CI }, async () => {
+  it('leaves its private folder, without anything that only the run needed', { skip: ONLY_IN_CI }, async () => {
     await beginInstalled()
     assert.equal(statSync(join(stage.root, '.hub-deploy')).mode & 0o777, 0o700)
     assert.deepEqual(
@@ -204,7 +204,7 @@ describe('the choice of a version', () => {
     assert.deepEqual([outputs['version'], outputs['previous-version'], runningVersion()], ['1.0.0', '2.0.0', '1.0.0'])
   })
 
-  it('does not install bytes again that it has replaced, even if the hub calls them newer', {
+  it('does not reinstall bytes that it has replaced, even if the hub calls them newer', {
     skip: ONLY_IN_CI,
   }, async t => {
     await deployed({ version: '1.0.0' })

@@ -261,7 +261,7 @@ describe('files that were changed on the host since they were installed', () => 
     assert.ok(existsSync(join(stage.root, 'elsewhere/more')))
   })
 
-  it('behind a symlink are not damage to a rollback, even if they change meanwhile', {
+  it('behind a symlink do not count as damage in a recovery, even if they change before it', {
     skip: ONLY_IN_CI,
   }, async () => {
     const path = join(stage.root, 'plugins/greeter')
@@ -322,7 +322,7 @@ describe('files that were changed on the host since they were installed', () => 
     assert.deepEqual([outcome, drift, rollback?.verified], ['rolled_back', DRIFT, null])
   })
 
-  it('are named by the recovery of a killed run if they were changed after it began, and are not damage', {
+  it('are named by the recovery of a killed run, and do not count as damage, if they were changed after that run began', {
     skip: ONLY_IN_CI,
   }, async () => {
     const { outcome, drift, rollback } = await killed(() => edit(stage, { [`${KEPT}/src/main.py`]: 'changed' }))
@@ -330,7 +330,7 @@ describe('files that were changed on the host since they were installed', () => 
     assert.match(rollback?.problems.join() ?? '', /^plugins\/greeter\/src\/main\.py was written by another process/)
   })
 
-  it('are damage for the recovery of a killed run if they were removed after it began', {
+  it('count as damage in the recovery of a killed run if they were removed after that run began', {
     skip: ONLY_IN_CI,
   }, async () => {
     const { outcome, drift, rollback } = await killed(() => rmSync(join(stage.root, KEPT, 'src/main.py')))
@@ -346,7 +346,9 @@ describe('files that were changed on the host since they were installed', () => 
     })
   })
 
-  it('are ruled out by the recovery of a killed run if there are none', { skip: ONLY_IN_CI }, async () => {
+  it('let the recovery of a killed run call the old version verified if there are none', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     const { outcome, drift, rollback } = await killed()
     assert.deepEqual([outcome, drift, rollback?.verified], ['rolled_back', [], true])
   })

@@ -108,14 +108,14 @@ describe('a failing step', () => {
     assert.equal(report.rollback?.healthy, null)
   })
 
-  it('starts a service again that the plan had stopped', { skip: ONLY_IN_CI }, async () => {
+  it('restarts a service that the plan had stopped', { skip: ONLY_IN_CI }, async () => {
     stage.writePlan(planWith('action: stop, plugin: greeter', PROVISION))
     await rolledBack('step_failed', 's2')
     assert.deepEqual(unitChanges(stage), ['stop greeter.service', 'restart greeter.service'])
     assert.deepEqual([stage.standIns.stateOf('greeter.service'), stage.standIns.running()], ['active', '1.0.0'])
   })
 
-  it('stops a service again that did not run before', async () => {
+  it('stops a service that the plan had started', async () => {
     stage.standIns.setState('greeter.service', 'inactive')
     stage.writePlan(planWith('action: start, plugin: greeter', PROVISION))
     const [report] = await rolledBack('step_failed', 's2')
@@ -148,7 +148,7 @@ describe('a failing step', () => {
     assert.match(listHost(stage.root)[RECORD] ?? '', /"unrestored": \[[^\]]*greeter\.service/)
   })
 
-  it('leaves a service alone whose state is unknown', async () => {
+  it('does not touch a service whose state is unknown', async () => {
     stage.standIns.before('systemctl', 'is-active', 'echo "no bus" >&2; exit 1')
     stage.writePlan(planWith(RESTART))
     const [report] = await rolledBack('step_failed', 's1')

@@ -181,7 +181,7 @@ describe('a project that is already installed', () => {
 })
 
 describe('a new version of a project', () => {
-  it('has a service restarted that an earlier run could not restore, and no other', { skip: ONLY_IN_CI }, async () => {
+  it('restarts the service that an earlier run could not restore, and no other', { skip: ONLY_IN_CI }, async () => {
     await publish('1.0.0')
     await succeeds()
     await publish('2.0.0')
@@ -215,7 +215,7 @@ describe('a new version of a project', () => {
     assert.equal(existsSync(added), false)
   })
 
-  it('replaces only the parts that differ, and restarts their services, those that depend on them, and those of all parts', async () => {
+  it('replaces only the parts that differ, and restarts their services, dependent services, and the project-wide service', async () => {
     await publish('1.0.0')
     await succeeds()
     const kept = ['plugins/till', 'extensions/mailer']
@@ -240,7 +240,7 @@ describe('a new version of a project', () => {
     assert.equal(isExtracted(await watched()), false)
   })
 
-  it('changes nothing but the records if all its parts are already installed', { skip: ONLY_IN_CI }, async () => {
+  it('changes only the records if all its parts are already installed', { skip: ONLY_IN_CI }, async () => {
     await publish('1.0.0', SAME_CART)
     await succeeds()
     await publish('2.0.0', SAME_CART)

@@ -84,7 +84,7 @@ describe('a report that the hub refuses', () => {
 })
 
 describe('a report that does not reach the hub', () => {
-  it('is a warning, and the next run sends it', async t => {
+  it('causes a warning, and the next run sends it', async t => {
     let isUp = false
     const report: Answer = response => {
       if (isUp) response.writeHead(201).end('{}')

@@ -184,7 +184,7 @@ describe('a rollback', () => {
     assert.equal(existsSync(join(stage.root, '.hub-deploy/journal.jsonl')), false)
   })
 
-  it('leaves the host its present file and the snapshot its own, if both versions have one', {
+  it('leaves the present file in place and the file of the snapshot there, if both versions have a file at a kept path', {
     skip: ONLY_IN_CI,
   }, async t => {
     const stage = await openStage()

@@ -100,7 +100,7 @@ describe('the environment of a run', () => {
     assert.ok(!environment.includes(stage.apiKey))
   })
 
-  it('may name a summary that cannot be written, which causes a warning and does not change the outcome', async () => {
+  it('may name a summary that cannot be written: the run warns, and its outcome does not change', async () => {
     const result = await stage.deploy({}, { env: { GITHUB_STEP_SUMMARY: join(stage.root, 'no/such/file') } })
     assert.deepEqual([result.exitCode, result.outputs['outcome']], [0, 'success'], result.log)
     assert.equal(commandsIn(result.log, 'warning').length, 1)
@@ -112,7 +112,7 @@ describe('the environment of a run', () => {
   })
 
   for (const name of sampled(['GITHUB_OUTPUT', 'GITHUB_STATE'], 1)) {
-    it(`may name a ${name} that does not exist, which causes warnings and does not change the outcome`, async () => {
+    it(`may name a ${name} that does not exist: the run warns, and its outcome does not change`, async () => {
       const result = await stage.deploy({}, { env: { [name]: join(stage.root, 'no/such/file') } })
       assert.equal(result.exitCode, 0, result.log)
       assert.ok(commandsIn(result.log, 'warning').length > 0)

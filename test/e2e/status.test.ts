@@ -198,7 +198,7 @@ describe('the status of a host whose files were changed', () => {
     })
 
   for (const damage of sampled(['missing', 'damaged'], 1))
-    it(`counts a part as drifted whose record is ${damage}, and says why it cannot be compared`, async () => {
+    it(`counts a part whose record is ${damage} as drifted, and says why the part cannot be compared`, async () => {
       for (const name of listOwn(stage, 'trees')) {
         const path = at(`.hub-deploy/trees/${name}`)
         if (damage === 'missing') rmSync(path)

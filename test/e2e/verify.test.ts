@@ -230,7 +230,7 @@ describe('verify with only a plan', () => {
     assert.match(summary, /install\.yaml:7:\d+<\/code> .*\n- <code>host\.yaml:2:/)
   })
 
-  it('calls the inputs invalid if one is missing, and not the plan', async () => {
+  it('calls the inputs invalid, and not the plan, if an input is missing', async () => {
     const cases = { '': { ...alone, slug: '' }, false: { ...alone, 'install-plan': '', slug: '' } }
     for (const [verified, inputs] of Object.entries(cases)) {
       const { summary } = await assertFails(stage, { code: 'missing_input', verified }, inputs)
@@ -289,7 +289,7 @@ describe('verify with only a plan', () => {
     }
   })
 
-  it('is never the result of a workflow that asked for an artifact', async () => {
+  it('fails if an input that is only for the check of an artifact is set', async () => {
     const { log } = await assertFails(stage, { code: 'missing_input' }, { ...alone, 'hub-url': 'https://hub.example' })
     assert.match(log, /^::error title=missing_input::A check of what a hub serves needs .* leave out hub-url\. /m)
     await assertFails(stage, { code: 'missing_input' }, { ...alone, 'artifact-sha256': 'ab'.repeat(32) })
