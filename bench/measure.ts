@@ -29,6 +29,9 @@ export async function measure(what: string, folder: string, start: Start): Promi
     startedAt = performance.now()
   })
   const ms = performance.now() - startedAt
-  if (exitCode !== 0) throw new Error(`${what} failed with exit code ${exitCode}:\n${log}`)
+  if (exitCode !== 0)
+    throw new Error(
+      `${what} ${exitCode === null ? 'was ended by a signal' : `failed with exit code ${exitCode}`}:\n${log}`,
+    )
   return { ms, peakMb: canMeasureMemory ? (Number(readFileSync(usage, 'utf8')) * 1024) / 1e6 : undefined }
 }

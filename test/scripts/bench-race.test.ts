@@ -7,6 +7,7 @@ import type { Artifact } from '../../bench/artifact.ts'
 import { openArtifactCache } from '../../bench/artifact-cache.ts'
 import { type Contender, listContenders } from '../../bench/contenders.ts'
 import { startHub } from '../../bench/hub-process.ts'
+import { measure } from '../../bench/measure.ts'
 import { onNewHost, race } from '../../bench/race.ts'
 import { withReleases } from '../../bench/releases.ts'
 import { whyLeftToCi } from '../extent.ts'
@@ -37,6 +38,17 @@ for (const format of ['zip', 'sealed'] as const) {
     }
   })
 }
+
+describe('the measurement of a process', () => {
+  for (const [exitCode, message] of [
+    [3, 'Deploying failed with exit code 3:\nthe log'],
+    [null, 'Deploying was ended by a signal:\nthe log'],
+  ] as const)
+    it(`throws with the log if the exit code is ${exitCode}`, async t => {
+      const ended = measure('Deploying', temporaryDirectory(t), async () => ({ exitCode, log: 'the log' }))
+      await assert.rejects(ended, { message })
+    })
+})
 
 describe('the longest block of the event loop', () => {
   it('is written to the file at exit', t => {
