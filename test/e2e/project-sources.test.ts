@@ -172,7 +172,7 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
     await refused(
       'authentication_failed',
       { 'sources-api-key': 'another-key' },
-      /plugins\/pay: .* Check sources-api-key:/,
+      /plugins\/pay: .* Check sources-api-key, which/,
     )
     const isBaseNamed = /plugins\/pay: .* from http:[^ ]*\/elsewhere: .* 404.* manifest\.json and sources-hub-url\./
     await refused('not_found', { 'sources-hub-url': `${stage.hub.url}/elsewhere` }, isBaseNamed)
