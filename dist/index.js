@@ -25744,9 +25744,9 @@ async function verifyHealth(subject, step) {
 ;// CONCATENATED MODULE: ./build/core/document/near-miss.js
 
 /**
- * Returns the first candidate that differs from `word` by one missing, added or changed character, by two swapped
- * neighbours, or only by capitals, "-", "_" and spaces; undefined if there is none. The cost is linear in the length of
- * the arguments.
+ * Returns the first candidate that equals `word` or differs from it by one missing, added or changed character, by two
+ * swapped neighbours, or only by capitals, "-", "_" and spaces; undefined if there is none. The cost is linear in the
+ * length of the arguments.
  */
 function nearMiss(word, candidates) {
     for (const candidate of candidates) {
@@ -26079,7 +26079,7 @@ function offsetOf(source) {
 
 /** Without an index, finding the positions of thousands of mistakes in one map would take quadratic time. */
 const indexes = new WeakMap();
-/** Returns the first pair of a map that has this key. */
+/** Returns a map's first pair with this key, or undefined. */
 function pairAt(map, key) {
     if (key === undefined)
         return undefined;
@@ -26123,7 +26123,7 @@ function yamlComplaintSentence({ code, message }) {
             return `not valid YAML: ${lowerFirst(withoutQuote(message))}`;
     }
 }
-/** Removes the parser's quotation of the file, which follows a word and a colon. */
+/** Removes the text that the parser quotes from the file: everything after a word and a colon. */
 function withoutQuote(message) {
     return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200);
 }
@@ -27624,7 +27624,7 @@ async function noteInstalledVersion({ layout, request, record }) {
 
 
 
-/** Enough for honest use of anchors, too little for a bomb. */
+/** Enough for the honest use of anchors, too few for a bomb. */
 const MAX_ALIAS_COUNT = 100;
 /** The reason why a foreign text is refused. The message continues a sentence that begins with the file's name. */
 class StrictYamlProblem extends Error {
@@ -27917,7 +27917,7 @@ const host_config_schema_healthcheckSchema = schemas_lazy(() => strictObject({
     .check(refine(({ http, tcp, command }) => [http, tcp, command].filter(probe => probe !== undefined).length === 1, {
     error: 'must have exactly one of http, tcp and command',
 }), refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
-    error: 'must have status and body only with http',
+    error: 'may have status and body only with http',
 })));
 /** The form of a host config; unknown keys are refused everywhere. */
 const hostConfigSchema = schemas_lazy(() => strictObject({
@@ -40390,7 +40390,7 @@ function fitList(items, maxChars) {
     let room = maxChars - '['.length;
     for (const item of items) {
         const text = JSON.stringify(item);
-        // Another item or the end of the list follows: a comma or a bracket.
+        // A comma or the final bracket follows each item.
         room -= text.length + ','.length;
         if (room < 0)
             break;
@@ -42954,7 +42954,7 @@ const ZERO = 0x30;
 const NINE = 0x39;
 const EQUALS = 0x3d;
 const LINE_FEED = 0x0a;
-/** Without a limit, the search for a record's length costs the square of the bytes. */
+/** Without a limit, the search for the lengths of records could take time that grows with the square of the bytes. */
 const MAX_LENGTH_DIGITS = 8;
 const DECIMAL = /^(0|[1-9][0-9]{0,14})$/;
 /** Longer than any key that matters. */

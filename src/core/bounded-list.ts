@@ -10,7 +10,7 @@ export function fitList(items: readonly unknown[], maxChars: number): BoundedLis
   let room = maxChars - '['.length
   for (const item of items) {
     const text = JSON.stringify(item)
-    // Another item or the end of the list follows: a comma or a bracket.
+    // A comma or the final bracket follows each item.
     room -= text.length + ','.length
     if (room < 0) break
     texts.push(text)

@@ -12,7 +12,7 @@ export interface ArchiveEntry {
   readonly type: ExtractableType | RefusedType
   /** The unpacked size in bytes. */
   readonly size: number
-  /** The size in the archive in bytes; null if the archive packs all entries together. */
+  /** The size in the archive in bytes; null if entries are not packed one by one, as in a tar or a git repository. */
   readonly packedSize: number | null
   /** The owner's x bit. */
   readonly executable: boolean

@@ -16,7 +16,7 @@ const ZERO = 0x30
 const NINE = 0x39
 const EQUALS = 0x3d
 const LINE_FEED = 0x0a
-/** Without a limit, the search for a record's length costs the square of the bytes. */
+/** Without a limit, the search for the lengths of records could take time that grows with the square of the bytes. */
 const MAX_LENGTH_DIGITS = 8
 const DECIMAL = /^(0|[1-9][0-9]{0,14})$/
 /** Longer than any key that matters. */

@@ -3,7 +3,7 @@ import { isScalar, type Pair, type YAMLMap } from 'yaml'
 /** Without an index, finding the positions of thousands of mistakes in one map would take quadratic time. */
 const indexes = new WeakMap<YAMLMap, ReadonlyMap<PropertyKey, Pair>>()
 
-/** Returns the first pair of a map that has this key. */
+/** Returns a map's first pair with this key, or undefined. */
 export function pairAt(map: YAMLMap, key: PropertyKey | undefined): Pair | undefined {
   if (key === undefined) return undefined
   const index = indexes.get(map) ?? indexOf(map)

@@ -5,7 +5,7 @@ import { runToEnd } from '../pausing-work.ts'
 import { type ComposedYaml, composeYaml } from './compose-yaml.ts'
 import { ambiguousCharacter, unreadableCharacter } from './unreadable-character.ts'
 
-/** Enough for honest use of anchors, too little for a bomb. */
+/** Enough for the honest use of anchors, too few for a bomb. */
 const MAX_ALIAS_COUNT = 100
 
 /** The reason why a foreign text is refused. The message continues a sentence that begins with the file's name. */

@@ -26,7 +26,7 @@ export function yamlComplaintSentence({ code, message }: Pick<YamlComplaint, 'co
   }
 }
 
-/** Removes the parser's quotation of the file, which follows a word and a colon. */
+/** Removes the text that the parser quotes from the file: everything after a word and a colon. */
 function withoutQuote(message: string): string {
   return cleanForeignText(message.replace(/(?<=\w): .*/s, ''), 200)
 }

@@ -76,7 +76,7 @@ const healthcheckSchema = z.lazy(() =>
         error: 'must have exactly one of http, tcp and command',
       }),
       z.refine(({ http, status, body }) => (status === undefined && body === undefined) || http !== undefined, {
-        error: 'must have status and body only with http',
+        error: 'may have status and body only with http',
       }),
     ),
 )
