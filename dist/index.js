@@ -34766,24 +34766,29 @@ function isSameList(recorded, asked) {
 
 
 const HEADER_FORM = /^hmac_sha256:([0-9a-fA-F]{64})$/;
+const FORM_WORDS = {
+    hub: { subject: "The artifact's signature", remedy: 'ask the publisher to sign it again' },
+    input: { subject: 'The input signature', remedy: 'correct the input' },
+};
 /**
- * Parses the 32 bytes of an `X-Signature` header `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature").
- * Throws SignatureError `missing_signature` if there is none, and `invalid_signature_format` if it has another form or
- * algorithm.
+ * Parses the 32 bytes of a signature `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature"), which a hub
+ * sends as `X-Signature` and an operator passes as the input `signature`. Throws SignatureError `missing_signature` if
+ * there is none, and `invalid_signature_format` if it has another form or algorithm.
  */
-function parseSignatureHeader(header) {
+function parseSignatureHeader(header, from = 'hub') {
     if (header === undefined || header.trim() === '') {
         throw new SignatureError('missing_signature', 'The hub sent the artifact without an X-Signature header, so the artifact was refused: ask the publisher to sign it.');
     }
     const hex = HEADER_FORM.exec(header.trim())?.[1];
     if (hex === undefined) {
-        throw new SignatureError('invalid_signature_format', `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}", so the artifact was refused: ask the publisher to sign it again.`);
+        const { subject, remedy } = FORM_WORDS[from];
+        throw new SignatureError('invalid_signature_format', `${subject} must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}", so the artifact was refused: ${remedy}.`);
     }
     return Buffer.from(hex, 'hex');
 }
 /**
  * Vouches for an artifact whose HMAC-SHA256 over its exact bytes, computed with the signing secret, equals the one in
- * its `X-Signature` header, compared in constant time (contract 4.3, rules 3 and 4). Throws SignatureError
+ * `header`, compared in constant time (contract 4.3, rules 3 and 4). Throws SignatureError
  * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 function verifyHmacSignature(artifact, computedHmac, header) {
@@ -47264,7 +47269,7 @@ const local_artifact_readAt = (0,external_node_util_namespaceObject.promisify)(e
  */
 async function readLocalArtifact(reading) {
     const { source } = reading;
-    parseSignatureHeader(source.signature);
+    parseSignatureHeader(source.signature, 'input');
     const file = openSource(source);
     try {
         const before = (0,external_node_fs_namespaceObject.fstatSync)(file);

@@ -30,13 +30,17 @@ export interface SigningInputs {
 export type VerifiedArtifact = FetchedArtifact & { readonly [verified]: true }
 
 const HEADER_FORM = /^hmac_sha256:([0-9a-fA-F]{64})$/
+const FORM_WORDS = {
+  hub: { subject: "The artifact's signature", remedy: 'ask the publisher to sign it again' },
+  input: { subject: 'The input signature', remedy: 'correct the input' },
+} as const
 
 /**
- * Parses the 32 bytes of an `X-Signature` header `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature").
- * Throws SignatureError `missing_signature` if there is none, and `invalid_signature_format` if it has another form or
- * algorithm.
+ * Parses the 32 bytes of a signature `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature"), which a hub
+ * sends as `X-Signature` and an operator passes as the input `signature`. Throws SignatureError `missing_signature` if
+ * there is none, and `invalid_signature_format` if it has another form or algorithm.
  */
-export function parseSignatureHeader(header: string | undefined): Buffer {
+export function parseSignatureHeader(header: string | undefined, from: keyof typeof FORM_WORDS = 'hub'): Buffer {
   if (header === undefined || header.trim() === '') {
     throw new SignatureError(
       'missing_signature',
@@ -45,9 +49,10 @@ export function parseSignatureHeader(header: string | undefined): Buffer {
   }
   const hex = HEADER_FORM.exec(header.trim())?.[1]
   if (hex === undefined) {
+    const { subject, remedy } = FORM_WORDS[from]
     throw new SignatureError(
       'invalid_signature_format',
-      `The artifact's signature must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}", so the artifact was refused: ask the publisher to sign it again.`,
+      `${subject} must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}", so the artifact was refused: ${remedy}.`,
     )
   }
   return Buffer.from(hex, 'hex')
@@ -55,7 +60,7 @@ export function parseSignatureHeader(header: string | undefined): Buffer {
 
 /**
  * Vouches for an artifact whose HMAC-SHA256 over its exact bytes, computed with the signing secret, equals the one in
- * its `X-Signature` header, compared in constant time (contract 4.3, rules 3 and 4). Throws SignatureError
+ * `header`, compared in constant time (contract 4.3, rules 3 and 4). Throws SignatureError
  * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 export function verifyHmacSignature(

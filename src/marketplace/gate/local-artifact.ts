@@ -39,7 +39,7 @@ export interface LocalReading {
  */
 export async function readLocalArtifact(reading: LocalReading): Promise<ServedArtifact> {
   const { source } = reading
-  parseSignatureHeader(source.signature)
+  parseSignatureHeader(source.signature, 'input')
   const file = openSource(source)
   try {
     const before = fstatSync(file)

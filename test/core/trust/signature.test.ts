@@ -148,6 +148,15 @@ describe('parseSignatureHeader', () => {
     })
   }
 
+  it('names the input if the operator passed the signature', () => {
+    const asked = /^The input signature must read hmac_sha256:.*, found "x", .*: correct the input\.$/
+    assert.throws(() => parseSignatureHeader('x', 'input'), { code: 'invalid_signature_format', message: asked })
+    assert.throws(
+      () => parseSignatureHeader('x'),
+      /^SignatureError: The artifact's signature must read .* ask the publisher/,
+    )
+  })
+
   it('reads exactly the 32 bytes that were written, for any bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ minLength: 32, maxLength: 32 }), bytes => {
