@@ -42873,7 +42873,7 @@ function orRefusePlan({ manifest, tools }, check) {
  * so the part stays.
  */
 function warnOfRemaining({ tools }, { installed, ...place }) {
-    tools.log.warning(`${placePath(place)} came with version ${installed.project_version} of this project, and no step of the plan that this run follows installs it: the part stays unchanged. Remove it by hand if it must no longer run.`);
+    tools.log.warning(`${placePath(place)} came with version ${installed.project_version} of this project, but no step of this run's plan installs it, so it stays unchanged. Remove it by hand if it must no longer run.`);
 }
 function isAmong(places, part) {
     return places.some(({ shelf, id }) => shelf === part.shelf && id === part.id);
@@ -44659,7 +44659,7 @@ class HostGit {
             throw this.#late();
         return end;
     }
-    /** Returns the one line that a command prints; undefined if it fails. Throws as `run` does. */
+    /** Returns the one line that a command prints; undefined if the command fails. Throws as `run` does. */
     async line(call) {
         const end = await this.run(call);
         return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : undefined;
@@ -44961,7 +44961,7 @@ function roomIn(folder) {
     return bavail * bsize - git_source_SPARE_BYTES;
 }
 function noRoom({ url }, folder) {
-    return new DeploymentError('disk_full', `${url} sends more than the file system of ${folder} has room for: nothing was installed. Free some space there (see df) and run again.`);
+    return new DeploymentError('disk_full', `${url} sends more than the file system of ${folder} has room for, or needs more memory than git may use: nothing was installed. Free some space there (see df) and run again.`);
 }
 /**
  * Without a commit id, only the digest identifies the tree, and it covers neither the modes of files nor symlinks that

@@ -16,7 +16,7 @@ const ticketRowSchema = z.object({
 })
 
 /**
- * Creates the random part of a `download_url`, which allows the download of this one version for 15 minutes. The URL
+ * Creates the random part of a `download_url`, which allows the download of one version for 15 minutes. The URL
  * needs no other credential, because clients send none with it (contract 2.2). The hub stores only the part's hash.
  */
 export async function issueTicket(

@@ -157,7 +157,7 @@ function orRefusePlan<Result>(
  */
 function warnOfRemaining({ tools }: ProjectDeployment, { installed, ...place }: InstalledPart): void {
   tools.log.warning(
-    `${placePath(place)} came with version ${installed.project_version} of this project, and no step of the plan that this run follows installs it: the part stays unchanged. Remove it by hand if it must no longer run.`,
+    `${placePath(place)} came with version ${installed.project_version} of this project, but no step of this run's plan installs it, so it stays unchanged. Remove it by hand if it must no longer run.`,
   )
 }
 

@@ -74,7 +74,7 @@ function roomIn(folder: string): number {
 function noRoom({ url }: GitSource, folder: string): DeploymentError {
   return new DeploymentError(
     'disk_full',
-    `${url} sends more than the file system of ${folder} has room for: nothing was installed. Free some space there (see df) and run again.`,
+    `${url} sends more than the file system of ${folder} has room for, or needs more memory than git may use: nothing was installed. Free some space there (see df) and run again.`,
   )
 }
 

@@ -85,7 +85,7 @@ export class HostGit {
     return end
   }
 
-  /** Returns the one line that a command prints; undefined if it fails. Throws as `run` does. */
+  /** Returns the one line that a command prints; undefined if the command fails. Throws as `run` does. */
   async line(call: GitCall): Promise<string | undefined> {
     const end = await this.run(call)
     return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : undefined
