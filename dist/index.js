@@ -24905,8 +24905,8 @@ function badRedirect(url, finding) {
 /**
  * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt, or throws its failure. Between
  * attempts, waits an exponentially growing time with full jitter, or longer if `Retry-After` asks for more; both times
- * are capped. Does not start a wait that would reach the deadline. Once the deadline's signal is aborted, attempts
- * nothing more and throws the signal's reason.
+ * are capped. Does not start a wait that would reach the deadline. Throws any error but a TransientError at once. Once
+ * the deadline's signal is aborted, attempts nothing more and throws the signal's reason.
  */
 async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
     for (let attempts = 1;; attempts++) {
@@ -25239,7 +25239,7 @@ class AddressPolicy {
     constructor(sources) {
         this.#sources = sources;
     }
-    /** Returns the lookup for the operator's own URL, which refuses nothing. */
+    /** Returns the lookup for the operator's own URL. The lookup refuses nothing, and grants the addresses that it finds. */
     grantingLookup(hub) {
         return (name, options, callback) => this.#sources.resolve(name, { ...options, all: true }, (error, found) => {
             const addresses = listed(found);
@@ -25340,7 +25340,7 @@ function reachesThisHost(url) {
 
 /**
  * Reads the authorities that TLS trusts: Node's defaults, and those in `ca` (PEM). Throws ConfigError `invalid_input`
- * if `ca` contains no certificate.
+ * if `ca` contains no valid certificate.
  */
 function readTrust(ca) {
     if (ca === undefined)
@@ -25364,7 +25364,7 @@ function readTrust(ca) {
 
 
 
-/** Fills in every default. Throws ConfigError `invalid_input` if `ca` contains no certificate. */
+/** Fills in every default. Throws ConfigError `invalid_input` if `ca` contains no valid certificate. */
 function readSettings(options) {
     return {
         allowHttp: options.allowHttp,
@@ -25393,7 +25393,7 @@ function startTimer(ms, expire) {
 
 
 /**
- * Creates a wire that uses the proxies in the environment. Throws ConfigError `invalid_input` if `ca` contains no
+ * Creates a wire that uses the proxies in the environment. Throws ConfigError `invalid_input` if `ca` contains no valid
  * certificate.
  */
 function createWire(options) {
@@ -44407,7 +44407,7 @@ const SETTINGS = [
     ['credential.helper', ''],
     ['protocol.allow', 'never'],
     ['protocol.https.allow', 'always'],
-    // `HELPER` is a remote helper of this name: git's own for https, but with less memory than the rest of git.
+    // The remote helper `HELPER` is git's own helper for https, but with less memory than the rest of git.
     [`protocol.${HELPER}.allow`, 'always'],
     [`alias.remote-${HELPER}`, `!ulimit -v ${HELPER_MEMORY_KIB} && exec git remote-https`],
     ['http.proxyAuthMethod', 'basic'],

@@ -13,7 +13,7 @@ export function createSigningKey(path: string): KeyObject {
   return privateKey
 }
 
-/** Throws HubError 400 if the file cannot be read or is not an Ed25519 private key in PEM. */
+/** Throws HubError 400 if the file cannot be read or is not an Ed25519 private key in PEM without a passphrase. */
 export function readSigningKey(path: string): KeyObject {
   const pem = readKeyFile(path)
   try {

@@ -46,8 +46,8 @@ const STUB_FILES = new Set(['plugin.yaml', 'service.yaml', 'extension.yaml'])
 export type PartSources = ReadonlyMap<string, PartSource>
 
 /**
- * Returns the tree with only a stub of each part that comes from elsewhere. A part without a folder in the source folder
- * gets an empty folder as its stub.
+ * Returns the tree with only a stub of each part that comes from elsewhere. A part that has no folder in the source
+ * folder gets an empty folder as its stub.
  */
 export function withStubs(tree: SourceTree, sources: PartSources): SourceTree {
   const paths = [...sources.keys()]

@@ -29,8 +29,8 @@ type Outcome<T> = { answer: T } | { failure: TransientError }
 /**
  * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt, or throws its failure. Between
  * attempts, waits an exponentially growing time with full jitter, or longer if `Retry-After` asks for more; both times
- * are capped. Does not start a wait that would reach the deadline. Once the deadline's signal is aborted, attempts
- * nothing more and throws the signal's reason.
+ * are capped. Does not start a wait that would reach the deadline. Throws any error but a TransientError at once. Once
+ * the deadline's signal is aborted, attempts nothing more and throws the signal's reason.
  */
 export async function withRetries<T extends Answer>(
   attempt: () => Promise<T>,

@@ -18,7 +18,7 @@ export interface Wire {
 }
 
 /**
- * Creates a wire that uses the proxies in the environment. Throws ConfigError `invalid_input` if `ca` contains no
+ * Creates a wire that uses the proxies in the environment. Throws ConfigError `invalid_input` if `ca` contains no valid
  * certificate.
  */
 export function createWire(options: WireOptions): Wire {

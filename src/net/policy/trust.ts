@@ -10,7 +10,7 @@ export interface Trust {
 
 /**
  * Reads the authorities that TLS trusts: Node's defaults, and those in `ca` (PEM). Throws ConfigError `invalid_input`
- * if `ca` contains no certificate.
+ * if `ca` contains no valid certificate.
  */
 export function readTrust(ca: string | undefined): Trust {
   if (ca === undefined) return { rejectUnauthorized: true }

@@ -30,7 +30,7 @@ const SETTINGS: readonly GitSetting[] = [
   ['credential.helper', ''],
   ['protocol.allow', 'never'],
   ['protocol.https.allow', 'always'],
-  // `HELPER` is a remote helper of this name: git's own for https, but with less memory than the rest of git.
+  // The remote helper `HELPER` is git's own helper for https, but with less memory than the rest of git.
   [`protocol.${HELPER}.allow`, 'always'],
   [`alias.remote-${HELPER}`, `!ulimit -v ${HELPER_MEMORY_KIB} && exec git remote-https`],
   ['http.proxyAuthMethod', 'basic'],
