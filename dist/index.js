@@ -38228,7 +38228,7 @@ class Annotator {
         if (code === 'internal_error')
             this.#logStack(thrown);
     }
-    /** Writes a separate error annotation, which says that the restored version is unhealthy. */
+    /** Writes a separate error annotation about a version or service that is unhealthy after a rollback. */
     annotateUnhealthy(sentence) {
         this.#annotate(sentence, 'unhealthy');
     }
@@ -38837,7 +38837,7 @@ const MAX_PROBLEMS = 20;
 const MAX_PROBLEM_CHARS = 500;
 const MAX_ID_CHARS = 130;
 const LINE_BREAK = '\\\n';
-/** If the restored version is unhealthy, returns a block that says so, for the top of the summary. */
+/** Returns a block for the top of the summary if a version or service is unhealthy after a rollback. */
 function alarm(report) {
     const sentence = restoredUnhealthy(report);
     return sentence === undefined ? [] : [markdown_alert('CAUTION', [`**${cell(sentence)}**`])];
@@ -39434,7 +39434,7 @@ function hubFact({ accepted, attempts, error }) {
     if (accepted)
         return 'the hub has the report';
     if (attempts > 0)
-        return `the hub does not have the report (${cellOf(error ?? '', deploy_summary_MAX_NAME_CHARS)})`;
+        return `the hub did not accept the report (${cellOf(error ?? '', deploy_summary_MAX_NAME_CHARS)})`;
     return error === null || error === 'not sent' ? 'not reported to a hub' : cellOf(error, deploy_summary_MAX_NAME_CHARS);
 }
 /** Describes the artifact. A rollback knows only its digest. */
@@ -45762,7 +45762,7 @@ async function findKnown({ tools }, hostConfig, id) {
         return { ...known, service: 'project' };
     if (row !== undefined)
         return { ...known, service: 'own' };
-    tools.log.warning(`${describeService(service)} does not run, and the host config has no row for ${id}, so nothing is restarted. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`);
+    tools.log.warning(`The ${describeService(service)} does not run, and the host config has no row for ${id}, so no service is restarted for ${id}. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`);
     return { ...known, service: 'none' };
 }
 /** systemd reports a unit that does not exist in the same way as a stopped one. */

@@ -48,7 +48,7 @@ export class Annotator {
     if (code === 'internal_error') this.#logStack(thrown)
   }
 
-  /** Writes a separate error annotation, which says that the restored version is unhealthy. */
+  /** Writes a separate error annotation about a version or service that is unhealthy after a rollback. */
   annotateUnhealthy(sentence: string): void {
     this.#annotate(sentence, 'unhealthy')
   }

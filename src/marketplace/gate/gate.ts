@@ -67,7 +67,7 @@ export interface GateFacts {
   versionSource?: DeployedVersion['source'] | undefined
   sha256?: string
   size?: number
-  /** From a header of the hub, which is not signed. */
+  /** From an unsigned header of the hub. */
   repo?: string | undefined
   /** The number of extracted files. */
   files?: number

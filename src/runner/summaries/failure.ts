@@ -16,7 +16,7 @@ const MAX_PROBLEM_CHARS = 500
 const MAX_ID_CHARS = 130
 const LINE_BREAK = '\\\n'
 
-/** If the restored version is unhealthy, returns a block that says so, for the top of the summary. */
+/** Returns a block for the top of the summary if a version or service is unhealthy after a rollback. */
 export function alarm(report: LocalReport): string[] {
   const sentence = restoredUnhealthy(report)
   return sentence === undefined ? [] : [alert('CAUTION', [`**${cell(sentence)}**`])]
