@@ -45923,12 +45923,12 @@ function refusals_notInstalled(subject) {
 }
 /** DeploymentError `no_snapshot`, which lists the versions that could be restored. */
 function noSnapshot(row, { toVersion, known }) {
-    const earlier = `that is known to be unmodified and was installed before ${row.version ?? 'the present version'}`;
-    const asked = toVersion === undefined ? earlier : `of version ${toVersion}`;
+    const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the present version'}`;
+    const asked = toVersion === undefined ? earlier : ` ${toVersion}`;
     const none = `This host has no snapshot of ${placeName(placeOf(row))}`;
     return new DeploymentError('no_snapshot', known.length === 0
         ? `${none}: nothing was changed. Deploy a version from the hub.`
-        : `${none} ${asked}: nothing was changed. The host has ${listNames([...new Set(known.map(refusals_describe))])}. To restore one of these, even a later one, name its version in to-version, or deploy that version from the hub.`);
+        : `${none}${asked}: nothing was changed. The host has ${listNames([...new Set(known.map(refusals_describe))])}. To restore one of these, even a later one, name its version in to-version, or deploy that version from the hub.`);
 }
 /** DeploymentError `no_snapshot` for a project, which lists the versions that could be restored. */
 function noProjectVersion(slug, { toVersion, known }) {

@@ -22,14 +22,14 @@ export function noSnapshot(
   row: InstalledRow,
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly SnapshotRow[] },
 ): DeploymentError {
-  const earlier = `that is known to be unmodified and was installed before ${row.version ?? 'the present version'}`
-  const asked = toVersion === undefined ? earlier : `of version ${toVersion}`
+  const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the present version'}`
+  const asked = toVersion === undefined ? earlier : ` ${toVersion}`
   const none = `This host has no snapshot of ${placeName(placeOf(row))}`
   return new DeploymentError(
     'no_snapshot',
     known.length === 0
       ? `${none}: nothing was changed. Deploy a version from the hub.`
-      : `${none} ${asked}: nothing was changed. The host has ${listNames([...new Set(known.map(describe))])}. To restore one of these, even a later one, name its version in to-version, or deploy that version from the hub.`,
+      : `${none}${asked}: nothing was changed. The host has ${listNames([...new Set(known.map(describe))])}. To restore one of these, even a later one, name its version in to-version, or deploy that version from the hub.`,
   )
 }
 
