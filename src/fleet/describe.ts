@@ -12,19 +12,25 @@ export function outOfSync(fleet: Fleet, { kind, slug }: ReportSubject): Deployme
   const version = fleet.target ?? 'the expected version'
   if (fleet.hosts.length === 0 && fleet.unusable === 0)
     return outOfSyncError(
-      `The hub knows no host of ${kind} ${slug}, so no host runs ${version}: check slug, kind, and api-key or access-token.`,
+      `The hub knows no host of ${kind} ${slug}, so no host is known to run ${version}: check slug, kind, and api-key or access-token.`,
     )
-  const behind = fleet.hosts.filter(({ standing }) => standing !== 'current')
-  const there = fleet.hosts.length - behind.length
-  const all = countInWords(fleet.hosts.length, 'host')
-  const others = behind.length === 0 ? '' : ` The others: ${nameHosts(behind)}.`
-  const found =
-    fleet.hosts.length === 1 && there === 0
-      ? `The only host is not known to run ${slug} ${version}: ${nameHosts(behind)}.`
-      : `${there} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${slug} ${version}.${others}`
   const nameless =
     fleet.unusable === 0 ? '' : ` Reports from the hub without a usable kind, slug and host_id: ${fleet.unusable}.`
-  return outOfSyncError([`${found}${nameless}`, ...remediesFor(fleet)].join(' '))
+  return outOfSyncError(
+    [`${describeHosts(fleet.hosts, `${slug} ${version}`)}${nameless}`, ...remediesFor(fleet)].join(' '),
+  )
+}
+
+/** Counts the hosts that are known to run a version, and names the other hosts. */
+function describeHosts(hosts: readonly FleetHost[], wanted: string): string {
+  const behind = hosts.filter(({ standing }) => standing !== 'current')
+  const there = hosts.length - behind.length
+  const all = countInWords(hosts.length, 'host')
+  if (hosts.length === 0) return `No host is known to run ${wanted}.`
+  if (hosts.length === 1 && there === 0) return `The only host is not known to run ${wanted}: ${nameHosts(behind)}.`
+  if (there === 0) return `None of the ${all} is known to run ${wanted}: ${nameHosts(behind)}.`
+  const others = behind.length === 0 ? '' : `, but not ${nameHosts(behind)}`
+  return `${there} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${wanted}${others}.`
 }
 
 function remediesFor({ hosts, outdated, unsafe, unusable }: Fleet): string[] {

@@ -98,7 +98,7 @@ describe('the fleet of a reference hub', () => {
     const [error = '', ...others] = commandsIn(result.log, 'error')
     assert.match(
       error,
-      /1 of 3 hosts is known to run greeter v1\.1\.0\. The others: app-1 \(1\.0\.0\), app-3 \(never reported\)/,
+      /1 of 3 hosts is known to run greeter v1\.1\.0, but not app-1 \(1\.0\.0\), app-3 \(never reported\)/,
     )
     assert.deepEqual(others, [])
     assert.deepEqual(outputsOf(result).outdated, ['app-1', 'app-3'])
