@@ -14,8 +14,8 @@ export interface FleetQuestion {
 /**
  * What is known of a host. `current`: it runs the target version. `other`: it runs another version. `failed`: it runs
  * the target version, but its last deployment of that version did not succeed. `unknown`: its report does not show for
- * certain what it runs. `never`: it has never reported. `silent`: it runs the target version, but its last report is too
- * old or has no usable time.
+ * certain what it runs. `never`: it has never reported. `silent`: it runs the target version, but its last report is
+ * too old or has no usable time.
  */
 export type Standing = 'current' | 'other' | 'failed' | 'unknown' | 'never' | 'silent'
 

@@ -13,7 +13,7 @@ import { readStart, readStartInside } from './file-input.ts'
 export interface GivenInputs {
   /** Every secret that was read, including malformed ones. All are masked, and redacted as `createRedactor` does. */
   readonly secrets: readonly string[]
-  /** Values that are masked too, but may be ordinary words: not redacted if part of a fact that the run itself knows. */
+  /** Values that are masked too, but may be ordinary words: not redacted if part of a fact that the run knows. */
   readonly settingValues: readonly string[]
   readonly problems: readonly InputProblem[]
 }
