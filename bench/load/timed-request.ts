@@ -21,7 +21,7 @@ export interface Answer {
 
 const KEPT_BYTES = 64 * 1024
 
-/** Sends one request on a separate connection, as another host would. Rejects if there is no answer or it is cut off. */
+/** Sends one request on a separate connection, as another host would. Rejects if the answer is missing or cut off. */
 export function timedRequest({ url, method = 'GET', headers = {}, json }: Call): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const startedAt = performance.now()

@@ -14,7 +14,7 @@ export const PLAN_HELP: Help = {
   'steps.*.depends_on': 'Ids of steps that run before this one.',
   'steps.*.snapshot': 'true on any step keeps the replaced version of each part as a snapshot after a success.',
   'steps.*.plugin':
-    'The id of a plugin or service, which is the name of its directory in plugins/ or extensions/. If the action allows a step without plugin, such a step works on everything that the plan installs, or on the project-wide unit of the host.',
+    'The id of a plugin or service, which is the name of its directory in plugins/ or extensions/. If the action allows a step without plugin, that step works on everything that the plan installs, or on the project-wide unit of the host.',
   'steps.*.extension': 'The id of the service, which is the name of its directory in extensions/.',
   'steps.*.source': 'Only in a project: the source of a part that the project does not contain.',
   'steps.*.from': 'The template in the artifact: plugins/<id>/... or extensions/<id>/...',
@@ -25,11 +25,11 @@ export const PLAN_HELP: Help = {
 }
 
 export const ACTION_HELP: Help = {
-  prepare: 'does nothing; a run prepares the host without such a step.',
-  download: 'does nothing; a deployment fetches and verifies the artifact without such a step.',
+  prepare: 'does nothing; a run prepares the host even without this step.',
+  download: 'does nothing; a deployment fetches and verifies the artifact even without this step.',
   extract:
-    'does nothing; a deployment extracts the artifact without such a step, unless the same bytes of a plugin or service are installed and intact.',
-  rollback: 'does nothing; a run that fails rolls its changes back without such a step.',
+    'does nothing; a deployment extracts the artifact even without this step, unless the same bytes of a plugin or service are installed and intact.',
+  rollback: 'does nothing; a run that fails rolls its changes back even without this step.',
   provision: 'runs the command of the host config for this id, for example to create a database.',
   install_plugin: 'installs the new version as plugins/<id>/.',
   install_extension: 'installs the new version of a service as extensions/<id>/.',

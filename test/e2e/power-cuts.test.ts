@@ -101,7 +101,7 @@ function reasonOf({ message }: Error): string {
   return /::error title=(.*)/.exec(message)?.[1] ?? message.slice(0, 500)
 }
 
-/** A deployment, with all writes to its disk, so that a test can continue from any moment of it. */
+/** A deployment, with all writes to its disk, so that a test can continue from any moment of the deployment. */
 interface Recorded {
   readonly hosts: PowerCutHosts
   readonly host: HostCopy
