@@ -29407,7 +29407,7 @@ async function recordDriftOfKept(deployment, parts) {
 }
 /**
  * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
- * the earlier entries of these parts. Throws only the reason of a cancel.
+ * the earlier entries of these parts. Throws the reason of a cancel, and as `readInstalled` does.
  */
 async function recordDrift(deployment, places) {
     const { record } = deployment;
@@ -29570,8 +29570,8 @@ async function describeUnended({ host, tools }) {
 
 
 /**
- * Runs a flow until everything is prepared, then logs what a real run would do: the ordered steps, and how the new
- * files differ from the installed ones. Writes nothing below the project root and reports nothing to a hub.
+ * Runs a flow until everything is prepared; the flow logs the ordered steps. Then logs which steps a real run would
+ * skip, and which parts and files it would change. Writes nothing below the project root and reports nothing to a hub.
  */
 async function dryRunDeployment(deployment, flow) {
     return await runUnreported(deployment, {
@@ -32200,8 +32200,8 @@ async function noteDifference({ deployment, stagingFolder }, { place, root }, dr
 /**
  * Stops the service of a part that the new version does not contain, if the service runs and no remaining part shares
  * it. Returns whether the part's tree exists; does nothing if the tree is gone. Throws as `findMovablePaths` and
- * `requireSwitchable` do, and DeploymentError `step_failed` or `step_timed_out` if the service cannot be stopped or its
- * state is unknown.
+ * `requireSwitchable` do, DeploymentError `step_failed` or `step_timed_out` if the service cannot be stopped or its
+ * state is unknown, and the signal's reason.
  */
 async function stopRemoved(context, part) {
     const { layout, keepPaths } = context.deployment;
@@ -33640,8 +33640,8 @@ async function takeSnapshot(context, part) {
     return { ...facts, staged, recorded, replaced };
 }
 /**
- * Moves the copies of kept paths that a restored snapshot had contained to another snapshot: the one from which the
- * restored version got the host's current copies, which is that of the replaced version or of the removed part.
+ * Moves the copies of kept paths that a restored snapshot contained to the snapshot of the replaced version or, if the
+ * part had been removed, of the removed part. The restored version got the host's current copies from that snapshot.
  */
 async function keepReplaced(context, part) {
     const { deployment, transaction, stagingFolder, results } = context;

@@ -21,8 +21,8 @@ export interface HostSession extends Omit<BegunDeployment, 'claimHost'> {
   /** The context that the plan's steps work with. */
   stepContext(order: InstallOrder): StepContext
   /**
-   * Records what a commit installed. Resolves to true if every discarded snapshot was moved away or is recorded for
-   * later runs. The next run repeats whatever fails or throws here, and the outcome does not change.
+   * Records the parts that a commit installed or removed. Resolves to true if every discarded snapshot was moved away
+   * or is recorded for later runs. The next run repeats whatever fails or throws here, and the outcome does not change.
    */
   finish(installation: Installation): Promise<boolean>
   /**

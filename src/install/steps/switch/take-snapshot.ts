@@ -45,8 +45,8 @@ export async function takeSnapshot(context: StepContext, part: RetainedPart): Pr
 }
 
 /**
- * Moves the copies of kept paths that a restored snapshot had contained to another snapshot: the one from which the
- * restored version got the host's current copies, which is that of the replaced version or of the removed part.
+ * Moves the copies of kept paths that a restored snapshot contained to the snapshot of the replaced version or, if the
+ * part had been removed, of the removed part. The restored version got the host's current copies from that snapshot.
  */
 export async function keepReplaced(context: StepContext, part: ReturningPart): Promise<void> {
   const { deployment, transaction, stagingFolder, results } = context
