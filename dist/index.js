@@ -33620,7 +33620,7 @@ async function takeSnapshot(context, part) {
     const { deployment, transaction, stagingFolder } = context;
     const { layout, tools } = deployment;
     const { retained, ...facts } = part;
-    const snapshot = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), retained.name);
+    const snapshot = take_snapshot_pathOf(layout, part);
     const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, 'restored', placeName(part));
     const caches = await listCaches(context, part, snapshot);
     requireMovableTree(layout, { root: snapshot, keepPaths: [...part.keepPaths, ...caches] });
@@ -33661,7 +33661,7 @@ async function listCaches({ deployment }, part, root) {
     const record = [...(readTreeRecord(layout, part.retained) ?? [])];
     const caches = await findStrayCaches({ root, keepPaths: part.keepPaths }, record, tools.signal);
     if (caches === undefined)
-        throw new DeploymentError('snapshot_modified', `${root} has too many bytecode caches that were not installed, so this snapshot is not used. Remove the files that were not installed from its __pycache__ directories, or name another version in to-version.`);
+        throw new DeploymentError('snapshot_modified', `${take_snapshot_pathOf(layout, part)} has too many bytecode caches that were not installed, so this snapshot is not used. Remove the files that were not installed from its __pycache__ directories, or name another version in to-version.`);
     return caches;
 }
 async function moveKeptAway(context, part, snapshot) {
@@ -33674,6 +33674,10 @@ async function moveKeptAway(context, part, snapshot) {
     const both = kept.filter(inner => pathExistsSync((0,external_node_path_namespaceObject.join)(snapshot, inner)));
     await moveAway(context, { part, folder: 'replaced', snapshot }, both);
     return both;
+}
+/** Returns the path of the snapshot before it is moved; a rollback moves it back to this path. */
+function take_snapshot_pathOf(layout, part) {
+    return (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), part.retained.name);
 }
 /** Moves these paths of a snapshot to the staging folder. */
 async function moveAway({ deployment, transaction, stagingFolder }, { part, snapshot, folder }, paths) {

@@ -3,7 +3,7 @@ import { DeploymentError } from '../../../core/errors.ts'
 import { makePrivateDirectories, syncDirectory } from '../../files/durable-files.ts'
 import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { findKeptPaths } from '../../host/keep-paths.ts'
-import { installPath, placeName, snapshotsPath } from '../../host/layout.ts'
+import { installPath, type Layout, placeName, snapshotsPath } from '../../host/layout.ts'
 import { requireMovableTree } from '../../host/switchable.ts'
 import { compareRecorded } from '../../host/trees/drift.ts'
 import { isModified } from '../../host/trees/drift-check.ts'
@@ -25,7 +25,7 @@ export async function takeSnapshot(context: StepContext, part: RetainedPart): Pr
   const { deployment, transaction, stagingFolder } = context
   const { layout, tools } = deployment
   const { retained, ...facts } = part
-  const snapshot = join(snapshotsPath(layout, part), retained.name)
+  const snapshot = pathOf(layout, part)
   const staged = join(stagingFolder, 'restored', placeName(part))
   const caches = await listCaches(context, part, snapshot)
   requireMovableTree(layout, { root: snapshot, keepPaths: [...part.keepPaths, ...caches] })
@@ -70,7 +70,7 @@ async function listCaches({ deployment }: StepContext, part: RetainedPart, root:
   if (caches === undefined)
     throw new DeploymentError(
       'snapshot_modified',
-      `${root} has too many bytecode caches that were not installed, so this snapshot is not used. Remove the files that were not installed from its __pycache__ directories, or name another version in to-version.`,
+      `${pathOf(layout, part)} has too many bytecode caches that were not installed, so this snapshot is not used. Remove the files that were not installed from its __pycache__ directories, or name another version in to-version.`,
     )
   return caches
 }
@@ -84,6 +84,11 @@ async function moveKeptAway(context: StepContext, part: RetainedPart, snapshot: 
   const both = kept.filter(inner => pathExistsSync(join(snapshot, inner)))
   await moveAway(context, { part, folder: 'replaced', snapshot }, both)
   return both
+}
+
+/** Returns the path of the snapshot before it is moved; a rollback moves it back to this path. */
+function pathOf(layout: Layout, part: RetainedPart): string {
+  return join(snapshotsPath(layout, part), part.retained.name)
 }
 
 interface Leaving {
