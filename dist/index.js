@@ -30718,8 +30718,8 @@ function writeHandover(layout, facts, checks) {
 /**
  * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Returns
  * undefined if no check fails. Also returns undefined, without a check, if another run is in progress on this host, was
- * interrupted, or has deployed in the meantime. Throws as `requireSafeHost`, `requireOwnKinds`, `readStateFileSync` and,
- * except for `locked`, `holdLock` do. Also throws the signal's reason after a cancel, and an error for a text that
+ * interrupted, or has deployed in the meantime. Throws as `requireSafeHost`, `requireOwnKinds`, `readStateFileSync` and
+ * `holdLock` do, except for `locked`. Also throws the signal's reason after a cancel, and an error for a text that
  * `writeHandover` has not written.
  */
 async function checkRestored(host, text) {
@@ -32171,11 +32171,11 @@ async function identifyReplaced(context, place, root) {
         const items = await describeTree({ root, keepPaths }, record, tools.signal);
         if (items !== undefined)
             return await writeTreeRecord(layout, items, tools.signal);
-        tools.log.warning(`${placePath(place)} is kept without a record of its files, because too many bytes were added or changed.`);
+        tools.log.warning(`The snapshot of ${placePath(place)} has no record of its files, because too many bytes were added or changed.`);
     }
     catch (error) {
         tools.signal.throwIfAborted();
-        tools.log.warning(`${placePath(place)} is kept without a record of its files. ${toDeployError(error).message}`);
+        tools.log.warning(`The snapshot of ${placePath(place)} has no record of its files. ${toDeployError(error).message}`);
     }
     return { tree_digest: null };
 }
@@ -33931,8 +33931,8 @@ class StepLedger {
         this.#reached = step ?? this.#reached;
     }
     /**
-     * Divides the time since the last call of `share` or `end`, or since the start, equally among these steps. Without any
-     * steps, that time is dropped.
+     * Divides the time since the last call of `share` or `end`, or since the start, equally among these steps. Without
+     * any steps, that time is dropped.
      */
     share(steps) {
         const each = (this.#now() - this.#since) / steps.length;

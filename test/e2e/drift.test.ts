@@ -138,7 +138,7 @@ describe('files that were changed on the host since they were installed', () => 
     const { log } = await update('1.1.0')
     const [snapshot] = snapshotsOf(stage)
     assert.deepEqual([snapshot?.modified, snapshot?.tree_digest], [true, null])
-    assert.match(log, /kept without a record of its files/)
+    assert.match(log, /snapshot of plugins\/greeter has no record of its files/)
   })
 
   const late = async (t: TestContext, path: string): Promise<Record<string, string>> => {

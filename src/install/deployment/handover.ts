@@ -65,8 +65,8 @@ export interface UnhealthyRestoration {
 /**
  * Checks the health of the version that a cancelled run has restored, and completes that run's local report. Returns
  * undefined if no check fails. Also returns undefined, without a check, if another run is in progress on this host, was
- * interrupted, or has deployed in the meantime. Throws as `requireSafeHost`, `requireOwnKinds`, `readStateFileSync` and,
- * except for `locked`, `holdLock` do. Also throws the signal's reason after a cancel, and an error for a text that
+ * interrupted, or has deployed in the meantime. Throws as `requireSafeHost`, `requireOwnKinds`, `readStateFileSync` and
+ * `holdLock` do, except for `locked`. Also throws the signal's reason after a cancel, and an error for a text that
  * `writeHandover` has not written.
  */
 export async function checkRestored(host: Host, text: string): Promise<UnhealthyRestoration | undefined> {

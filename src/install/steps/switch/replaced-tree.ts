@@ -54,11 +54,11 @@ export async function identifyReplaced(
     const items = await describeTree({ root, keepPaths }, record, tools.signal)
     if (items !== undefined) return await writeTreeRecord(layout, items, tools.signal)
     tools.log.warning(
-      `${placePath(place)} is kept without a record of its files, because too many bytes were added or changed.`,
+      `The snapshot of ${placePath(place)} has no record of its files, because too many bytes were added or changed.`,
     )
   } catch (error) {
     tools.signal.throwIfAborted()
-    tools.log.warning(`${placePath(place)} is kept without a record of its files. ${toDeployError(error).message}`)
+    tools.log.warning(`The snapshot of ${placePath(place)} has no record of its files. ${toDeployError(error).message}`)
   }
   return { tree_digest: null }
 }
