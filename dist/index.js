@@ -35880,8 +35880,10 @@ class SymlinkResolver {
 function targetTextProblem(target) {
     if (target === '')
         return 'without a target';
-    if (target.startsWith('/') || symlink_policy_DRIVE_LETTER.test(target))
+    if (target.startsWith('/'))
         return 'to an absolute path';
+    if (symlink_policy_DRIVE_LETTER.test(target))
+        return 'with a target that starts with a drive letter';
     if (FORBIDDEN_CHARACTER.test(target))
         return 'with a backslash or control character in its target';
     if (Buffer.byteLength(target) > MAX_PATH_BYTES)
@@ -43054,7 +43056,7 @@ function decisiveKey(body, start, end) {
 }
 function decodeName(value) {
     if (value.length === 0)
-        throw invalidArchive('a PAX header has an empty path');
+        throw invalidArchive('a PAX header has an empty path or linkpath');
     return decodeEntryText(value, 'utf-8');
 }
 function parseSize(value) {

@@ -153,7 +153,8 @@ export class SymlinkResolver {
 
 function targetTextProblem(target: string): string | undefined {
   if (target === '') return 'without a target'
-  if (target.startsWith('/') || DRIVE_LETTER.test(target)) return 'to an absolute path'
+  if (target.startsWith('/')) return 'to an absolute path'
+  if (DRIVE_LETTER.test(target)) return 'with a target that starts with a drive letter'
   if (FORBIDDEN_CHARACTER.test(target)) return 'with a backslash or control character in its target'
   if (Buffer.byteLength(target) > MAX_PATH_BYTES) return `with a target of more than ${MAX_PATH_BYTES} bytes`
   if (target.split('/', MAX_PATH_LEVELS + 1).length > MAX_PATH_LEVELS)

@@ -98,7 +98,7 @@ function decisiveKey(body: Buffer, start: number, end: number): string | undefin
 }
 
 function decodeName(value: Buffer): string {
-  if (value.length === 0) throw invalidArchive('a PAX header has an empty path')
+  if (value.length === 0) throw invalidArchive('a PAX header has an empty path or linkpath')
   return decodeEntryText(value, 'utf-8')
 }
 

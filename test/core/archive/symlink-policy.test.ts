@@ -80,6 +80,19 @@ describe('a symlink in an archive', () => {
       assert.throws(() => resolve(path, target), { name: 'ArchiveError', code: 'unsafe_archive' }))
   }
 
+  it('is refused with the rule that its target breaks', () => {
+    const rules: [target: string, rule: string][] = [
+      ['/file', 'is a symlink to an absolute path, so'],
+      ['c:file', 'is a symlink with a target that starts with a drive letter, so'],
+      ['..', 'is a symlink that leads out of the extracted directory, so'],
+    ]
+    for (const [target, rule] of rules)
+      assert.throws(
+        () => resolve('l', target),
+        error => error instanceof Error && error.message.includes(`entry "l" ${rule}`),
+      )
+  })
+
   it('may not form a circle with others', () => {
     const circle = [
       listedEntry('file'),
