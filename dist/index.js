@@ -42967,6 +42967,7 @@ function asBuffer({ buffer, byteOffset, byteLength }) {
 ;// CONCATENATED MODULE: ./build/core/archive/tar-pax.js
 
 
+
 const SPACE = 0x20;
 const ZERO = 0x30;
 const NINE = 0x39;
@@ -43003,8 +43004,9 @@ function parsePaxFields(body) {
  */
 function verifyGlobalPax(body) {
     const [key] = parseRecords(body).keys();
-    if (key !== undefined)
-        throw invalidArchive(`a PAX global header sets ${key} for every member that follows`);
+    if (key === undefined)
+        return;
+    throw invalidArchive(`a PAX global header sets ${cleanForeignText(key)} for every member that follows`);
 }
 /**
  * Returns the records that change what a member is. Each has the form `<length> <key>=<value>\n`; the length counts

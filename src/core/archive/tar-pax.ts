@@ -1,3 +1,4 @@
+import { cleanForeignText } from '../foreign-text.ts'
 import { invalidArchive } from './archive-entry.ts'
 import { decodeEntryText } from './entry-names.ts'
 
@@ -49,7 +50,8 @@ export function parsePaxFields(body: Buffer): PaxFields {
  */
 export function verifyGlobalPax(body: Buffer): void {
   const [key] = parseRecords(body).keys()
-  if (key !== undefined) throw invalidArchive(`a PAX global header sets ${key} for every member that follows`)
+  if (key === undefined) return
+  throw invalidArchive(`a PAX global header sets ${cleanForeignText(key)} for every member that follows`)
 }
 
 /**

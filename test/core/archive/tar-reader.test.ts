@@ -170,6 +170,11 @@ describe('TarReader', () => {
     assert.throws(() => list(large), { code: 'invalid_archive', message: /more than 65536 bytes of PAX headers/ })
   })
 
+  it('cleans the key that a refusal quotes from a global header', () => {
+    const tar = buildTar([pax({ 'GNU.\u001b[2J::x': '1' }, 'g'), file('a')])
+    assert.throws(() => list(tar), { code: 'invalid_archive', message: /header sets GNU\.:·:x for every member/ })
+  })
+
   it('refuses every incomplete archive', () => {
     for (let length = 0; length < SAMPLE.length; length += 64) {
       assert.throws(() => list(SAMPLE.subarray(0, length), 512), { code: 'invalid_archive' })
