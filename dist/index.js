@@ -27636,9 +27636,9 @@ class StrictYamlProblem extends Error {
     }
 }
 /**
- * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps,
- * lists and keys, but YAML 1.1 has more words for true and false and more forms of numbers. Throws StrictYamlProblem if
- * the text is not one valid document, exceeds the limits, or has a structure that could be read differently.
+ * Reads a foreign YAML text that another program also reads, perhaps as YAML 1.1. Both programs find the same maps
+ * and lists, but YAML 1.1 reads more words as true or false and more forms as numbers. Throws StrictYamlProblem if the
+ * text is not one valid document, exceeds the limits, or has a structure that could be read differently.
  */
 function readStrictYaml(text, limits) {
     refuseAmbiguousText(text, limits);

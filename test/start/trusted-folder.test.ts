@@ -66,13 +66,13 @@ describe('isTrustedFolder', () => {
     assert.equal(isTrustedFolder(ownCache(t).own), true)
   })
 
-  it('trusts one below a sticky folder in which every user can write, if the next folder is ours', t => {
+  it('trusts a folder below a sticky folder in which every user can write, if the next folder is ours', t => {
     const { folder, own } = ownCache(t)
     chmodSync(folder, 0o1777)
     assert.equal(isTrustedFolder(own), true)
   })
 
-  it('trusts one to which a symlink of ours leads', t => {
+  it('trusts a folder to which a symlink of ours leads', t => {
     const { folder, base, own } = ownCache(t)
     renameSync(base, join(folder, 'real'))
     symlinkSync('real', base)

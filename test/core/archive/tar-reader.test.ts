@@ -81,7 +81,7 @@ const members: { name: string; items: TarItem[]; expected: Partial<TarEntry> }[]
     items: [pax({ mtime: '1.5', 'SCHILY.xattr.user.a': 'b', 'SCHILY.ino': '1' }), file('a')],
     expected: { name: 'a' },
   },
-  { name: 'a comment for all', items: [pax({ comment: 'f00' }, 'g'), file('a')], expected: { name: 'a' } },
+  { name: 'a comment for all members', items: [pax({ comment: 'f00' }, 'g'), file('a')], expected: { name: 'a' } },
   {
     name: 'a comment between a PAX header and its member',
     items: [pax({ path: 'b' }), pax({ comment: 'x' }, 'g'), file('a')],

@@ -176,7 +176,7 @@ describe('verifyContent', () => {
     assert.ok(verify(FILES, links))
   })
 
-  it('only warns if the own sha256 of a plugin or extension does not match', () => {
+  it("only warns if a plugin's or extension's own sha256 does not match", () => {
     const cart = { 'plugin.yaml': 'name: cart', 'src/main.py': 'print()' }
     const plugins = [{ id: 'cart', version: '2.0.0', sha256: digestBySpec(cart) }]
     assert.deepEqual(verify(FILES, {}, {}, { plugins, extensions: [{ id: 'search' }] }).warnings, [])
@@ -185,7 +185,7 @@ describe('verifyContent', () => {
     assert.match(warnings.join(), /plugins\/cart .*extensions\/search /)
   })
 
-  it('counts a symlink inside a plugin in the own sha256 too', () => {
+  it("counts a symlink inside a plugin in the plugin's own sha256, too", () => {
     const cart = { 'plugin.yaml': 'name: cart', 'src/main.py': 'print()', run: 'print()' }
     const plugins = [{ id: 'cart', version: '2.0.0', sha256: digestBySpec(cart) }]
     const links = { 'plugins/cart/run': 'src/main.py' }

@@ -73,7 +73,7 @@ describe('bindPlanToProject', () => {
 
   const cases: { name: string; steps: string[]; lines: number[] }[] = [
     {
-      name: 'accepts steps before the files that do not need them',
+      name: 'accepts steps that need no files before the files are installed',
       steps: ['{id: s, action: stop}', '{id: n, action: provision, plugin: cart}', CART],
       lines: [],
     },
@@ -150,12 +150,12 @@ describe('bindPlanToProject', () => {
       lines: [7],
     },
     {
-      name: 'refuses write_env before the files of its plugin',
+      name: 'refuses write_env before its plugin is installed',
       steps: ['{id: a, action: write_env, plugin: cart, from: plugins/cart/x}', CART],
       lines: [5],
     },
     {
-      name: 'refuses write_env before the files of its template',
+      name: 'refuses write_env before the part with its template is installed',
       steps: [CART, '{id: a, action: write_env, plugin: cart, from: plugins/pay/x}', PAY],
       lines: [6],
     },

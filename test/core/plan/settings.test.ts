@@ -34,7 +34,7 @@ describe('parseSettings', () => {
     assert.match(parseSettings('A=1\nA=2').problems.join(), /\bA\b.*line 2/)
   })
 
-  it('refuses a value that readers would read differently, and names its key only', () => {
+  it('refuses a value that readers would read differently, and names only its key', () => {
     const { problems } = parseSettings(`OK=1\nDB_PASSWORD=hunter\${HOME}22`)
     assert.match(problems.join(), /DB_PASSWORD.*line 2/)
     assert.doesNotMatch(problems.join(), /hunter/)

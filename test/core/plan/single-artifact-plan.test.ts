@@ -63,7 +63,7 @@ describe('bindPlanToArtifact', () => {
       lines: [5],
     },
     {
-      name: 'accepts steps before the files that do not need them',
+      name: 'accepts steps that need no files before the files are installed',
       steps: ['{id: s, action: stop}', '{id: n, action: provision, plugin: p1}', FILES],
       lines: [],
     },
@@ -119,13 +119,13 @@ describe('bindPlanToArtifact', () => {
       lines: [6],
     },
     {
-      name: 'refuses write_env before the files',
+      name: 'refuses write_env before the files are installed',
       steps: ['{id: b, action: write_env, plugin: p1, from: plugins/p1/x}', FILES],
       lines: [5],
     },
-    { name: 'refuses restart before the files', steps: ['{id: b, action: restart}', FILES], lines: [5] },
+    { name: 'refuses restart before the files are installed', steps: ['{id: b, action: restart}', FILES], lines: [5] },
     {
-      name: 'refuses start and healthcheck that installation depends on',
+      name: 'refuses start and healthcheck steps that the installing step depends on',
       steps: [
         '{id: files, action: install_plugin, plugin: p1, depends_on: [ok]}',
         '{id: up, action: start}',
