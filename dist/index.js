@@ -25239,7 +25239,7 @@ class AddressPolicy {
     constructor(sources) {
         this.#sources = sources;
     }
-    /** Returns the lookup for the operator's own URL. The lookup refuses nothing, and grants the addresses that it finds. */
+    /** Returns the lookup for the operator's own URL. The lookup refuses nothing and grants what it finds. */
     grantingLookup(hub) {
         return (name, options, callback) => this.#sources.resolve(name, { ...options, all: true }, (error, found) => {
             const addresses = listed(found);

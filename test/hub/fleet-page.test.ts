@@ -117,7 +117,7 @@ describe('the fleet page', () => {
   })
 
   for (const query of ['?page=0', '?page=-1', '?page=x', '?page=1e99', '?q=%00', '?q=%ff', '?q=a&q=b', '?attention=2'])
-    it(`answers ${query}, which none of its links has`, async t => {
+    it(`answers ${query}, a query that none of its links has`, async t => {
       const hub = await runHub(t)
       report(hub.store, {})
       assert.equal((await hub.call(`/${query}`)).status, 200)

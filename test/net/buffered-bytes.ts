@@ -10,7 +10,7 @@ if (import.meta.main) {
   console.log(await bufferedBytes(url, openSync(path, 'w')))
 }
 
-/** The bytes of all buffers, used or not, that nine in ten samples of a download do not exceed. */
+/** The 90th percentile, over the samples of a download, of the bytes in all buffers, used or not. */
 async function bufferedBytes(url: string, fd: number): Promise<number> {
   const samples: number[] = []
   const onProgress = (received: number) => {

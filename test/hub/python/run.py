@@ -1,4 +1,4 @@
-"""Runs one scenario: its name is the argument, its facts are JSON on standard input, its findings JSON on standard output."""
+"""Runs the scenario that the argument names. Reads its facts and prints its findings, both as JSON."""
 
 import json
 import sys
