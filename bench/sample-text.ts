@@ -27,7 +27,7 @@ function collectText(folder: string, wanted: number, pieces: Buffer[]): void {
   }
 }
 
-/** Skips files that this user cannot read: a user other than root may meet some. */
+/** Skips files that this user cannot read. */
 function listTextFiles(folder: string): string[] {
   return listFiles(folder)
     .filter(path => TEXT_FILE.test(path) && isAccessible(path, constants.R_OK) && statSync(path).size <= MAX_FILE_BYTES)

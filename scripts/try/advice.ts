@@ -17,7 +17,7 @@ export function adviceAfter({ exitCode, outputs }: ActionResult, sources: Source
   return `${raise}, to see an update; with --break, to see a rollback.`
 }
 
-/** A broken project needs a new version: it contains its plan, and a published version never changes. */
+/** A broken project needs a new version, because a project contains its plan, and a published version never changes. */
 function adviceAfterBreak(sources: Sources, { root }: Chosen): string {
   if (sources.kind !== 'project' || root === undefined)
     return 'Run the command without --break, to install your version.'

@@ -24,7 +24,7 @@ export function showPublished(sources: Sources, { size, sha256, leftOut }: Publi
   print(`${hub} has ${done} ${folder}: ${bytesInWords(size)}, SHA-256 ${sha256.slice(0, 12)}….`)
   if (sources.kind === 'plugin' && sources.ownSlug !== undefined && sources.ownSlug !== slug)
     print(`Note: --slug is ${slug}, but the name in plugin.yaml gives the slug ${sources.ownSlug}.`)
-  if (leftOut.length > 0) print(`Left out, because such files are never published: ${listNames(leftOut)}.`)
+  if (leftOut.length > 0) print(`Left out, because these are never published: ${listNames(leftOut)}.`)
 }
 
 /** Names the operator's files behind the paths in the messages of the step. */

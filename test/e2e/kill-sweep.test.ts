@@ -129,7 +129,7 @@ function assertKilled(call: TracedCall, calls: readonly TracedCall[], { signal }
   assert.equal(withoutCount(last?.text), withoutCount(call.text))
   assert.ok([0, 1].includes((last?.nth ?? 0) - call.nth), last?.text)
   assert.match(last?.result ?? '', /^\?|^unfinished|INJECTED/)
-  // If only a child was killed, the run continues: to the run, that child has failed.
+  // If only a child was killed, the run continues, as it does when a child fails.
   assert.equal(signal, call.role === 'child' ? null : 'SIGKILL')
 }
 
