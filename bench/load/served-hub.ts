@@ -24,7 +24,9 @@ export async function serveHub(dataDir: string): Promise<ServedHub> {
   const lines = createInterface(child.stdout)
   const [line] = await Promise.race([
     once(lines, 'line') as Promise<[string]>,
-    exited.then(([code]) => Promise.reject(new Error(`The hub ended with ${code} before it listened.`))),
+    exited.then(([code, signal]) =>
+      Promise.reject(new Error(`The hub ended with ${signal ?? `exit code ${code}`} before it listened.`)),
+    ),
   ])
   return {
     url: line.replace(/^.* /, ''),

@@ -7,6 +7,7 @@ import type { Artifact } from '../../bench/artifact.ts'
 import { openArtifactCache } from '../../bench/artifact-cache.ts'
 import { type Contender, listContenders } from '../../bench/contenders.ts'
 import { startHub } from '../../bench/hub-process.ts'
+import { serveHub } from '../../bench/load/served-hub.ts'
 import { measure } from '../../bench/measure.ts'
 import { onNewHost, race } from '../../bench/race.ts'
 import { withReleases } from '../../bench/releases.ts'
@@ -47,6 +48,21 @@ describe('the measurement of a process', () => {
     it(`throws with the log if the exit code is ${exitCode}`, async t => {
       const ended = measure('Deploying', temporaryDirectory(t), async () => ({ exitCode, log: 'the log' }))
       await assert.rejects(ended, { message })
+    })
+})
+
+describe('the hub of a load', () => {
+  for (const [end, how] of [
+    ['process.exit(3)', 'exit code 3'],
+    ['process.kill(process.pid, "SIGKILL")', 'SIGKILL'],
+  ])
+    it(`is rejected, and the error names ${how}, if the hub ends before it listens`, async t => {
+      const before = process.env['NODE_OPTIONS']
+      process.env['NODE_OPTIONS'] = `--import=data:text/javascript,${encodeURIComponent(end ?? '')}`
+      const hub = serveHub(temporaryDirectory(t))
+      if (before === undefined) delete process.env['NODE_OPTIONS']
+      else process.env['NODE_OPTIONS'] = before
+      await assert.rejects(hub, { message: `The hub ended with ${how} before it listened.` })
     })
 })
 
