@@ -32422,8 +32422,8 @@ const MAX_UNANSWERED = 2;
 /** A hub may lock out a client that keeps sending credentials that the hub rejects. */
 const MAX_DENIED = 5;
 /**
- * Sends each waiting report of the sender's address once, oldest first, for 10 s in all, and continues after a report
- * that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The deployment's
+ * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in all, and continues after a
+ * report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The deployment's
  * local report notes an acceptance.
  *
  * A report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest
@@ -34517,12 +34517,12 @@ function warnOfUnsigned({ id, pluginYaml, log }) {
     log.warning(`The plugin ${id} has execution_mode ${pluginYaml.executionMode} but is not signed for this host, because plugin-secret-key is not set. A host framework that checks plugin.sig will not load the plugin. Set plugin-secret-key to that framework's secret.`);
 }
 /** The host framework hashes the files that it finds when it loads the plugin, including the host's own files. */
-function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }) {
+function warnOfKept({ id, staged, installed, pluginYaml, keepPaths, log }) {
     const isPresent = (path) => pathExistsSync((0,external_node_path_namespaceObject.join)(installed, path)) || pathExistsSync((0,external_node_path_namespaceObject.join)(staged, path));
     const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent);
     if (kept.length === 0)
         return;
-    log.warning(`plugin.sig covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
+    log.warning(`The plugin.sig of ${id} covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/reports/replaced-artifact.js
@@ -40478,7 +40478,7 @@ function describeUnknown(report) {
     const unreadable = report?.attempted === null ? ' and names no usable version' : '';
     if (known === null)
         return `unknown: its last report says ${report?.status}${unreadable}`;
-    return `perhaps ${known}; its last report, whose version is unreadable, says ${report?.status}`;
+    return `perhaps ${known}: its last report says so, but has the status ${report?.status} and no usable version of its deployment`;
 }
 function nameHosts(hosts) {
     const named = hosts.map(host => `${cleanForeignText(host.id, describe_MAX_NAME_CHARS)} (${describeStanding(host)})`);

@@ -1,10 +1,11 @@
 import { MAX_ENTRIES, MAX_EXTRACTED_BYTES, tooMuch } from './archive-entry.ts'
 
-const BLOCK_BYTES = 512
-/** Includes headers, padding and long names. */
-const MAX_TAR_BYTES = MAX_EXTRACTED_BYTES + 4 * BLOCK_BYTES * MAX_ENTRIES
+/** Headers, padding and long names of an entry, and the zeros at the end of a tar, as hosts allow for them. */
+const BYTES_PER_ENTRY = 4096
+const TRAILER_BYTES = 1024 * 1024
+const MAX_TAR_BYTES = MAX_EXTRACTED_BYTES + BYTES_PER_ENTRY * MAX_ENTRIES + TRAILER_BYTES
 
-/** Passes on the bytes of a tar. Throws HubError 400 if it is longer than hosts unpack. */
+/** Passes on the bytes of a tar. Throws HubError 400 if the tar is longer than any that hosts unpack by default. */
 export async function* boundedTar(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let total = 0
   for await (const chunk of chunks) {

@@ -43,7 +43,10 @@ export async function restore(file: string, dataDir: string, signal: AbortSignal
   }
 }
 
-/** Checks the backup before a data folder is created, so that the message is about this file. */
+/**
+ * Throws HubError 400 if the backup is not a file that can be read. Must be called before a data folder is created, so
+ * that the error names the backup and not the folder.
+ */
 async function requireReadable(file: string): Promise<void> {
   const refuse = (problem: string) => new HubError(400, `The backup ${file} ${problem}.`)
   const opened = await open(file, constants.O_RDONLY | constants.O_NONBLOCK).catch(error => {

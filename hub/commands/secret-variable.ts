@@ -20,6 +20,6 @@ export function readSecretVariable({ option, variable, purpose }: SecretVariable
   if (USUAL_NAME.test(variable))
     throw new UsageError(`The environment variable ${variable} is empty or not set: set it to the ${purpose}.`)
   throw new UsageError(
-    `The option --${option} names no environment variable that is set: give the name of the variable that contains the ${purpose}, not the ${purpose} itself.`,
+    `The option --${option} names no environment variable that is set and not empty: give the name of the variable that contains the ${purpose}, not the ${purpose} itself.`,
   )
 }

@@ -26,7 +26,7 @@ export async function requireDeployable(bytes: Buffer, given: GivenId): Promise<
   if (found === undefined && given.kind === undefined && tree.fileAt(PROJECT_PLAN) !== undefined)
     throw new HubError(
       400,
-      `${given.source} is a project, because it has ${PROJECT_PLAN}: publish it with "project publish --source".`,
+      `${given.source} is a project, because it has ${PROJECT_PLAN}: publish its folder with "project publish --source".`,
     )
   if (found === undefined) return identifyService(given)
   requirePluginKind(given)

@@ -64,11 +64,11 @@ describe('buildFleet', () => {
     }
   })
 
-  it('names the version that a host may run if the version of its last report is unreadable', () => {
+  it('names the version that a host may run if the last report names no usable version for its deployment', () => {
     const fleet = fleetOf([rowOf('app-1', IN_PROGRESS)], { expectVersion: '2.0.0' })
     assert.match(
       outOfSync(fleet, SUBJECT).message,
-      /app-1 \(perhaps 2\.0\.0; its last report, whose version is unreadable, says unknown\)/,
+      /app-1 \(perhaps 2\.0\.0: its last report says so, but has the status unknown and no usable version of its deployment\)/,
     )
   })
 

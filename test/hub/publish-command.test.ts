@@ -207,7 +207,7 @@ const REFUSED: Readonly<
   'a project': [
     { 'deployment/install.yaml': '', 'plugins/a/plugin.yaml': '' },
     [],
-    /^\$FOLDER is a project, because it has deployment\/install\.yaml: publish it with "project publish --source"\.$/,
+    /^\$FOLDER is a project, because it has deployment\/install\.yaml: publish its folder with "project publish --source"\.$/,
   ],
   'plugin.yml': [{ 'plugin.yml': 'name: a\nversion: 1.0.0\n' }, [], /^\$FOLDER has no plugin\.yaml at its root/],
   'a service without a name': [

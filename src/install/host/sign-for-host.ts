@@ -74,12 +74,12 @@ function warnOfUnsigned({ id, pluginYaml, log }: Pick<PluginToSign, 'id' | 'plug
 }
 
 /** The host framework hashes the files that it finds when it loads the plugin, including the host's own files. */
-function warnOfKept({ staged, installed, pluginYaml, keepPaths, log }: Omit<PluginToSign, 'tree'>): void {
+function warnOfKept({ id, staged, installed, pluginYaml, keepPaths, log }: Omit<PluginToSign, 'tree'>): void {
   const isPresent = (path: string): boolean =>
     pathExistsSync(join(installed, path)) || pathExistsSync(join(staged, path))
   const kept = keepPaths.filter(path => isCovered(path, pluginYaml)).filter(isPresent)
   if (kept.length === 0) return
   log.warning(
-    `plugin.sig covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`,
+    `The plugin.sig of ${id} covers kept paths (${kept.join(', ')}), whose files belong to this host. If those files differ from the artifact's, the host framework rejects the signature. Keep that data elsewhere, or ask the publisher to move entry_point to a separate directory.`,
   )
 }

@@ -21,8 +21,8 @@ export interface Outbox extends OutboxPlace {
 }
 
 /**
- * Sends each waiting report of the sender's address once, oldest first, for 10 s in all, and continues after a report
- * that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The deployment's
+ * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in all, and continues after a
+ * report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The deployment's
  * local report notes an acceptance.
  *
  * A report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest

@@ -7,7 +7,7 @@ export interface FileChange {
   readonly path: string
   /** The size before the change, in words; absent for an added file. */
   readonly before?: string
-  /** The size after the change in words, or the origin of the content; absent for a removed file. */
+  /** The size after the change, in words, or the origin of the content; absent for a removed file. */
   readonly after?: string
 }
 
