@@ -17394,7 +17394,7 @@ const promises_namespaceObject = require("node:timers/promises");
 ;// CONCATENATED MODULE: ./build/core/monotonic.js
 /**
  * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. The clock is
- * that of `performance.now`, but for that function, Node.js would load about ten of its modules.
+ * that of `performance.now`, a function for which Node.js would load about ten of its modules.
  */
 function monotonicMs() {
     const [seconds, nanoseconds] = process.hrtime();
@@ -41874,7 +41874,7 @@ function isFixed(source) {
 const urlSchema = pipe(schemas_string().check(refine(text => (URL.parse(text)?.href ?? text).length <= MAX_URL_CHARS, {
     error: `must be at most ${MAX_URL_CHARS} characters when it is escaped`,
 }), refine(isGitUrl, {
-    error: 'must be an https URL without a user, password, query or fragment, and without "@", spaces and backslashes',
+    error: 'must be an https URL without a user, password, query or fragment, and without "@", spaces or backslashes',
 })), 
 // Keeps only the normalized spelling, so that git reads the URL as it is read here.
 transform(text => new URL(text).href));

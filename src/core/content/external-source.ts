@@ -52,7 +52,7 @@ const urlSchema = z.pipe(
     }),
     z.refine(isGitUrl, {
       error:
-        'must be an https URL without a user, password, query or fragment, and without "@", spaces and backslashes',
+        'must be an https URL without a user, password, query or fragment, and without "@", spaces or backslashes',
     }),
   ),
   // Keeps only the normalized spelling, so that git reads the URL as it is read here.

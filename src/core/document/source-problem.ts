@@ -15,7 +15,10 @@ export interface SourcePosition {
 /** One mistake in a plan or a host config, as a sentence, with its position. */
 export interface SourceProblem extends SourcePosition {
   readonly message: string
-  /** Set if this problem's code is not the error's: the error for a plan may also list problems of the host config. */
+  /**
+   * The problem's own code; without one, the error's code applies. The error for a plan may also list problems of the
+   * host config.
+   */
   readonly code?: ErrorCode
 }
 
