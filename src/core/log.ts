@@ -2,7 +2,7 @@
 export interface Log {
   /**
    * Opens a group of lines and closes the previous group. With `at once`, the lines show as they come: pass it if the
-   * host is changed in the new group.
+   * run changes the host in the new group.
    */
   group(title: string, shown?: 'at once'): void
   /**
