@@ -51,8 +51,7 @@ const urlSchema = z.pipe(
       error: `must be at most ${MAX_URL_CHARS} characters when it is escaped`,
     }),
     z.refine(isGitUrl, {
-      error:
-        'must be an https URL without a user, password, query or fragment, and without "@", spaces or backslashes',
+      error: 'must be an https URL without a user, password, query or fragment, and without "@", spaces or backslashes',
     }),
   ),
   // Keeps only the normalized spelling, so that git reads the URL as it is read here.
