@@ -23517,7 +23517,7 @@ function explainFailure(error, { origin, sent }) {
     const reason = failures_reasonOf(error);
     if (code.startsWith('HPE_')) {
         const advice = origin.startsWith('http:')
-            ? 'check the URL, its port, and whether it should be https instead of http.'
+            ? 'check the URL and its port, and whether the URL should be https instead of http.'
             : 'check the URL and its port.';
         const message = `${origin} did not answer in valid HTTP (${reason}): ${advice}`;
         return new ArtifactError('bad_response', message, { cause: error });
@@ -23529,7 +23529,7 @@ function explainFailure(error, { origin, sent }) {
         return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' });
     }
     if (!sent && NO_TLS_CODE.test(code)) {
-        const message = `${origin} did not complete a TLS handshake on this port (${code}): check the URL, its port, and whether it should be http instead of https.`;
+        const message = `${origin} did not complete a TLS handshake on this port (${code}): check the URL and its port, and whether the URL should be http instead of https.`;
         return new TransientError('network', message, { sent, cause: error });
     }
     const failure = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`;
@@ -23541,7 +23541,7 @@ function explainFailure(error, { origin, sent }) {
 /** Advice for a server that cannot be reached. */
 const CONNECTION_ADVICE = 'check the URL, the network and any proxy.';
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/;
-/** Codes with ERR_SSL_ are about other faults: one of them is a server that requires a certificate of the client. */
+/** A code that begins with ERR_SSL_ is about another fault, for example a server that requires a client certificate. */
 const CERTIFICATE_CODE = /^(?!ERR_SSL_).*(?:CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH)/;
 /** The certificate errors that another authority in ca-file could fix. */
 const UNKNOWN_ISSUER = /SELF_SIGNED|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERT_UNTRUSTED/;
@@ -25239,7 +25239,7 @@ class AddressPolicy {
     constructor(sources) {
         this.#sources = sources;
     }
-    /** Returns the lookup for the operator's own URL. The lookup refuses nothing and grants what it finds. */
+    /** Returns the lookup for the operator's own URL. It refuses no address, and notes all of them as granted. */
     grantingLookup(hub) {
         return (name, options, callback) => this.#sources.resolve(name, { ...options, all: true }, (error, found) => {
             const addresses = listed(found);
@@ -41421,7 +41421,7 @@ function parseAnswer(call, answer, schema) {
 /**
  * Builds the error for an answer other than 2xx to this call (contract 7). Its message contains the HTTP status and, if
  * the hub gives a reason, that reason, cleaned. Codes: `authentication_failed` for a denied login or authorization,
- * `report_refused` for a report, otherwise `not_found` for 404 and `artifact_unavailable`.
+ * `report_refused` for a report, and for any other refusal `not_found` (404) or `artifact_unavailable`.
  */
 function refusalOf({ call, subject }, answer) {
     const isDenied = answer.status === 401 || answer.status === 403;
@@ -41481,7 +41481,7 @@ function answers_remedyOf(call, isDenied, status) {
         return `Check ${inputsInRequest(call)}.`;
     return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator.";
 }
-/** Returns the inputs of which one may be wrong if the hub does not find what a request names. */
+/** Returns the inputs to check if the hub answers 404 to this call. */
 function inputsInRequest(call) {
     if (call === 'auth')
         return 'hub-url';
@@ -42224,7 +42224,7 @@ function checkInstalledParts(deployment) {
     for (const part of installed)
         checkHost(deployment, part);
 }
-/** Returns, by name, the parts of the project that came from this artifact and are intact; undefined without any. */
+/** Returns the project's intact parts that came from this artifact, by name; undefined if there are none. */
 async function findInstalledParts(deployment, sha256) {
     const { layout, request } = deployment;
     const origin = { contract: 'project', slug: request.projectId };
@@ -42680,7 +42680,7 @@ function pastOf({ layout, request }, part) {
 function supplyOf({ version, source }) {
     return source === undefined ? [] : [{ version, source }];
 }
-/** Logs a notice for what the packer should have left out: only the source's own tree supplies the part's code. */
+/** Logs a notice for files and symlinks that the packer should have left out: the source supplies the part's code. */
 function noticeLeftOut(part, { tree }, log) {
     const names = [...tree.files.filter(file => !isStubFile(file)), ...tree.symlinks].map(({ path }) => path);
     if (names.length === 0)
@@ -44211,8 +44211,8 @@ function isNoNotification({ action }) {
     return action !== 'notify';
 }
 /**
- * Returns the error if the hub refused the report of a successful deployment. A report that got no answer, even because
- * of a refused login, is no error: a later run sends that report again.
+ * Returns the error if the hub refused the report of a successful deployment. It is no error if the report got no
+ * answer or the login for it was refused: a later run sends that report again.
  */
 function refusedReport({ report, delivery }) {
     if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
@@ -44967,8 +44967,9 @@ async function fetchGitTree({ request, tools }, source, folder) {
     return { staged, tree: found, commit, received: relay.received };
 }
 /**
- * Returns the number of bytes for which the folder has room: git does not announce a size, so arriving bytes are
- * counted. Throws DeploymentError `disk_full` if there is too little space for git's own files.
+ * Returns the number of bytes that the folder has room for in addition to SPARE_BYTES. This number limits the arriving
+ * bytes, because git does not announce a size. Throws DeploymentError `disk_full` if there is too little space for
+ * git's own files.
  */
 function roomIn(folder) {
     requireSpace(folder, { sizes: [git_source_SPARE_BYTES], inodes: OWN_INODES });

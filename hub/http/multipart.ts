@@ -35,7 +35,7 @@ export function boundaryOf(contentType: string): string | undefined {
 /**
  * Yields the parts of a multipart/form-data body as its bytes arrive, with little more than a chunk in memory. Throws
  * HubError 400 for a body that is cut off, that does not begin with its boundary, or that has a boundary without a line
- * break, more than 20 parts, or a part without a name or with more than 8 KiB of headers.
+ * break after it, more than 20 parts, or a part without a name or with more than 8 KiB of headers.
  */
 export async function* readParts(body: AsyncIterable<Uint8Array>, boundary: string): AsyncGenerator<Part> {
   const delimiter = Buffer.from(`\r\n--${boundary}`)

@@ -140,8 +140,8 @@ function isNoNotification({ action }: { action: string }): boolean {
 }
 
 /**
- * Returns the error if the hub refused the report of a successful deployment. A report that got no answer, even because
- * of a refused login, is no error: a later run sends that report again.
+ * Returns the error if the hub refused the report of a successful deployment. It is no error if the report got no
+ * answer or the login for it was refused: a later run sends that report again.
  */
 function refusedReport({ report, delivery }: EndedDeployment): DeploymentError | undefined {
   if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {

@@ -30,7 +30,7 @@ export function explainFailure(error: unknown, { origin, sent }: ConnectionState
   const reason = reasonOf(error)
   if (code.startsWith('HPE_')) {
     const advice = origin.startsWith('http:')
-      ? 'check the URL, its port, and whether it should be https instead of http.'
+      ? 'check the URL and its port, and whether the URL should be https instead of http.'
       : 'check the URL and its port.'
     const message = `${origin} did not answer in valid HTTP (${reason}): ${advice}`
     return new ArtifactError('bad_response', message, { cause: error })
@@ -42,7 +42,7 @@ export function explainFailure(error: unknown, { origin, sent }: ConnectionState
     return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' })
   }
   if (!sent && NO_TLS_CODE.test(code)) {
-    const message = `${origin} did not complete a TLS handshake on this port (${code}): check the URL, its port, and whether it should be http instead of https.`
+    const message = `${origin} did not complete a TLS handshake on this port (${code}): check the URL and its port, and whether the URL should be http instead of https.`
     return new TransientError('network', message, { sent, cause: error })
   }
   const failure = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`
@@ -56,7 +56,7 @@ export function explainFailure(error: unknown, { origin, sent }: ConnectionState
 export const CONNECTION_ADVICE = 'check the URL, the network and any proxy.'
 
 const NO_TLS_CODE = /^EPROTO$|^ERR_SSL_/
-/** Codes with ERR_SSL_ are about other faults: one of them is a server that requires a certificate of the client. */
+/** A code that begins with ERR_SSL_ is about another fault, for example a server that requires a client certificate. */
 const CERTIFICATE_CODE =
   /^(?!ERR_SSL_).*(?:CERT|LEAF_SIGNATURE|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH)/
 /** The certificate errors that another authority in ca-file could fix. */

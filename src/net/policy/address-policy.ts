@@ -22,7 +22,7 @@ export class AddressPolicy {
     this.#sources = sources
   }
 
-  /** Returns the lookup for the operator's own URL. The lookup refuses nothing and grants what it finds. */
+  /** Returns the lookup for the operator's own URL. It refuses no address, and notes all of them as granted. */
   grantingLookup(hub: URL): LookupFunction {
     return (name, options, callback) =>
       this.#sources.resolve(name, { ...options, all: true }, (error, found) => {

@@ -61,7 +61,7 @@ export function parseAnswer<Schema extends z.ZodMiniType>(
 /**
  * Builds the error for an answer other than 2xx to this call (contract 7). Its message contains the HTTP status and, if
  * the hub gives a reason, that reason, cleaned. Codes: `authentication_failed` for a denied login or authorization,
- * `report_refused` for a report, otherwise `not_found` for 404 and `artifact_unavailable`.
+ * `report_refused` for a report, and for any other refusal `not_found` (404) or `artifact_unavailable`.
  */
 export function refusalOf({ call, subject }: CallSubject, answer: RefusedAnswer): DeployError {
   const isDenied = answer.status === 401 || answer.status === 403
@@ -123,7 +123,7 @@ function remedyOf(call: HubCall, isDenied: boolean, status: number): string {
   return isTransientStatus(status) ? "Try again later, or ask the hub's operator." : "Ask the hub's operator."
 }
 
-/** Returns the inputs of which one may be wrong if the hub does not find what a request names. */
+/** Returns the inputs to check if the hub answers 404 to this call. */
 function inputsInRequest(call: HubCall): string {
   if (call === 'auth') return 'hub-url'
   return call === 'artifact' || call === 'authorize' ? 'project-id, version and hub-url' : 'project-id and hub-url'

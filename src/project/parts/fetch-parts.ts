@@ -90,7 +90,7 @@ function supplyOf({ version, source }: Pick<InstalledVersion, 'version' | 'sourc
   return source === undefined ? [] : [{ version, source }]
 }
 
-/** Logs a notice for what the packer should have left out: only the source's own tree supplies the part's code. */
+/** Logs a notice for files and symlinks that the packer should have left out: the source supplies the part's code. */
 function noticeLeftOut(part: SourcedPart, { tree }: PlacedTree, log: Log): void {
   const names = [...tree.files.filter(file => !isStubFile(file)), ...tree.symlinks].map(({ path }) => path)
   if (names.length === 0) return

@@ -42,7 +42,7 @@ export function checkInstalledParts(deployment: ProjectDeployment): void {
   for (const part of installed) checkHost(deployment, part)
 }
 
-/** Returns, by name, the parts of the project that came from this artifact and are intact; undefined without any. */
+/** Returns the project's intact parts that came from this artifact, by name; undefined if there are none. */
 export async function findInstalledParts(
   deployment: ProjectDeployment,
   sha256: string,

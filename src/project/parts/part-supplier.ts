@@ -50,6 +50,6 @@ export interface PartSupplier {
    * them.
    */
   requireInputs(parts: readonly SourcedPart[]): void
-  /** Fetches and verifies one part. Of the host's files, changes only those in `wanted.folder`. */
+  /** Fetches and verifies one part. Writes only to `wanted.folder` and to temporary files. */
   fetch(wanted: WantedPart): Promise<FetchedPart>
 }

@@ -62,8 +62,9 @@ export async function fetchGitTree(
 }
 
 /**
- * Returns the number of bytes for which the folder has room: git does not announce a size, so arriving bytes are
- * counted. Throws DeploymentError `disk_full` if there is too little space for git's own files.
+ * Returns the number of bytes that the folder has room for in addition to SPARE_BYTES. This number limits the arriving
+ * bytes, because git does not announce a size. Throws DeploymentError `disk_full` if there is too little space for
+ * git's own files.
  */
 function roomIn(folder: string): number {
   requireSpace(folder, { sizes: [SPARE_BYTES], inodes: OWN_INODES })

@@ -47,7 +47,7 @@ describe('a failing connection', () => {
 
   const certificate = makeCertificate()
   for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
-    it(`does not blame the server's certificate when a ${version} server requires one of the client`, {
+    it(`does not blame the server's certificate when a ${version} server requires a client certificate`, {
       skip: certificate === undefined && 'openssl is not installed',
     }, async t => {
       const own = { key: certificate?.key ?? '', cert: certificate?.cert ?? '' }
