@@ -53,7 +53,7 @@ async function requireReadable(file: string): Promise<void> {
     throw refuse(unreadable(error, 'name an existing one with --from'))
   })
   const found = await opened.stat().finally(() => opened.close())
-  if (!found.isFile()) throw refuse('is not a file: name one that "backup" wrote')
+  if (!found.isFile()) throw refuse('is not a regular file: name one that "backup" wrote')
 }
 
 interface Source {

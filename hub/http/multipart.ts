@@ -94,7 +94,7 @@ class Scanner {
     }
   }
 
-  /** Returns the bytes that `until` yields, as one buffer. Throws HubError 400 if there are more than the bound. */
+  /** Returns the bytes that `until` yields, as one buffer. Throws HubError 400 for more bytes than the bound allows. */
   async collect(delimiter: Buffer, { maxBytes, fault }: Bound): Promise<Buffer> {
     const chunks: Buffer[] = []
     let length = 0

@@ -16,7 +16,7 @@ export interface GivenId {
 
 /** The version under which an archive is published. */
 export interface IdentifiedVersion extends VersionId {
-  /** The slug that a plugin's own name yields. Undefined for a service, and if the plugin's name is missing or yields none. */
+  /** The slug from the name in plugin.yaml. Undefined for a service, and if that name is missing or yields no slug. */
   readonly ownSlug?: string | undefined
 }
 

@@ -11,7 +11,7 @@ export const PLAN_PATH = 'deployment/install.yaml'
 const UNPORTABLE_NAME = /[\\\p{Cc}\uFFFD]/u
 const MAX_NAME_BYTES = 255
 
-/** The content of a project's source folder that is sealed. */
+/** The files, folders and symlinks of a project's source folder that are sealed, and those that are left out. */
 export interface SourceTree {
   /** The members by path. A folder comes before its content. */
   readonly members: ReadonlyMap<string, Member>

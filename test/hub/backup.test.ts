@@ -343,7 +343,7 @@ describe('restoring', () => {
   })
 
   it('names a folder in place of a file', async t => {
-    await refuses(t, '/tmp', /^The backup \/tmp is not a file: name one that "backup" wrote\.$/m)
+    await refuses(t, '/tmp', /^The backup \/tmp is not a regular file: name one that "backup" wrote\.$/m)
   })
 })
 
