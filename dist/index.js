@@ -40931,8 +40931,10 @@ const fleet_summary_MAX_CELL_CHARS = 120;
 const [fleet_summary_MINUTE_MS, HOUR_MS, fleet_summary_DAY_MS] = [60_000, 3_600_000, 86_400_000];
 /** Describes what a fleet runs, in one line. */
 function describeFleet({ slug, fleet, isGate }) {
-    if (fleet === undefined)
-        return { mark: '\u274c', sentence: `What runs on the hosts of ${slug} is not known` };
+    if (fleet === undefined) {
+        const subject = slug === undefined ? 'the hosts' : `the hosts of ${slug}`;
+        return { mark: '\u274c', sentence: `What runs on ${subject} is not known` };
+    }
     const { hosts, target } = fleet;
     const mark = isGate ? '\u274c' : '\u26a0\ufe0f';
     if (hosts.length === 0)
@@ -41112,7 +41114,7 @@ function readQuestion(read) {
         waitMs: waitSeconds * 1000,
     };
 }
-async function askForFleet({ request, slug = 'unknown', ...inputs }, tools) {
+async function askForFleet({ request, slug, ...inputs }, tools) {
     try {
         if (request === undefined)
             throw inputError(inputs.problems);

@@ -83,7 +83,7 @@ function readQuestion(read: InputReader): Omit<FleetRequest, 'access'> {
   }
 }
 
-async function askForFleet({ request, slug = 'unknown', ...inputs }: FleetInputs, tools: StepTools): Promise<StepEnd> {
+async function askForFleet({ request, slug, ...inputs }: FleetInputs, tools: StepTools): Promise<StepEnd> {
   try {
     if (request === undefined) throw inputError(inputs.problems)
     const { log, signal, now } = tools

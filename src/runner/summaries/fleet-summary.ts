@@ -14,7 +14,8 @@ const MAX_CELL_CHARS = 120
 const [MINUTE_MS, HOUR_MS, DAY_MS] = [60_000, 3_600_000, 86_400_000]
 
 export interface FleetFacts {
-  readonly slug: string
+  /** Undefined if the input is missing or malformed; then `fleet` is undefined, too. */
+  readonly slug: string | undefined
   /** Undefined if there was no usable answer about the fleet. */
   readonly fleet: Fleet | undefined
   /** The error that fails the step. */
@@ -29,7 +30,10 @@ export interface FleetFacts {
 
 /** Describes what a fleet runs, in one line. */
 export function describeFleet({ slug, fleet, isGate }: FleetFacts): Ending {
-  if (fleet === undefined) return { mark: '❌', sentence: `What runs on the hosts of ${slug} is not known` }
+  if (fleet === undefined) {
+    const subject = slug === undefined ? 'the hosts' : `the hosts of ${slug}`
+    return { mark: '❌', sentence: `What runs on ${subject} is not known` }
+  }
   const { hosts, target } = fleet
   const mark = isGate ? '❌' : '⚠️'
   if (hosts.length === 0) return { mark, sentence: `The hub knows no host of ${slug}` }

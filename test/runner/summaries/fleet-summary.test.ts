@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { buildFleet } from '../../../src/fleet/fleet.ts'
-import { buildFleetSummary } from '../../../src/runner/summaries/fleet-summary.ts'
+import { buildFleetSummary, describeFleet } from '../../../src/runner/summaries/fleet-summary.ts'
 import { NOW, parsed, rowOf } from '../../fleet/host-reports.ts'
 
 const HOSTILE = 'x|y`z<img src=x onerror=alert(1)> [a](http://b) ::error:: ##[group] @team **b** \\| &lt;'
@@ -36,6 +36,15 @@ describe('buildFleetSummary', () => {
 | app-2 | 2.0.0 | success 2.0.0 | just now |
 `,
     )
+  })
+
+  it('names the slug of an unknown fleet only if the slug is known', () => {
+    const facts = { fleet: undefined, error: undefined, isGate: true, notes: [], now: NOW }
+    for (const [slug, subject] of [
+      ['greeter', 'the hosts of greeter'],
+      [undefined, 'the hosts'],
+    ] as const)
+      assert.equal(describeFleet({ ...facts, slug }).sentence, `What runs on ${subject} is not known`)
   })
 
   it('names no version if the hub knows none', () => {
