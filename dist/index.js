@@ -38738,9 +38738,9 @@ function provisionSteps({ steps }) {
 function ending_nameOf({ slug, id }) {
     return slug ?? id ?? 'This deployment';
 }
-/** True if a run was refused because the state of the host is uncertain. The run's error gives the reason. */
-function isRefusedHost({ outcome, error, rollback }) {
-    return outcome === 'inconsistent' && error?.code === 'inconsistent' && rollback === null;
+/** True if a run ended without a change of its own, on a host whose state an earlier run has left uncertain. */
+function isUncertainBefore({ outcome, rollback }) {
+    return outcome === 'inconsistent' && rollback === null;
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/next-steps.js
@@ -38912,7 +38912,7 @@ function now(report) {
     const { outcome, running_version: version, rollback } = report;
     if (outcome === 'success')
         return `${cell(version ?? 'nothing')} is installed.`;
-    if (isRefusedHost(report))
+    if (isUncertainBefore(report))
         return 'not certain until this host is repaired; this run installed nothing.';
     if (outcome === 'inconsistent')
         return withProblems('not certain; perhaps neither version is complete.', report);
@@ -39231,9 +39231,10 @@ function describeEnding(run) {
     }
 }
 function describeUncertain(report) {
-    const host = report.host_id;
-    if (isRefusedHost(report))
-        return `${subjectOf(report)} was refused on ${host}, whose state is uncertain: repair the host`;
+    const { host_id: host, error } = report;
+    const verb = (error && VERBS[error.code]) ?? 'was refused';
+    if (isUncertainBefore(report))
+        return `${subjectOf(report)} ${verb} on ${host}, whose state is uncertain: repair the host`;
     return `${host} may have neither the old nor the new version of ${ending_nameOf(report)} intact: repair the host`;
 }
 function describeFailure(report) {

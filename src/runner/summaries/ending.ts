@@ -24,7 +24,7 @@ export function nameOf({ slug, id }: LocalReport): string {
   return slug ?? id ?? 'This deployment'
 }
 
-/** True if a run was refused because the state of the host is uncertain. The run's error gives the reason. */
-export function isRefusedHost({ outcome, error, rollback }: LocalReport): boolean {
-  return outcome === 'inconsistent' && error?.code === 'inconsistent' && rollback === null
+/** True if a run ended without a change of its own, on a host whose state an earlier run has left uncertain. */
+export function isUncertainBefore({ outcome, rollback }: LocalReport): boolean {
+  return outcome === 'inconsistent' && rollback === null
 }

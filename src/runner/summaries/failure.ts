@@ -7,7 +7,7 @@ import type { LocalReport } from '../../install/reports/local-report.ts'
 import { restoredUnhealthy } from '../../install/reports/restored-health.ts'
 import { rollbackProblems, withoutStep } from '../../install/reports/rollback-problems.ts'
 import { mayHaveRunUnlisted, provisionSteps } from './acting-steps.ts'
-import { isRefusedHost } from './ending.ts'
+import { isUncertainBefore } from './ending.ts'
 import { nextStep } from './next-steps.ts'
 import { listProblems } from './problem-list.ts'
 
@@ -95,7 +95,7 @@ function stepOf({ steps }: LocalReport, id: string | null): string {
 function now(report: LocalReport): string {
   const { outcome, running_version: version, rollback } = report
   if (outcome === 'success') return `${cell(version ?? 'nothing')} is installed.`
-  if (isRefusedHost(report)) return 'not certain until this host is repaired; this run installed nothing.'
+  if (isUncertainBefore(report)) return 'not certain until this host is repaired; this run installed nothing.'
   if (outcome === 'inconsistent') return withProblems('not certain; perhaps neither version is complete.', report)
   if (outcome === 'interrupted') return 'not known until the recovery, which the next run does first.'
   if (report.error?.code === 'locked')

@@ -1,7 +1,7 @@
 import type { ErrorCode } from '../../../core/errors.ts'
 import type { LocalReport } from '../../../install/reports/local-report.ts'
 import { actingSteps } from '../acting-steps.ts'
-import { type Ending, isRefusedHost, nameOf, type RunFacts } from '../ending.ts'
+import { type Ending, isUncertainBefore, nameOf, type RunFacts } from '../ending.ts'
 import { describeSuccess } from './success-sentence.ts'
 
 /** Describes the ending of a deployment or rollback, for the log's last line and the summary's first. */
@@ -22,9 +22,10 @@ export function describeEnding(run: RunFacts): Ending {
 }
 
 function describeUncertain(report: LocalReport): string {
-  const host = report.host_id
-  if (isRefusedHost(report))
-    return `${subjectOf(report)} was refused on ${host}, whose state is uncertain: repair the host`
+  const { host_id: host, error } = report
+  const verb = (error && VERBS[error.code]) ?? 'was refused'
+  if (isUncertainBefore(report))
+    return `${subjectOf(report)} ${verb} on ${host}, whose state is uncertain: repair the host`
   return `${host} may have neither the old nor the new version of ${nameOf(report)} intact: repair the host`
 }
 

@@ -187,7 +187,7 @@ describe('buildDeploySummary', () => {
     failed: /was not installed on host-1/,
     rolled_back: /was rolled back on host-1; 1\.0\.0 is installed again/,
     interrupted: /was interrupted/,
-    inconsistent: /neither the old nor the new version/,
+    inconsistent: /was refused on host-1, whose state is uncertain/,
   } as const
   for (const [outcome, word] of Object.entries(words)) {
     it(`says ${outcome} in words`, () => {
@@ -196,7 +196,7 @@ describe('buildDeploySummary', () => {
     })
   }
 
-  it('does not claim that a host that refuses a run has no intact version', () => {
+  it('does not claim that a run has harmed a host whose state was uncertain before', () => {
     const error = { code: 'inconsistent' as const, message: 'installed.json is not a record.', step: null }
     const summary = buildDeploySummary({ report: reportOf({ outcome: 'inconsistent', error }), plannedSteps: [] })
     assert.match(summary, /^### 🛑 greeter 2\.0\.0 was refused on host-1, whose state is uncertain: repair the host\n/)
@@ -207,6 +207,14 @@ describe('buildDeploySummary', () => {
       buildDeploySummary({ report: undone, plannedSteps: [] }),
       /^### 🛑 The rollback of greeter was refused on/,
     )
+    const headlineOf = (code: ErrorCode, facts: Parameters<typeof reportOf>[0]): string | undefined => {
+      const report = reportOf({ outcome: 'inconsistent', error: { ...error, code }, ...facts })
+      return buildDeploySummary({ report, plannedSteps: [] }).split('\n')[0]
+    }
+    const end = 'on host-1, whose state is uncertain: repair the host'
+    const unnamed = { slug: null, id: null, version: null, requested_version: null }
+    assert.equal(headlineOf('missing_input', unnamed), `### 🛑 This deployment was refused ${end}`)
+    assert.equal(headlineOf('network', {}), `### 🛑 greeter 2.0.0 could not be fetched ${end}`)
     const rollback = { restored: false, problems: ['it is gone'], verified: null, healthy: null }
     const report = reportOf({ outcome: 'inconsistent', error, rollback })
     assert.match(buildDeploySummary({ report, plannedSteps: [] }), /neither the old nor the new version/)
