@@ -39255,7 +39255,7 @@ function subjectOf(report) {
     const name = slug ?? id;
     return name ? `The rollback of ${name}` : 'This rollback';
 }
-/** The verbs for an artifact that no check has refused. */
+/** The verbs, by error code, for an artifact that no check has refused. */
 const VERBS = {
     network: 'could not be fetched',
     timeout: 'could not be fetched',
