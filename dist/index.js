@@ -29517,7 +29517,7 @@ class DryRunResult {
         return `${this.inWords()}${listed === '' ? '' : `: ${listed}`}`;
     }
 }
-/** Returns a size in words, or `symlink` if there is none. */
+/** Returns a size in words, or `symlink` for an undefined size. */
 function sizeInWords(size) {
     return size === undefined ? 'symlink' : bytesInWords(Number(size));
 }
@@ -29595,7 +29595,7 @@ async function findChanges(deployment, prepare) {
     const { tools, layout } = deployment;
     const folder = await makeFolder(tools.runner.temporaryFolder);
     try {
-        // Another run may have begun while this one fetched.
+        // Another run may have begun while this run was fetching.
         await announceRecovery(deployment);
         const order = await prepare(folder);
         const { parts, removals } = order;

@@ -85,7 +85,7 @@ export interface DeploymentStart<State extends string> {
   facts: DeploymentFacts
   /** Undefined if there is no hub to report to. */
   sender: ReportSender | undefined
-  /** The keep-paths that the host's record adds to those of the request. */
+  /** Returns the keep-paths that the host's record adds to those of the request. */
   recordedKeepPaths?(layout: Layout): readonly string[]
 }
 
@@ -169,7 +169,7 @@ function runningIn(
 }
 
 /**
- * The project root of a host, with the operator's options for the host, and the connection to its hub, if there is one.
+ * The project root of a host, with the operator's options for the host, and the connection to a hub, if there is one.
  */
 export interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSharedRoot'> {
   readonly sender: ReportSender | undefined

@@ -58,7 +58,7 @@ export class DryRunResult {
   }
 }
 
-/** Returns a size in words, or `symlink` if there is none. */
+/** Returns a size in words, or `symlink` for an undefined size. */
 export function sizeInWords(size: string | number | bigint | undefined): string {
   return size === undefined ? 'symlink' : bytesInWords(Number(size))
 }

@@ -53,7 +53,7 @@ async function findChanges(
   const { tools, layout } = deployment
   const folder = await makeFolder(tools.runner.temporaryFolder)
   try {
-    // Another run may have begun while this one fetched.
+    // Another run may have begun while this run was fetching.
     await announceRecovery(deployment)
     const order = await prepare(folder)
     const { parts, removals } = order
