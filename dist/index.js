@@ -29648,7 +29648,7 @@ async function noteDifferences(result, deployment, part) {
     const items = itemsIn(layout, part, keepPaths);
     const { added, removed, changed } = await compareTree({ root: path, keepPaths }, items, tools.signal);
     const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])));
-    const before = (file) => sizeInWords(lstatIfPresentSync((0,external_node_path_namespaceObject.join)(path, file))?.size);
+    const before = (file) => sizeInWords(fileSizeSync((0,external_node_path_namespaceObject.join)(path, file)));
     const after = (file) => sizeInWords(newSizes.get(file));
     const named = (file) => `${placePath(part)}/${file}`;
     for (const file of changed)
@@ -29658,6 +29658,11 @@ async function noteDifferences(result, deployment, part) {
         result.add('added', named(file), () => ({ after: after(file) }));
     for (const file of added)
         result.add('removed', named(file), () => ({ before: before(file) }));
+}
+/** Undefined for a symlink. */
+function fileSizeSync(path) {
+    const found = lstatIfPresentSync(path);
+    return found?.isSymbolicLink() ? undefined : found?.size;
 }
 /**
  * Returns the keep-paths that exist on the host. The new version gets the other keep-paths from the artifact, if the

@@ -104,13 +104,19 @@ async function noteDifferences(result: DryRunResult, deployment: RunningDeployme
   const items = itemsIn(layout, part, keepPaths)
   const { added, removed, changed } = await compareTree({ root: path, keepPaths }, items, tools.signal)
   const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])))
-  const before = (file: string): string => sizeInWords(lstatIfPresentSync(join(path, file))?.size)
+  const before = (file: string): string => sizeInWords(fileSizeSync(join(path, file)))
   const after = (file: string): string => sizeInWords(newSizes.get(file))
   const named = (file: string): string => `${placePath(part)}/${file}`
   for (const file of changed) result.add('changed', named(file), () => ({ before: before(file), after: after(file) }))
   // A file that only the new version has would be added; one that only the host has would be removed.
   for (const file of removed) result.add('added', named(file), () => ({ after: after(file) }))
   for (const file of added) result.add('removed', named(file), () => ({ before: before(file) }))
+}
+
+/** Undefined for a symlink. */
+function fileSizeSync(path: string): number | undefined {
+  const found = lstatIfPresentSync(path)
+  return found?.isSymbolicLink() ? undefined : found?.size
 }
 
 /**
