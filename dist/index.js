@@ -33062,7 +33062,7 @@ async function seed({ deployment, transaction, stagingFolder, results }, part, f
     await writeNewFile(staged, settings.text);
     const paths = { staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged), path: (0,external_node_path_namespaceObject.relative)(layout.root, target) };
     await transaction.apply([{ type: 'create_file', ...paths }]);
-    tools.log.info(`${target} was written; ${describeUse(settings.given, request.settings)}.`);
+    tools.log.info(`${target} was written from its template${describeUse(settings.given, request.settings)}`);
     return settings.text;
 }
 /** Replaces the first folder of the plan's path with the part's directory, which may have another name on this host. */
@@ -33076,11 +33076,13 @@ function verifyTemplate({ layout }, tree, { from, inner, template }) {
         return;
     throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} was changed on this host after it was verified: find out what changed it, then deploy again.`);
 }
-/** Names the operator's settings that were used, and those that neither the template nor the part declares. */
+/** Names the operator's settings that were used, and those that were not. */
 function describeUse(used, settings) {
     const unused = [...settings.keys()].filter(name => !used.includes(name));
-    const rest = unused.length > 0 ? `; neither the template nor the part's environment has ${listNames(unused)}` : '';
-    return `from the input settings: ${listNames(used) || 'nothing'}${rest}`;
+    const named = used.length > 0 ? `, with ${listNames(used)} from the input settings` : '';
+    if (unused.length === 0)
+        return `${named}.`;
+    return `${named}. Not used: ${listNames(unused)}. A setting is used only if it is not empty, and if the template or the part declares it.`;
 }
 function readTemplate(root, from) {
     try {

@@ -75,7 +75,7 @@ async function seed(
   await writeNewFile(staged, settings.text)
   const paths = { staged: relative(layout.root, staged), path: relative(layout.root, target) }
   await transaction.apply([{ type: 'create_file', ...paths }])
-  tools.log.info(`${target} was written; ${describeUse(settings.given, request.settings)}.`)
+  tools.log.info(`${target} was written from its template${describeUse(settings.given, request.settings)}`)
   return settings.text
 }
 
@@ -98,11 +98,12 @@ function verifyTemplate(
   )
 }
 
-/** Names the operator's settings that were used, and those that neither the template nor the part declares. */
+/** Names the operator's settings that were used, and those that were not. */
 function describeUse(used: readonly string[], settings: Settings): string {
   const unused = [...settings.keys()].filter(name => !used.includes(name))
-  const rest = unused.length > 0 ? `; neither the template nor the part's environment has ${listNames(unused)}` : ''
-  return `from the input settings: ${listNames(used) || 'nothing'}${rest}`
+  const named = used.length > 0 ? `, with ${listNames(used)} from the input settings` : ''
+  if (unused.length === 0) return `${named}.`
+  return `${named}. Not used: ${listNames(unused)}. A setting is used only if it is not empty, and if the template or the part declares it.`
 }
 
 function readTemplate(root: string, from: string): Buffer {
