@@ -20509,8 +20509,8 @@ const healthcheckSchema = schemas_lazy(() => object({
     retries: schemas_number(),
 }));
 /**
- * The check of a restored version: the step's own check, with the previous version, which is null if there was none or
- * if it is not known.
+ * The check of a restored version, with that version, which is null if nothing was installed before or if the version
+ * is not known.
  */
 const restoredCheckSchema = schemas_lazy(() => schemas_extend(healthcheckSchema.def.getter(), { previous_version: nullable(schemas_string()) }));
 /**
