@@ -225,7 +225,7 @@ describe('an update whose child', { concurrency: 2 }, () => {
     })
   }
 
-  it('leaves a process behind that keeps its output open succeeds without waiting for that process', async t => {
+  it('leaves behind a process that keeps the output open succeeds without waiting for that process', async t => {
     const host = fleet.newHost('leaves-a-process-behind')
     const path = standIn(t, 'sync', `setsid "$(dirname "$0")/left-behind" & ${AWAIT_PID}`)
     const script = `#!/bin/sh\n${NOTE_PID}\nexec sleep 3600\n`

@@ -29,7 +29,7 @@ describe('a run that is fetching, on a host that containers share', { skip: whyN
   const begun = () => readdirSync(join(stage.root, '.hub-deploy')).filter(name => name.startsWith('begun-'))
   const outcomes = () => [...readReports(stage.root).values()].map(({ outcome }) => outcome)
 
-  it('is left alone by another run while it lives in a container', async t => {
+  it('is left alone by another run if both runs are in containers', async t => {
     const hub = await openSlowHub(t, stage.hub.url)
     const slow = stage.deploy({ version: '2.0.0', 'hub-url': hub.url }, { through: CONTAINER })
     await hub.asked

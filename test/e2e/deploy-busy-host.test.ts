@@ -101,7 +101,7 @@ describe('a run that is refused after another run was killed', () => {
   }
 })
 
-it('never mistakes a settings file for a plugin', async () => {
+it('a deployment never mistakes a settings file for a plugin', async () => {
   writeFiles(stage.root, { 'plugins/other.env': 'SECRET=1' })
   stage.writePlan(PLUGIN_PLAN.replace('plugin: greeter', 'plugin: other.env'))
   const { outputs } = await stage.deploy()

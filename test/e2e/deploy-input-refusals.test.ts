@@ -32,7 +32,7 @@ describe('an unusable input', () => {
       assert.match(commandsIn(log, 'error')[0] ?? '', new RegExp(name))
   })
 
-  it('leaves no report when the missing input is the project root', async () => {
+  it('leaves no local report when the missing input is the project root', async () => {
     const result = await stage.deploy({ 'project-root': '' })
     assert.deepEqual(
       [result.exitCode, result.outputs['error-code'], result.outputs['report-path'], result.outputs['outcome']],

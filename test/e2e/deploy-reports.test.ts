@@ -110,7 +110,7 @@ describe('the local report', () => {
 })
 
 describe('the report to the hub', () => {
-  it('appears on the fleet page, under the name of the machine by default', async () => {
+  it('appears in the fleet view, under the name of the machine by default', async () => {
     await stage.deploy({ 'host-id': '' })
     const answer = await fetch(`${stage.hub.url}/deployments/plugin/greeter/hosts`, {
       headers: { 'x-api-key': stage.apiKey },

@@ -70,7 +70,7 @@ describe('a plugin that its host wants signed', () => {
     assert.match(commandsIn(second.log, 'warning').join(), /The plugin\.sig of \S+ covers kept paths \(data\)/)
     assert.equal(installed('data/db'), 'mine')
   })
-  it('is installed again when a file was added that the signature covers, because its host rejects it', {
+  it('is installed again when a file that the signature covers was added, because the host rejects the plugin', {
     skip: ONLY_IN_CI,
   }, async () => {
     const files = {

@@ -75,7 +75,7 @@ describe('the fleet of a reference hub', () => {
     return await fleetOf(stage.hub.url, stage.workspace, { 'api-key': stage.apiKey, ...inputs })
   }
 
-  it('is listed with the version that each host runs, even if its last deployment failed', async () => {
+  it("is listed with the version that each host runs, even if the host's last deployment failed", async () => {
     const result = await look()
     assert.equal(result.exitCode, 0, result.log)
     const { hosts, versions, outdated, inSync, code } = outputsOf(result)
@@ -217,7 +217,7 @@ describe('the fleet action', () => {
       assert.deepEqual([result.outputs['in-sync'], result.outputs['outdated']], ['false', ''])
     })
 
-  it('names the base URL, and the input that sets it, if there is no such route', async t => {
+  it('names the base URL, and the input that sets it, if the hub does not have the route', async t => {
     const { result, server } = await ask(t, answering({ error: 'no route' }, 404), {})
     assert.match(
       result.log,

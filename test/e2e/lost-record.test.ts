@@ -32,7 +32,7 @@ describe('a host whose installed.json was damaged between two runs', () => {
     assert.ok(existsSync(join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0')))
   })
 
-  it('has the parts of a project taken over once the operator allows it', { skip: whyLeftToCi() }, async t => {
+  it('has the parts of a project taken over once the operator allows that', { skip: whyLeftToCi() }, async t => {
     const stage = await openProjectStage()
     t.after(() => stage.close())
     const record = join(stage.root, '.hub-deploy/installed.json')

@@ -103,7 +103,7 @@ describe('the truth of the outputs', { concurrency: 2 }, () => {
         assert.equal(reportOf(result)?.running_version, null)
       })
 
-      it('and one error say that a host is inconsistent, also after five runs and their post steps have tried to recover it', {
+      it('and one error say that a host is inconsistent, even after five runs and their post steps have tried to recover it', {
         skip: whyNoImmutables(),
       }, async t => {
         await open(t)

@@ -67,7 +67,7 @@ describe('the plugins directory', () => {
     assert.equal(rows()[0]?.directory, 'app/of/plugins')
   })
 
-  it('is the directory in integration.yaml, and when that changes, a plugin moves with its settings and data', async () => {
+  it('is the one that integration.yaml names, and when that changes, a plugin moves with its settings and data', async () => {
     assertOutcome(await deploy('1.0.0'), installed('1.0.0', 'plugins'))
     writeFiles(stage.root, { 'plugins/greeter.env': 'COLOUR=red\n', 'plugins/greeter/data/db': 'mine' })
     const before = statSync(join(stage.root, 'plugins/greeter.env')).ino

@@ -180,7 +180,7 @@ describe('a project that is already installed', () => {
   })
 })
 
-describe('a new version of a project', () => {
+describe('a deployment of a project', () => {
   it('restarts the service that an earlier run could not restore, and no other', { skip: ONLY_IN_CI }, async () => {
     await publish('1.0.0')
     await succeeds()
@@ -202,7 +202,7 @@ describe('a new version of a project', () => {
     assert.deepEqual(calls, ALL_CALLS)
   })
 
-  it('is installed again if a file was added that the signature of a plugin covers', {
+  it('installs a plugin again if a file that the signature of the plugin covers was added', {
     skip: ONLY_IN_CI,
   }, async () => {
     const signed = { 'plugins/cart/plugin.yaml': 'name: cart\nversion: "5.0.0"\nexecution_mode: trusted\n' }
@@ -240,7 +240,7 @@ describe('a new version of a project', () => {
     assert.equal(isExtracted(await watched()), false)
   })
 
-  it('changes only the records if all its parts are already installed', { skip: ONLY_IN_CI }, async () => {
+  it('changes only the records if all parts of a new version are already installed', { skip: ONLY_IN_CI }, async () => {
     await publish('1.0.0', SAME_CART)
     await succeeds()
     await publish('2.0.0', SAME_CART)

@@ -113,7 +113,7 @@ describe('the parts of a project', () => {
     'the id of a part that runs here': 'plugins/cart/mine.py',
     'a directory that has another purpose': 'host/setup.py',
   })) {
-    it(`evade no check by the directory of their manifest: ${what}`, async () => {
+    it(`evade no check through the directory that their manifest names: ${what}`, async () => {
       writeFiles(stage.root, { [path]: 'theirs' })
       await publishAddons('1.0.0')
       const { outputs, log } = await stage.deploy()

@@ -59,7 +59,7 @@ describe('a service that a marketplace supplies for a project, without snapshots
 
   const at = (path: string): string => readFileSync(join(stage.root, path), 'utf8')
 
-  it('replaces its stub, even if it has an empty directory', async () => {
+  it('replaces its stub, even if the service has an empty directory', async () => {
     await publish('mail', '1.0.0', old)
     await publishProject('1.0.0', 'mail')
     const result = await deploy()

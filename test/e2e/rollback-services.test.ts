@@ -60,7 +60,7 @@ describe('a rollback of a service', () => {
     assert.deepEqual(unitChanges(stage).slice(1), [])
   })
 
-  it('runs the steps of a plan instead', async () => {
+  it('runs the steps of a plan instead, if there is one', async () => {
     stage.writePlan(planWith('action: stop, plugin: greeter', 'action: start, plugin: greeter'))
     const result = await rollBackHere({ 'install-plan': 'install.yaml' })
     assert.equal(result.outputs['outcome'], 'success', result.log)

@@ -211,7 +211,7 @@ describe('verify with only a plan', () => {
     assert.equal(summary.match(/^- <code>install/gm)?.length, 2)
   })
 
-  it('lists the problems of two files one after the other, including those beyond the form', async () => {
+  it('lists the problems of two files one after the other, both of form and of content', async () => {
     const mistakes = '  - {id: up, action: restart, plugin: other, timeout: 5s}\n'
     stage.writePlan(`${PLUGIN_PLAN.replace('project_id: greeter', 'project_id: greet')}${mistakes}`)
     writeFileSync(join(stage.workspace.path, 'host.yaml'), 'version: 1\nsupervisor: magic\n')
