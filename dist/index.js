@@ -38786,7 +38786,7 @@ const NEXT = {
     not_a_plugin: UNTIL_CORRECTED,
     invalid_manifest: UNTIL_CORRECTED,
     content_mismatch: UNTIL_CORRECTED,
-    source_not_supported: 'A project without parts from git does not need git on the host.',
+    source_not_supported: 'Only a project with parts from git needs git on the host.',
     unpinned_source: UNTIL_CORRECTED,
     version_mismatch: UNTIL_CORRECTED,
     downgrade_refused: 'If nobody rolled back on purpose, ask the publisher which of the two versions is newer.',
@@ -39369,7 +39369,8 @@ const deploy_summary_MAX_LISTED = 20;
 const deploy_summary_MAX_NAME_CHARS = 150;
 const MAX_HOLDER_CHARS = 400;
 /**
- * Builds the job summary as Markdown: the outcome first, then the events, the next step for the reader, and the steps.
+ * Builds the job summary as Markdown: the outcome, the cause of a failure and the next step for the reader, the warnings
+ * and notices, the steps, and the details.
  */
 function buildDeploySummary(summary) {
     const { report, error, recovered, notes = [], took, dryRun, plannedSteps } = summary;
@@ -40462,7 +40463,7 @@ function describeProgress(fleet) {
     const missing = behind.length === 0 ? '' : `; waiting for ${nameHosts(behind)}`;
     return `${there} of ${countInWords(fleet.hosts.length, 'host')} ${there === 1 ? 'is' : 'are'} known to run ${fleet.target ?? 'the version'}${missing}`;
 }
-/** Describes what a host runs, as far as the hub knows. */
+/** Describes what a host runs, according to the hub. */
 function describeStanding({ standing, report }) {
     const version = report?.version ?? 'unknown';
     switch (standing) {
@@ -45947,7 +45948,7 @@ function refusals_notInstalled(subject) {
         : [placeName(placeOf(subject)), 'kind, id'];
     return new DeploymentError('no_snapshot', `${name} is not installed, according to the record of this host (installed.json), so it cannot be rolled back: nothing was changed. Check ${inputs} and project-root.`);
 }
-/** DeploymentError `no_snapshot`, which lists the versions that could be restored. */
+/** DeploymentError `no_snapshot` for a part; the message lists the versions that could be restored. */
 function noSnapshot(row, { toVersion, known }) {
     const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the present version'}`;
     const asked = toVersion === undefined ? earlier : ` ${toVersion}`;
@@ -45956,7 +45957,7 @@ function noSnapshot(row, { toVersion, known }) {
         ? `${none}: nothing was changed. Deploy a version from the hub.`
         : `${none}${asked}: nothing was changed. The host has ${listNames([...new Set(known.map(refusals_describe))])}. To restore one of these, even a later one, name its version in to-version, or deploy that version from the hub.`);
 }
-/** DeploymentError `no_snapshot` for a project, which lists the versions that could be restored. */
+/** DeploymentError `no_snapshot` for a project; the message lists the versions that could be restored. */
 function noProjectVersion(slug, { toVersion, known }) {
     const ofProject = `of the project ${slug}`;
     const asked = toVersion === undefined
@@ -47207,7 +47208,7 @@ function driftEntries(parts) {
     const room = { chars: MAX_OUTPUT_CHARS / 2 };
     return parts.filter(isPartDrifted).map(part => driftEntry(part, room));
 }
-/** The list of the output in which a path appears, by the path's difference. */
+/** The list in which the output names a path, by how the path differs. */
 const LIST_OF = {
     added: 'added',
     removed: 'removed',

@@ -51,7 +51,7 @@ export function describeProgress(fleet: Fleet): string {
   return `${there} of ${countInWords(fleet.hosts.length, 'host')} ${there === 1 ? 'is' : 'are'} known to run ${fleet.target ?? 'the version'}${missing}`
 }
 
-/** Describes what a host runs, as far as the hub knows. */
+/** Describes what a host runs, according to the hub. */
 export function describeStanding({ standing, report }: FleetHost): string {
   const version = report?.version ?? 'unknown'
   switch (standing) {

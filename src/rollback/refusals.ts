@@ -17,7 +17,7 @@ export function notInstalled(subject: Subject): DeploymentError {
   )
 }
 
-/** DeploymentError `no_snapshot`, which lists the versions that could be restored. */
+/** DeploymentError `no_snapshot` for a part; the message lists the versions that could be restored. */
 export function noSnapshot(
   row: InstalledRow,
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly SnapshotRow[] },
@@ -33,7 +33,7 @@ export function noSnapshot(
   )
 }
 
-/** DeploymentError `no_snapshot` for a project, which lists the versions that could be restored. */
+/** DeploymentError `no_snapshot` for a project; the message lists the versions that could be restored. */
 export function noProjectVersion(
   slug: string,
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly string[] },

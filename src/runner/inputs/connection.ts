@@ -8,7 +8,7 @@ const MAX_CA_BYTES = 1024 * 1024
 /** The name by which this action identifies itself in requests to a hub. */
 const USER_AGENT = 'hub-deploy'
 
-/** The settings of a connection to the hub, apart from the request itself. */
+/** The settings that all requests to a hub share. */
 export interface Connection {
   allowHttp: boolean
   /** PEM text. */

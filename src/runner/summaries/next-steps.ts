@@ -40,7 +40,7 @@ const NEXT: Readonly<Record<ErrorCode, string>> = {
   not_a_plugin: UNTIL_CORRECTED,
   invalid_manifest: UNTIL_CORRECTED,
   content_mismatch: UNTIL_CORRECTED,
-  source_not_supported: 'A project without parts from git does not need git on the host.',
+  source_not_supported: 'Only a project with parts from git needs git on the host.',
   unpinned_source: UNTIL_CORRECTED,
   version_mismatch: UNTIL_CORRECTED,
   downgrade_refused: 'If nobody rolled back on purpose, ask the publisher which of the two versions is newer.',
