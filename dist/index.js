@@ -39369,8 +39369,8 @@ const deploy_summary_MAX_LISTED = 20;
 const deploy_summary_MAX_NAME_CHARS = 150;
 const MAX_HOLDER_CHARS = 400;
 /**
- * Builds the job summary as Markdown: the outcome, the cause of a failure and the next step for the reader, the warnings
- * and notices, the steps, and the details.
+ * Builds the job summary as Markdown: the outcome, the cause of a failure and the next step for the reader, the
+ * warnings and notices, the steps, and the details.
  */
 function buildDeploySummary(summary) {
     const { report, error, recovered, notes = [], took, dryRun, plannedSteps } = summary;
