@@ -104,7 +104,11 @@ describe('noticeOtherVersion', () => {
   }
   const cases: Record<string, [Partial<VersionClaims>, DeployedVersion, RegExp | undefined]> = {
     'the listed version': [{ listed: '2.0.0' }, { version: 'v2.0.0', source: 'header' }, undefined],
-    'an older version than it lists': [{ listed: '2.0.0' }, { version: '1.9.0', source: 'header' }, /2\.0\.0.*1\.9\.0/],
+    'a version older than the listed one': [
+      { listed: '2.0.0' },
+      { version: '1.9.0', source: 'header' },
+      /2\.0\.0.*1\.9\.0/,
+    ],
     'a version that it does not name': [{ listed: '2.0.0' }, { version: '2.0.0', source: 'requested' }, /does not say/],
     'a version other than the requested one': [
       { asked: '1' },

@@ -187,7 +187,7 @@ describe('the gate of a file', () => {
   })
 
   const refused: Record<string, [ErrorCode, Parameters<typeof checkFile>[1]]> = {
-    'a signature of another secret': ['signature_mismatch', { signature: signatureOf(bytes, 'another secret') }],
+    'a signature made with another secret': ['signature_mismatch', { signature: signatureOf(bytes, 'another secret') }],
     'another secret': ['signature_mismatch', { signingSecret: 'another secret' }],
     'another algorithm': ['invalid_signature_format', { signature: signature.replace('sha256', 'md5') }],
     'a bare digest': ['invalid_signature_format', { signature: signature.slice(-64) }],

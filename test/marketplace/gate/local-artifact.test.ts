@@ -59,7 +59,7 @@ describe('readLocalArtifact', () => {
     'gets longer': path => appendFileSync(path, 'x'),
     'gets shorter': path => truncateSync(path, 10),
     'is emptied': path => truncateSync(path, 0),
-    'gets other bytes and its old time back': path => {
+    'gets other bytes, and then its old time': path => {
       writeFileSync(path, BYTES)
       utimesSync(path, 1, 1)
     },
