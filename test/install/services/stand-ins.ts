@@ -22,7 +22,7 @@ export interface StandIns {
   readonly path: string
   /** Every call so far: the program and its arguments. */
   calls(): string[][]
-  /** All calls except for queries and `reset-failed`, so also the calls of added executables. */
+  /** All calls except for queries and `reset-failed`, including those of added executables. */
   changes(): string[][]
   /** The environment of a program's last call. */
   environmentOf(program: string): Record<string, string>
@@ -131,7 +131,7 @@ starts() { cat "starts/$service" 2>/dev/null | wc -l; }
   }
 }
 
-/** Creates stand-ins, and adds them to this process' `PATH` until the test ends. */
+/** Creates stand-ins, and adds them to this process's `PATH` until the test ends. */
 export function useStandIns(t: TestContext): StandIns {
   const standIns = makeStandIns()
   const path = process.env['PATH']
