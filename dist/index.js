@@ -23365,6 +23365,8 @@ class TreeStamps {
 
 
 
+
+
 /**
  * The age in milliseconds up to which a comparison is recent enough for a note about a tree. The note is only about the
  * tree's state before the move; see `moved`.
@@ -23452,9 +23454,11 @@ function isSameDifference(one, other) {
 function isOnlyAdded({ removed, changed, instead }) {
     return instead === undefined && removed.length + changed.length === 0;
 }
-/** Describes a number of added files. */
+/** Describes the number of added files that a comparison has listed. */
 function addedInWords(count) {
-    return count === 1 ? '1 file was added on this host' : `${count} files were added on this host`;
+    if (count === 1)
+        return '1 file was added on this host';
+    return `${count >= MAX_ADDED ? 'at least ' : ''}${countInWords(count)} files were added on this host`;
 }
 /** True if there is any difference. */
 function isModified(drift) {
@@ -29488,6 +29492,8 @@ class DryRunResult {
     changes = [];
     /** The number of all changes, by kind. */
     counts = { added: 0, changed: 0, removed: 0 };
+    /** True if there may be more removals than `counts` says: a comparison lists at most 10,000 files to remove. */
+    hasMore = false;
     /** The changes to whole parts. */
     parts = [];
     /** Adds a change. Calls `sizes` only if the change is listed. */
@@ -29500,6 +29506,10 @@ class DryRunResult {
         const { added, changed, removed } = this.counts;
         return added + changed + removed;
     }
+    /** Formats a number of changes: `3 files`, or `at least 3 files` if there may be more. */
+    countInWords(count, noun) {
+        return `${this.hasMore ? 'at least ' : ''}${countInWords(count, noun)}`;
+    }
     /** Summarizes the changes: `remove 1 part and change 3 files`. */
     inWords() {
         const parts = ['move', 'remove'].flatMap(how => {
@@ -29508,13 +29518,16 @@ class DryRunResult {
         });
         if (this.count === 0)
             return listAll(parts) || 'change no file';
-        return listAll([...parts, `change ${countInWords(this.count, 'file')}`]);
+        return listAll([...parts, `change ${this.countInWords(this.count, 'file')}`]);
     }
     /** Summarizes the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
     inDetail() {
         const kinds = Object.entries(this.counts).filter(([, count]) => count > 0);
-        const listed = kinds.map(([how, count]) => `${countInWords(count)} ${how}`).join(', ');
-        return `${this.inWords()}${listed === '' ? '' : `: ${listed}`}`;
+        const listed = kinds.map(([how, count]) => {
+            const number = how === 'removed' ? this.countInWords(count) : countInWords(count);
+            return `${number} ${how}`;
+        });
+        return `${this.inWords()}${listed.length === 0 ? '' : `: ${listed.join(', ')}`}`;
     }
 }
 /** Returns a size in words, or `symlink` for an undefined size. */
@@ -29658,6 +29671,8 @@ async function noteDifferences(result, deployment, part) {
         result.add('added', named(file), () => ({ after: after(file) }));
     for (const file of added)
         result.add('removed', named(file), () => ({ before: before(file) }));
+    if (added.length >= MAX_ADDED)
+        result.hasMore = true;
 }
 /** Undefined for a symlink. */
 function fileSizeSync(path) {
@@ -29685,7 +29700,7 @@ function logResult(log, result) {
         log.info(`${change.how.padEnd('changed'.length)}  ${change.path} (${sizesInWords(change)})`);
     const more = result.count - result.changes.length;
     if (more > 0)
-        log.info(`and ${more} more`);
+        log.info(`and ${result.countInWords(more)} more`);
     log.did(`a real run would ${result.inDetail()}`);
 }
 /** Returns the items of the new tree, from the extracted artifact or from the record of a snapshot. */
@@ -39098,7 +39113,7 @@ function dryRunBlocks(dryRun, steps) {
         'This was a dry run: nothing below project-root was written, and nothing was reported.',
         ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
         ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
-        ...(more > 0 ? [`And ${countInWords(more, 'more file')}. A real run would ${dryRun.inDetail()}.`] : []),
+        ...(more > 0 ? [`And ${dryRun.countInWords(more, 'more file')}. A real run would ${dryRun.inDetail()}.`] : []),
         ...stepsLine(steps),
     ];
 }

@@ -26,6 +26,8 @@ export class DryRunResult {
   readonly changes: FileChange[] = []
   /** The number of all changes, by kind. */
   readonly counts = { added: 0, changed: 0, removed: 0 }
+  /** True if there may be more removals than `counts` says: a comparison lists at most 10,000 files to remove. */
+  hasMore = false
   /** The changes to whole parts. */
   readonly parts: PartChange[] = []
 
@@ -40,6 +42,11 @@ export class DryRunResult {
     return added + changed + removed
   }
 
+  /** Formats a number of changes: `3 files`, or `at least 3 files` if there may be more. */
+  countInWords(count: number, noun?: string): string {
+    return `${this.hasMore ? 'at least ' : ''}${countInWords(count, noun)}`
+  }
+
   /** Summarizes the changes: `remove 1 part and change 3 files`. */
   inWords(): string {
     const parts = (['move', 'remove'] as const).flatMap(how => {
@@ -47,14 +54,17 @@ export class DryRunResult {
       return count === 0 ? [] : [`${how} ${countInWords(count, 'part')}`]
     })
     if (this.count === 0) return listAll(parts) || 'change no file'
-    return listAll([...parts, `change ${countInWords(this.count, 'file')}`])
+    return listAll([...parts, `change ${this.countInWords(this.count, 'file')}`])
   }
 
   /** Summarizes the changes in detail: `remove 1 part and change 3 files: 1 added, 1 changed, 1 removed`. */
   inDetail(): string {
     const kinds = Object.entries(this.counts).filter(([, count]) => count > 0)
-    const listed = kinds.map(([how, count]) => `${countInWords(count)} ${how}`).join(', ')
-    return `${this.inWords()}${listed === '' ? '' : `: ${listed}`}`
+    const listed = kinds.map(([how, count]) => {
+      const number = how === 'removed' ? this.countInWords(count) : countInWords(count)
+      return `${number} ${how}`
+    })
+    return `${this.inWords()}${listed.length === 0 ? '' : `: ${listed.join(', ')}`}`
   }
 }
 

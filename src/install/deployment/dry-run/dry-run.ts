@@ -9,7 +9,7 @@ import { installPath, isSamePlace, type Layout, placeName, placePath } from '../
 import { itemsOf } from '../../host/trees/record/extracted-items.ts'
 import { readTreeRecord } from '../../host/trees/record/read-tree-record.ts'
 import type { RecordedItem } from '../../host/trees/record/recorded-item.ts'
-import { compareTree } from '../../host/trees/tree-comparison.ts'
+import { compareTree, MAX_ADDED } from '../../host/trees/tree-comparison.ts'
 import { announceIdleSteps, findIdleSteps } from '../../steps/idle-steps.ts'
 import type { InstalledPart, NewPart, Part, RetainedPart } from '../../steps/parts/part.ts'
 import { recordDrift, warnOfDrift } from '../../steps/parts/report-drift.ts'
@@ -111,6 +111,7 @@ async function noteDifferences(result: DryRunResult, deployment: RunningDeployme
   // A file that only the new version has would be added; one that only the host has would be removed.
   for (const file of removed) result.add('added', named(file), () => ({ after: after(file) }))
   for (const file of added) result.add('removed', named(file), () => ({ before: before(file) }))
+  if (added.length >= MAX_ADDED) result.hasMore = true
 }
 
 /** Undefined for a symlink. */
@@ -144,7 +145,7 @@ function logResult(log: Log, result: DryRunResult): void {
   for (const change of result.changes)
     log.info(`${change.how.padEnd('changed'.length)}  ${change.path} (${sizesInWords(change)})`)
   const more = result.count - result.changes.length
-  if (more > 0) log.info(`and ${more} more`)
+  if (more > 0) log.info(`and ${result.countInWords(more)} more`)
   log.did(`a real run would ${result.inDetail()}`)
 }
 

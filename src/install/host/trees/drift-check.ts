@@ -1,7 +1,8 @@
 import { monotonicMs } from '../../../core/monotonic.ts'
+import { countInWords } from '../../../core/quantities.ts'
 import { type PartName, placeName } from '../layout.ts'
 import { findDrift, type RecordFolder } from './drift.ts'
-import type { TreeDifference } from './tree-comparison.ts'
+import { MAX_ADDED, type TreeDifference } from './tree-comparison.ts'
 import { TreeStamps } from './tree-stamps.ts'
 
 /**
@@ -113,9 +114,10 @@ export function isOnlyAdded({ removed, changed, instead }: Omit<TreeDifference, 
   return instead === undefined && removed.length + changed.length === 0
 }
 
-/** Describes a number of added files. */
+/** Describes the number of added files that a comparison has listed. */
 export function addedInWords(count: number): string {
-  return count === 1 ? '1 file was added on this host' : `${count} files were added on this host`
+  if (count === 1) return '1 file was added on this host'
+  return `${count >= MAX_ADDED ? 'at least ' : ''}${countInWords(count)} files were added on this host`
 }
 
 /** True if there is any difference. */

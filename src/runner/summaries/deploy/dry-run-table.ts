@@ -1,5 +1,5 @@
 import { cellOf, code, table } from '../../../core/markdown.ts'
-import { countInWords, listFirst } from '../../../core/quantities.ts'
+import { listFirst } from '../../../core/quantities.ts'
 import { type DryRunResult, sizesInWords } from '../../../install/deployment/dry-run/dry-run-result.ts'
 import type { PlannedStep } from '../../../install/transaction/record.ts'
 
@@ -19,7 +19,7 @@ export function dryRunBlocks(dryRun: DryRunResult, steps: readonly PlannedStep[]
     'This was a dry run: nothing below project-root was written, and nothing was reported.',
     ...parts.slice(0, MAX_PARTS).map(({ sentence }) => cellOf(sentence, MAX_PATH_CHARS * 3)),
     ...(rows.length === 0 ? [] : [table(['', 'File', 'Size'], rows)]),
-    ...(more > 0 ? [`And ${countInWords(more, 'more file')}. A real run would ${dryRun.inDetail()}.`] : []),
+    ...(more > 0 ? [`And ${dryRun.countInWords(more, 'more file')}. A real run would ${dryRun.inDetail()}.`] : []),
     ...stepsLine(steps),
   ]
 }

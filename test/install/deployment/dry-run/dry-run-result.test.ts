@@ -10,4 +10,12 @@ describe('the result of a dry run', () => {
     result.add('added', 'plugins/x/a', () => ({ after: '1 byte' }))
     assert.equal(result.inDetail(), 'move 1 part, remove 1 part and change 1 file: 1 added')
   })
+
+  it('says "at least" if a comparison did not count all files to remove', () => {
+    const result = new DryRunResult()
+    for (const how of ['changed', 'removed'] as const) result.add(how, 'plugins/x/a', () => ({}))
+    result.hasMore = true
+    assert.equal(result.inDetail(), 'change at least 2 files: 1 changed, at least 1 removed')
+    assert.equal(result.countInWords(3000, 'more file'), 'at least 3,000 more files')
+  })
 })
