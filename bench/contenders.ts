@@ -36,7 +36,7 @@ export function listContenders(format: Format, repository: string): Contender[] 
   const peers = {
     zip: [
       ours('zip', repository),
-      peer(['bash', 'deploy.sh'], { name: 'shell', format, missing: lacking(['curl', 'openssl', 'unzip']) }),
+      peer(['bash', 'deploy.sh'], { name: 'shell', format, missing: lacking(['bash', 'curl', 'openssl', 'unzip']) }),
       peer([python, 'deploy.py'], { name: 'python', format, missing: lacking(['python3']) }),
     ],
     sealed: [
@@ -44,7 +44,7 @@ export function listContenders(format: Format, repository: string): Contender[] 
       peer(['bash', 'deploy-sealed.sh'], {
         name: 'shell',
         format,
-        missing: lacking(['curl', 'openssl', 'zstd', 'tar']),
+        missing: lacking(['bash', 'curl', 'openssl', 'zstd', 'tar']),
       }),
       peer([python, 'deploy-sealed.py'], {
         name: 'python',

@@ -40,6 +40,19 @@ for (const format of ['zip', 'sealed'] as const) {
   })
 }
 
+it('a contender lacks each of its programs that is not on PATH', t => {
+  const before = process.env['PATH']
+  process.env['PATH'] = temporaryDirectory(t)
+  t.after(() => {
+    process.env['PATH'] = before
+  })
+  const lacked = listContenders('sealed', REPOSITORY).filter(({ name }) => name !== 'ours')
+  assert.deepEqual(
+    lacked.map(({ missing }) => missing.join(', ')),
+    ['bash, curl, openssl, zstd, tar', 'python3, zstd, python3 cryptography'],
+  )
+})
+
 describe('the measurement of a process', () => {
   for (const [exitCode, message] of [
     [3, 'Deploying failed with exit code 3:\nthe log'],
