@@ -64,11 +64,11 @@ export function boot({ folder, units, enable }: Machine): Booted {
   machine.once('error', error => {
     failure = new NoBoot(`setpriv: ${error.message}`)
   })
-  machine.once('exit', code => {
+  machine.once('exit', (code, signal) => {
     const isImpossible = code === IMPOSSIBLE || /^(?:unshare|setpriv):/.test(output())
     failure ??= isImpossible
       ? new NoBoot(output())
-      : new Error(`The booted machine ended with exit code ${code}. Its output: ${output()}`)
+      : new Error(`The booted machine ended with ${signal ?? `exit code ${code}`}. Its output: ${output()}`)
   })
   return {
     async read(name) {
