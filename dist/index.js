@@ -33808,7 +33808,7 @@ async function performIdle(context, step) {
 }
 async function provision(context, { plugin: id }) {
     const name = `provision.${id}`;
-    const command = requireEntry(context.order.hostConfig?.provision.get(id), name);
+    const command = requireEntry(requireConfig(context.order).provision.get(id), name);
     const { changed } = context.transaction;
     const variables = { PROVISION_PLUGIN_ID: id };
     await runHostCommand(context.deployment, { name, command, args: [id], changed, variables });
@@ -33850,7 +33850,7 @@ async function notify(context, step) {
     const name = `notify.${event}`;
     const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message };
     try {
-        const command = requireEntry(context.order.hostConfig?.notify.get(event), name);
+        const command = requireEntry(requireConfig(context.order).notify.get(event), name);
         const { changed } = context.transaction;
         await runHostCommand(context.deployment, { name, command, args: [], changed, variables });
         return { status: 'done', did: `${(0,external_node_path_namespaceObject.basename)(command.command[0])} ran for ${event}` };

@@ -10,7 +10,7 @@ import { findUnrestored, noteRestorations } from '../transaction/unrestored.ts'
 import { runHostCommand } from './host-command.ts'
 import { keepPart } from './keep-part.ts'
 import { findPart, type Part } from './parts/part.ts'
-import { requireEntry, servicesOf } from './services-of.ts'
+import { requireConfig, requireEntry, servicesOf } from './services-of.ts'
 import { writeEnv } from './settings/write-env.ts'
 import type { StepContext } from './step-context.ts'
 import type { StepEnd } from './step-entry.ts'
@@ -81,7 +81,7 @@ async function performIdle(context: StepContext, step: PlanStep): Promise<StepEn
 
 async function provision(context: StepContext, { plugin: id }: { readonly plugin: string }): Promise<StepEnd> {
   const name = `provision.${id}`
-  const command = requireEntry(context.order.hostConfig?.provision.get(id), name)
+  const command = requireEntry(requireConfig(context.order).provision.get(id), name)
   const { changed } = context.transaction
   const variables = { PROVISION_PLUGIN_ID: id }
   await runHostCommand(context.deployment, { name, command, args: [id], changed, variables })
@@ -124,7 +124,7 @@ async function notify(context: StepContext, step: Extract<PlanStep, { action: 'n
   const name = `notify.${event}`
   const variables = { NOTIFY_EVENT: event, NOTIFY_MESSAGE: message }
   try {
-    const command = requireEntry(context.order.hostConfig?.notify.get(event), name)
+    const command = requireEntry(requireConfig(context.order).notify.get(event), name)
     const { changed } = context.transaction
     await runHostCommand(context.deployment, { name, command, args: [], changed, variables })
     return { status: 'done', did: `${basename(command.command[0])} ran for ${event}` }

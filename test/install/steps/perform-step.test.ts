@@ -25,12 +25,13 @@ describe('a step about a part that the plan does not install', () => {
 })
 
 describe('a step that needs a host config', () => {
-  for (const action of ['restart', 'healthcheck'] as const) {
-    it(`fails without one, and names the input to set (${action})`, async t => {
-      const step: PlanStep =
-        action === 'restart'
-          ? { ...AT, id: 'up', action, plugin: 'web' }
-          : { ...AT, id: 'ok', action, plugin: 'web', timeoutSeconds: 1, retries: 0 }
+  const steps: readonly PlanStep[] = [
+    { ...AT, id: 'up', action: 'restart', plugin: 'web' },
+    { ...AT, id: 'ok', action: 'healthcheck', plugin: 'web', timeoutSeconds: 1, retries: 0 },
+    { ...AT, id: 'db', action: 'provision', plugin: 'web' },
+  ]
+  for (const step of steps) {
+    it(`fails without one, and names the input to set (${step.action})`, async t => {
       const context = await contextOf(t, deploymentOf(await prepareTemporaryHost(t)), { steps: [step] })
       await assert.rejects(
         performStep(context, step),
