@@ -30435,7 +30435,7 @@ const DAY_MS = 86_400_000;
 /** The limit for one warning. */
 const waiting_reports_MAX_NAMED = 5;
 const waiting_reports_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
-/** The reports that wait on a host when they are read, oldest first. Files that cannot be read as reports stay. */
+/** The reports that wait on a host when they are read, oldest first. Entries that cannot be read as reports stay. */
 class WaitingReports {
     #place;
     #entries;
@@ -30451,7 +30451,7 @@ class WaitingReports {
     warnOfForeign() {
         if (this.#foreign.length === 0)
             return;
-        this.#place.log.warning(`Some files in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, waiting_reports_MAX_NAMED)}. Inspect and remove them.`);
+        this.#place.log.warning(`Some entries in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, waiting_reports_MAX_NAMED)}. Inspect and remove them.`);
     }
     of(address) {
         return this.#entries.filter(entry => entry.address === address);
@@ -30593,7 +30593,7 @@ async function send(host, { address, report }) {
 function describeUnaccepted(reason, { error, deployment_id: id }, ownId) {
     const run = id === ownId ? 'this run' : `the interrupted run ${id}`;
     if (error?.message.includes(reason))
-        return `The hub did not accept the report of ${run} either, for the same reason.`;
+        return `The hub did not accept the report of ${run}, for the same reason for which the run failed.`;
     return `The hub did not accept the report of ${run} (this changes nothing on this host): ${reason}`;
 }
 async function sendNow({ sender, grace }, report) {

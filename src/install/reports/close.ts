@@ -151,7 +151,8 @@ async function send(host: Host, { address, report }: AddressedReport): Promise<D
 /** Does not repeat a reason for which the run itself failed, because the reader has already seen it. */
 function describeUnaccepted(reason: string, { error, deployment_id: id }: LocalReport, ownId: string): string {
   const run = id === ownId ? 'this run' : `the interrupted run ${id}`
-  if (error?.message.includes(reason)) return `The hub did not accept the report of ${run} either, for the same reason.`
+  if (error?.message.includes(reason))
+    return `The hub did not accept the report of ${run}, for the same reason for which the run failed.`
   return `The hub did not accept the report of ${run} (this changes nothing on this host): ${reason}`
 }
 

@@ -38,7 +38,7 @@ export interface WaitingReport extends AddressedReport {
   readonly path: string
 }
 
-/** The reports that wait on a host when they are read, oldest first. Files that cannot be read as reports stay. */
+/** The reports that wait on a host when they are read, oldest first. Entries that cannot be read as reports stay. */
 export class WaitingReports {
   readonly #place: OutboxPlace
   readonly #entries: readonly WaitingReport[]
@@ -56,7 +56,7 @@ export class WaitingReports {
   warnOfForeign(): void {
     if (this.#foreign.length === 0) return
     this.#place.log.warning(
-      `Some files in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, MAX_NAMED)}. Inspect and remove them.`,
+      `Some entries in the outbox were not sent, because they cannot be read as reports of this action: ${listFirst(this.#foreign, MAX_NAMED)}. Inspect and remove them.`,
     )
   }
 
