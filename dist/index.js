@@ -20879,8 +20879,8 @@ const serviceChangeSchema = schemas_lazy(() => object({
     replicas: nullable(schemas_int().check(_nonnegative())),
 }));
 /**
- * Returns a task with the service's present state; `earlier` lists the same plan's changes so far. Throws
- * DeploymentError `step_failed` if the state is unknown, because then no rollback could restore it.
+ * Returns a task with the service's present state, and with the replicas before the same plan's `earlier` changes.
+ * Throws DeploymentError `step_failed` if the state is unknown, because then no rollback could restore it.
  */
 async function planServiceChange(task, earlier, signal) {
     const state = await readServiceState(task.service, { signal });
@@ -22413,7 +22413,7 @@ function runningAfter(layout, facts, outcome) {
     return outcome === 'success' ? facts.version : readRunningVersion(layout, facts);
 }
 /**
- * Returns the version that the host runs: the one that a dead run has committed but not recorded, else the one in the
+ * Returns the version that the host runs: the one that a run has committed but not recorded yet, else the one in the
  * host's record, else the one that this deployment found installed. Returns null while another run may be changing the
  * version, or if the version's directories are gone or cannot be examined. Never throws.
  */
@@ -32558,8 +32558,8 @@ class HostLock {
     /**
      * Takes the lock and recovers what a dead run left. The first time, also sends the reports that wait in the outbox.
      * Anything that was read from the host before may then be out of date. The host's record is read once, and used until
-     * `release`. After the fetch, records how long the run waited for another run. Throws as `holdLock`,
-     * `requireSafeHost`, `recover` and `holdHostRecord` do; the lock may then be held.
+     * `release`. If the deployment has left the state `pending`, records how long the run waited for another run. Throws
+     * as `holdLock`, `requireSafeHost`, `recover` and `holdHostRecord` do; the lock may then be held.
      */
     async take(timeoutMs) {
         const { host, tools } = this.#deployment;
@@ -32754,11 +32754,11 @@ async function session_orWarn(log, act) {
 
 /**
  * Examines the host before anything is fetched, so that a deployment is refused as early as possible. Examines a quiet
- * host without its lock. If the host is not quiet or does not pass, takes the lock, without waiting for it, recovers a
- * dead run, sends the outbox, and examines the host again; if another run has the lock, all of this is done after the
- * download. The survey can only refuse a deployment: whatever passes is judged again once the host is locked for the
- * installation. Throws as `check` and, except for `locked`, `HostLock.take` do, and file system errors; the lock may
- * then be held.
+ * host without its lock. If the host is not quiet, or is refused with a code other than `inconsistent`, takes the lock,
+ * without waiting for it, recovers a dead run, sends the outbox, and examines the host again; if another run has the
+ * lock, all of this is done after the download. The survey can only refuse a deployment: whatever passes is judged
+ * again once the host is locked for the installation. Throws as `check` and, except for `locked`, `HostLock.take` do,
+ * and file system errors; the lock may then be held.
  */
 async function surveyHost(deployment, lock, check) {
     if (await passesUnlocked(deployment, check))

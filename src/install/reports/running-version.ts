@@ -18,7 +18,7 @@ export function runningAfter(layout: Layout, facts: DeploymentFacts, outcome: Ou
 }
 
 /**
- * Returns the version that the host runs: the one that a dead run has committed but not recorded, else the one in the
+ * Returns the version that the host runs: the one that a run has committed but not recorded yet, else the one in the
  * host's record, else the one that this deployment found installed. Returns null while another run may be changing the
  * version, or if the version's directories are gone or cannot be examined. Never throws.
  */

@@ -24,8 +24,8 @@ export const serviceChangeSchema = z.lazy(() =>
 export type ServiceChange = z.infer<typeof serviceChangeSchema>
 
 /**
- * Returns a task with the service's present state; `earlier` lists the same plan's changes so far. Throws
- * DeploymentError `step_failed` if the state is unknown, because then no rollback could restore it.
+ * Returns a task with the service's present state, and with the replicas before the same plan's `earlier` changes.
+ * Throws DeploymentError `step_failed` if the state is unknown, because then no rollback could restore it.
  */
 export async function planServiceChange(
   task: ServiceTask,

@@ -24,8 +24,8 @@ export class HostLock {
   /**
    * Takes the lock and recovers what a dead run left. The first time, also sends the reports that wait in the outbox.
    * Anything that was read from the host before may then be out of date. The host's record is read once, and used until
-   * `release`. After the fetch, records how long the run waited for another run. Throws as `holdLock`,
-   * `requireSafeHost`, `recover` and `holdHostRecord` do; the lock may then be held.
+   * `release`. If the deployment has left the state `pending`, records how long the run waited for another run. Throws
+   * as `holdLock`, `requireSafeHost`, `recover` and `holdHostRecord` do; the lock may then be held.
    */
   async take(timeoutMs: number): Promise<void> {
     const { host, tools } = this.#deployment

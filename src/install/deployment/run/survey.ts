@@ -8,11 +8,11 @@ import type { HostLock } from './host-lock.ts'
 
 /**
  * Examines the host before anything is fetched, so that a deployment is refused as early as possible. Examines a quiet
- * host without its lock. If the host is not quiet or does not pass, takes the lock, without waiting for it, recovers a
- * dead run, sends the outbox, and examines the host again; if another run has the lock, all of this is done after the
- * download. The survey can only refuse a deployment: whatever passes is judged again once the host is locked for the
- * installation. Throws as `check` and, except for `locked`, `HostLock.take` do, and file system errors; the lock may
- * then be held.
+ * host without its lock. If the host is not quiet, or is refused with a code other than `inconsistent`, takes the lock,
+ * without waiting for it, recovers a dead run, sends the outbox, and examines the host again; if another run has the
+ * lock, all of this is done after the download. The survey can only refuse a deployment: whatever passes is judged
+ * again once the host is locked for the installation. Throws as `check` and, except for `locked`, `HostLock.take` do,
+ * and file system errors; the lock may then be held.
  */
 export async function surveyHost(
   deployment: RunningDeployment,
