@@ -22,8 +22,8 @@ export interface Outbox extends OutboxPlace {
 
 /**
  * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in all, and continues after a
- * report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The deployment's
- * local report notes an acceptance.
+ * report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
+ * deployment's local report notes an acceptance.
  *
  * A report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest
  * reports come next; after the fifth, no more are sent. Sending also stops after a cancel, if the hub asks to wait
