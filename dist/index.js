@@ -39229,7 +39229,7 @@ function hasOtherParts({ contract, sources, rollback_of: replaced }) {
 function describeParts(version, { plugins = [], sources }) {
     const isSourced = (id) => sources?.some(({ part }) => part === `plugins/${id}`) ?? true;
     const names = plugins.filter(({ id }) => isSourced(id)).map(plugin => `${plugin.id} ${plugin.version}`);
-    return names.length === 0 ? `${version} has other parts now` : `${version} has ${listNames(names)} now`;
+    return names.length === 0 ? `${version} now has other parts` : `${version} now has ${listNames(names)}`;
 }
 
 ;// CONCATENATED MODULE: ./build/runner/summaries/deploy/outcome-sentence.js

@@ -64,7 +64,7 @@ describe('a rollback of a project whose marketplace served new parts for the sam
     assert.match(readFileSync(join(stage.root, 'plugins/pay/plugin.yaml'), 'utf8'), new RegExp(version))
     assert.deepEqual(listLive(stage.root), live[version])
     assert.ok(JSON.parse(outputs['plugins'] ?? '').some((plugin: { version: string }) => plugin.version === version))
-    for (const text of [log, result.summary]) assert.ok(text.includes(`1.0.0 has cart 1.0.0, pay ${version} now`), text)
+    for (const text of [log, result.summary]) assert.ok(text.includes(`1.0.0 now has cart 1.0.0, pay ${version}`), text)
   }
 
   it('restores the parts as they were before the last change, and the next night does not repeat that change', async () => {

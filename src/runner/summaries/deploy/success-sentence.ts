@@ -106,5 +106,5 @@ function hasOtherParts({ contract, sources, rollback_of: replaced }: LocalReport
 function describeParts(version: string, { plugins = [], sources }: LocalReport): string {
   const isSourced = (id: string): boolean => sources?.some(({ part }) => part === `plugins/${id}`) ?? true
   const names = plugins.filter(({ id }) => isSourced(id)).map(plugin => `${plugin.id} ${plugin.version}`)
-  return names.length === 0 ? `${version} has other parts now` : `${version} has ${listNames(names)} now`
+  return names.length === 0 ? `${version} now has other parts` : `${version} now has ${listNames(names)}`
 }
