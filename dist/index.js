@@ -46993,7 +46993,9 @@ function modifiedIn(parts) {
         return [];
     const listed = listFirst(names, MAX_LISTED_PATHS);
     return [
-        `These parts were restored from a snapshot that had been changed on this host, so their files are not those of the artifact: ${listed}.`,
+        names.length === 1
+            ? `${listed} was restored from a snapshot that had been changed on this host, so its files are not those of the artifact.`
+            : `Each of these parts was restored from a snapshot that had been changed on this host, so its files are not those of the artifact: ${listed}.`,
     ];
 }
 function notComparedIn(parts) {

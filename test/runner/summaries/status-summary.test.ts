@@ -39,6 +39,18 @@ describe('buildStatusSummary', () => {
     assert.equal(first, '### ⚠️ 1 of 2 parts could not be compared on app-1')
   })
 
+  it('names the parts that were restored from a modified snapshot', () => {
+    const [a, b] = ['a', 'b'].map(id => ({ ...partOf(id), row: rowOf({ id, version: '1.0.0', modified: true }) }))
+    assert.match(
+      summaryOf({ parts: [a as InspectedPart] }),
+      /> plugins\/a 1\.0\.0 was restored from a snapshot that had/,
+    )
+    assert.match(
+      summaryOf({ parts: [a, b] as InspectedPart[] }),
+      /> Each of these parts was restored from a snapshot that had .*: plugins\/a 1\.0\.0, plugins\/b 1\.0\.0\.\n/,
+    )
+  })
+
   it('names unrecorded directories, and does not call such a host empty', () => {
     const unrecorded = Array.from({ length: 22 }, (_, index) => `plugins/by-hand-${index}`)
     const summary = summaryOf({ unrecorded })
