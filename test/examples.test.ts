@@ -284,7 +284,7 @@ function filesShownIn(plan: string): Record<string, string> {
   }
 }
 
-/** Opens a stage with a hub that serves the example's plugin and a repository that contains its plan. */
+/** Opens a stage whose hub serves the example's plugin, and whose repository contains the example's plan. */
 async function withExamplePublished(act: (stage: Stage, sha256: string) => Promise<void>): Promise<void> {
   const stage = await openStage()
   try {

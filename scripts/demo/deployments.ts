@@ -17,7 +17,7 @@ export interface Deployment {
   readonly expected: Readonly<Record<string, string>>
   /** Checks more than the outputs. */
   verify?(on: DemoStage): void
-  /** A true sentence about the host after the run, which follows the versions on the host. */
+  /** A true sentence about the host after the run. The demo prints it after the versions on the host. */
   readonly verified: string
 }
 

@@ -17,7 +17,7 @@ export function logPage(lines: readonly string[]): string {
 
 const ALERTS = { NOTE: 'Note', WARNING: 'Warning', CAUTION: 'Caution' } as const
 
-/** Adds the class and the title of each highlighted block: the library shows such a block as a plain quotation. */
+/** Adds the class and the title of each highlighted block, which the library shows as a plain quotation. */
 function withAlerts(html: string): string {
   return html.replace(
     /<blockquote>\n<p>\[!(NOTE|WARNING|CAUTION)\](?:<\/p>\n|\n)/g,

@@ -22,7 +22,7 @@ export interface Project {
   readonly pluginsDirname: string
   /** No file of a project names its version. */
   readonly versionFile: undefined
-  /** True if the host signs at least one of its plugins, with the host framework's key. */
+  /** True if the host signs at least one of the project's plugins, with the host framework's key. */
   readonly isSigned: boolean
 }
 

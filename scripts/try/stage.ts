@@ -131,7 +131,7 @@ function partAccess({ apiKey, signingSecret }: Secrets, { kind, slug, version }:
   return { kind, slug, version, 'api-key': apiKey, 'signing-secret': signingSecret }
 }
 
-/** A project may take parts from a marketplace, and this hub is one. */
+/** A project may take parts from a marketplace. The hub of the stage is also a marketplace. */
 function sourceAccess(hubUrl: string, { apiKey, signingSecret }: Secrets): Record<string, string> {
   return { 'sources-hub-url': hubUrl, 'sources-api-key': apiKey, 'sources-signing-secret': signingSecret }
 }

@@ -119,7 +119,7 @@ const sameNames: HostileZip[] = [
   zip('unsafe_archive--below-a-later-symlink', [GOOD, directory('d/'), file('l/evil'), symlink('l', 'd')]),
 ]
 
-/** A symlink by its Unix mode, made by another system: some tools obey that mode, others create a file. */
+/** A symlink by its Unix mode, made by another system. Some tools obey that mode, and others create a file. */
 function madeBy(system: number, what: string, mode: number): HostileZip {
   return zip(`unsafe_archive--${what}-by-system-${system}`, [GOOD, { ...symlink('x', 'good.txt'), mode, system }])
 }

@@ -140,8 +140,8 @@ async function record(
 }
 
 /**
- * Opens a gate to the hub that adds a mark to the log of the watched disk when a report arrives. For a project, there
- * is no gate: returns the hub's own URL.
+ * Opens a gate to the hub. The gate adds a mark to the log of the watched disk when a report arrives. For a project,
+ * there is no gate: returns the hub's own URL.
  */
 async function openReportGate(
   t: TestContext,

@@ -108,8 +108,8 @@ export async function openFleetStage(): Promise<FleetStage> {
 
 /**
  * Executes a workflow with a stage's hub in place of the one that the examples name, and with a project root for each
- * host, because all of them are on one machine here. Legs run one after another: the engine looks up actions in a map
- * that it does not lock.
+ * host, because all hosts are on one machine here. Unless the workflow has `max-parallel`, the jobs of a matrix run one
+ * after another, because the engine looks up actions in a map that it does not lock.
  */
 export async function runOn(
   stage: Pick<LocalStage, 'folder' | 'hub' | 'dataDir'>,
@@ -143,7 +143,7 @@ export function assertNoneIn({ written }: WorkflowResult, secrets: readonly stri
   for (const secret of secrets) assert.ok(!written.includes(secret), written)
 }
 
-/** Copies the parts of this repository that a runner downloads: a build in the meantime must not change them. */
+/** Copies the parts of this repository that a runner downloads, because a build in the meantime would change them. */
 function copyActions({ folder }: Pick<LocalStage, 'folder'>): string {
   const copy = join(folder, 'actions')
   for (const part of PARTS.filter(name => existsSync(join(CHECKOUT, name)))) {

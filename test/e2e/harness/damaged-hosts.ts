@@ -84,7 +84,7 @@ function withSwitches(images: readonly HostImage[], whole: readonly Live[]): Hos
 }
 
 /**
- * Prepares a host on which four versions of greeter were deployed, with its own files, and with files that no
+ * Prepares a host on which four versions of greeter were deployed, with the host's own files, and with files that no
  * deployment of greeter may touch.
  */
 async function prepareHost(stage: Stage): Promise<Live> {
@@ -181,8 +181,8 @@ interface FoundTarget {
 }
 
 /**
- * The state files and folders of a host, by path below its root: the contents of `staging` and `snapshots` are left
- * out, except for the folders that contain the snapshots.
+ * The state files and folders of a host, by path below the host's root. Leaves out the contents of `staging` and
+ * `snapshots`, except for the folders that contain the snapshots.
  */
 function targetsIn(root: string): FoundTarget[] {
   const own = join(root, '.hub-deploy')

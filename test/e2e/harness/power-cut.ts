@@ -24,8 +24,8 @@ export function readRecording(folder: string): Recording {
 }
 
 /**
- * The index of the event before which the power fails, by seed: an event between the two marks, with a preference for
- * later events, because a deployment begins by reading; sometimes the second mark.
+ * Returns the index of the event before which the power fails. The seed chooses an event between the two marks or,
+ * sometimes, the second mark. Later events are chosen more often, because a deployment begins by reading.
  */
 export function cutAt({ events }: Recording, seed: number): number {
   const [beginning, end] = [BEGINNING, END].map(number => markIn(events, number)) as [number, number]

@@ -10,8 +10,8 @@ import { copyBuild, copyHost, type HostCopy, type HostOrigin, hostFolder } from 
 import { openStage, pluginFiles, type Stage } from './stage.ts'
 
 /**
- * A host that has greeter 1.0.0 with its own data, and 0.9.0 as its only snapshot. By default, its deployments install
- * 2.0.0.
+ * A host that has greeter 1.0.0 with the host's own data, and 0.9.0 as the only snapshot. By default, the host's
+ * deployments install 2.0.0.
  */
 export interface PreparedHost extends HostCopy {
   /** The tree that the host runs: everything below plugins/. */

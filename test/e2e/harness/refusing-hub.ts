@@ -6,7 +6,7 @@ export interface RefusingHub {
   close(): Promise<void>
 }
 
-/** A gate to a real hub that passes on everything except for reports of projects, which it refuses. */
+/** Opens a gate to a real hub. The gate refuses the reports of projects, and passes on everything else. */
 export async function openRefusingHub(hubUrl: string): Promise<RefusingHub> {
   const server = createServer(async (request, response) => {
     const { method = 'GET', url = '' } = request
