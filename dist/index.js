@@ -28676,17 +28676,27 @@ const injectingSchema = object({ inject: union([literal(true), schemas_string().
 function parsePluginYaml(text) {
     const { document, value } = readYaml(text);
     const parsed = schema.safeParse(value);
-    if (!parsed.success) {
-        const path = parsed.error.issues[0]?.path ?? [];
-        throw notAPlugin(path.length === 0
-            ? 'does not consist of lines "key: value", such as version: 1.0.0'
-            : `has an unexpected ${cleanForeignText(path.join('.'))}${expectedAt(path)}`);
-    }
+    if (!parsed.success)
+        throw notAPlugin(plugin_yaml_problemOf(parsed.error));
     return toPluginYaml(parsed.data, versionSourceOf(document));
+}
+/**
+ * Returns the problem for which `parsePluginYaml` refuses a file with this value, as the end of a sentence about the
+ * file; undefined if there is none.
+ */
+function pluginYamlProblem(value) {
+    const { error } = schema.safeParse(value);
+    return error && plugin_yaml_problemOf(error);
+}
+function plugin_yaml_problemOf({ issues }) {
+    const path = issues[0]?.path ?? [];
+    return path.length === 0
+        ? 'does not consist of lines "key: value", such as "version: 1.0.0"'
+        : `has an unexpected ${cleanForeignText(path.join('.'))}${expectedAt(path)}`;
 }
 function expectedAt([field]) {
     const expected = EXPECTED[String(field)];
-    return expected === undefined ? '' : ` (it must be ${expected})`;
+    return expected === undefined ? '' : ` (${String(field)} must be ${expected})`;
 }
 function readYaml(text) {
     try {

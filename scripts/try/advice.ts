@@ -1,4 +1,5 @@
 import type { ActionResult } from '../../local/runner.ts'
+import { BROKEN_STEP } from './broken-project.ts'
 import { howToRaise, type Sources } from './sources.ts'
 
 interface Chosen {
@@ -8,7 +9,7 @@ interface Chosen {
 
 /** The advice after a step with this result. */
 export function adviceAfter({ exitCode, outputs }: ActionResult, sources: Sources, chosen: Chosen): string {
-  if (chosen.break && outputs['outcome'] === 'rolled_back') return adviceAfterBreak(sources, chosen)
+  if (chosen.break && outputs['failed-step'] === BROKEN_STEP) return adviceAfterBreak(sources, chosen)
   if (exitCode !== 0) return 'Correct what the error names, and run the command again.'
   if (chosen.root === undefined)
     return 'Add --root DIR to keep hub and host: then you can see an update and a rollback.'

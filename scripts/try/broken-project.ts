@@ -7,7 +7,7 @@ import { PLAN_PATH } from '../../hub/project/source-tree.ts'
 import type { Project } from './project.ts'
 
 /** The id of the step that fails. */
-const BROKEN = 'broken'
+export const BROKEN_STEP = 'broken'
 
 const stepsSchema = z.array(z.object({ id: z.string().optional(), plugin: z.string().optional() }))
 
@@ -17,9 +17,9 @@ const stepsSchema = z.array(z.object({ id: z.string().optional(), plugin: z.stri
  */
 export function pluginToBreak(folder: string): string {
   const steps = stepsOf(folder)
-  if (steps.some(({ id }) => id === BROKEN))
+  if (steps.some(({ id }) => id === BROKEN_STEP))
     throw new UsageError(
-      `The option --break adds a step "${BROKEN}", but ${PLAN_PATH} has one already: rename that step, or remove the option.`,
+      `The option --break adds a step "${BROKEN_STEP}", but ${PLAN_PATH} has one already: rename that step, or remove the option.`,
     )
   const plugin = steps.find(step => step.plugin !== undefined)?.plugin
   if (plugin !== undefined) return plugin
@@ -34,7 +34,10 @@ export function copyWithBrokenStep({ folder, pluginsDirname }: Project, copy: st
     cpSync(join(folder, path), join(copy, path), { recursive: true, verbatimSymlinks: true })
   const plan = parseDocument(readFileSync(join(folder, PLAN_PATH), 'utf8'))
   const depends_on = stepsOf(folder).flatMap(({ id }) => id ?? [])
-  plan.addIn(['steps'], plan.createNode({ id: BROKEN, action: 'provision', plugin: pluginToBreak(folder), depends_on }))
+  plan.addIn(
+    ['steps'],
+    plan.createNode({ id: BROKEN_STEP, action: 'provision', plugin: pluginToBreak(folder), depends_on }),
+  )
   writeFileSync(join(copy, PLAN_PATH), plan.toString())
 }
 

@@ -5,7 +5,7 @@ import { parseSlug } from '../../hub/commands/listing-options.ts'
 import { UsageError } from '../../hub/errors.ts'
 import type { ListingId } from '../../hub/marketplace/catalogue.ts'
 import { type Kind, slugOf } from '../../hub/names.ts'
-import { type PluginYaml, parsePluginYaml } from '../../src/core/content/plugin-yaml.ts'
+import { type PluginYaml, parsePluginYaml, pluginYamlProblem } from '../../src/core/content/plugin-yaml.ts'
 import { readStrictYaml, StrictYamlProblem } from '../../src/core/document/strict-yaml.ts'
 import { ArtifactError } from '../../src/core/errors.ts'
 import { PLUGIN_YAML_LIMITS } from '../../src/core/limits.ts'
@@ -67,14 +67,15 @@ function readOwnPluginYaml(folder: string): PluginYaml {
   if (found.size > PLUGIN_YAML_LIMITS.bytes)
     throw notAPlugin(`${path} must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${found.size}: shorten it.`)
   const text = readFileSync(path, 'utf8')
-  requireStrictYaml(path, text)
+  const problem = pluginYamlProblem(parseStrictYaml(path, text))
+  if (problem !== undefined) throw notAPlugin(`${path} ${problem}: correct it and try again.`)
   return parsePluginYaml(text)
 }
 
 /** Throws ArtifactError `not_a_plugin`, addressed to the author of the file, unless the text is strict YAML. */
-function requireStrictYaml(path: string, text: string): void {
+function parseStrictYaml(path: string, text: string): unknown {
   try {
-    readStrictYaml(text, PLUGIN_YAML_LIMITS)
+    return readStrictYaml(text, PLUGIN_YAML_LIMITS).value
   } catch (error) {
     if (!(error instanceof StrictYamlProblem)) throw error
     const line = error.isAmbiguous
@@ -94,7 +95,7 @@ function toSlug(name: string): string {
 function versionOf(folder: string, { versionAsWritten: version }: PluginYaml, given: string | undefined): string {
   if (version !== undefined && given !== undefined && version !== given)
     throw new UsageError(
-      `${join(folder, 'plugin.yaml')} says version ${version}, so remove --version or change the file.`,
+      `${join(folder, 'plugin.yaml')} says version ${version}, but --version says ${given}: remove --version, or change the file.`,
     )
   const found = version ?? given
   if (found !== undefined) return found

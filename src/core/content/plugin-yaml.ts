@@ -52,20 +52,29 @@ const injectingSchema = z.object({ inject: z.union([z.literal(true), z.string().
 export function parsePluginYaml(text: string): PluginYaml {
   const { document, value } = readYaml(text)
   const parsed = schema.safeParse(value)
-  if (!parsed.success) {
-    const path = parsed.error.issues[0]?.path ?? []
-    throw notAPlugin(
-      path.length === 0
-        ? 'does not consist of lines "key: value", such as version: 1.0.0'
-        : `has an unexpected ${cleanForeignText(path.join('.'))}${expectedAt(path)}`,
-    )
-  }
+  if (!parsed.success) throw notAPlugin(problemOf(parsed.error))
   return toPluginYaml(parsed.data, versionSourceOf(document))
+}
+
+/**
+ * Returns the problem for which `parsePluginYaml` refuses a file with this value, as the end of a sentence about the
+ * file; undefined if there is none.
+ */
+export function pluginYamlProblem(value: unknown): string | undefined {
+  const { error } = schema.safeParse(value)
+  return error && problemOf(error)
+}
+
+function problemOf({ issues }: { readonly issues: readonly z.core.$ZodIssue[] }): string {
+  const path = issues[0]?.path ?? []
+  return path.length === 0
+    ? 'does not consist of lines "key: value", such as "version: 1.0.0"'
+    : `has an unexpected ${cleanForeignText(path.join('.'))}${expectedAt(path)}`
 }
 
 function expectedAt([field]: readonly PropertyKey[]): string {
   const expected = EXPECTED[String(field)]
-  return expected === undefined ? '' : ` (it must be ${expected})`
+  return expected === undefined ? '' : ` (${String(field)} must be ${expected})`
 }
 
 function readYaml(text: string): StrictYaml {

@@ -88,6 +88,11 @@ unknown: {deep: [1, 2]}
     })
   }
 
+  it('names the key whose form it expects', () =>
+    assert.throws(() => parsePluginYaml('environment: {required: [1]}\n'), {
+      message: /has an unexpected environment\.required\.0 \(environment must be a map with the lists/,
+    }))
+
   const bomb = Array.from({ length: 60 }, (_, n) => `a${n + 1}: &a${n + 1} [*a${n},*a${n}]\n`).join('')
   const ambiguous = {
     'a repeated key, of which some readers take the first value': 'execution_mode: safe\nexecution_mode: trusted\n',

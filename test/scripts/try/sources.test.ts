@@ -70,16 +70,19 @@ describe('the source in a folder', () => {
     ],
     'has wrong YAML': [
       { 'plugin.yaml': 'name: a\nversion: [1\n' },
-      /plugin\.yaml:3 is not valid YAML \(.*\): correct it/,
+      /plugin\.yaml:3 is not one valid YAML document \(.*\): correct it/,
     ],
     'is empty': [
       { 'plugin.yaml': '' },
-      /plugin\.yaml does not consist of lines "key: value", such as version: 1\.0\.0,/,
+      /plugin\.yaml does not consist of lines "key: value", such as "version: 1\.0\.0": correct it/,
     ],
-    'has a version of another type': [{ 'plugin.yaml': 'version: [1]\n' }, /plugin\.yaml has an unexpected version/],
+    'has a version of another type': [
+      { 'plugin.yaml': 'version: [1]\n' },
+      /plugin\.yaml has an unexpected version \(version must be text or a number\): correct it and try again\.$/,
+    ],
     'has an environment of another type': [
       { 'plugin.yaml': 'version: 1.0.0\nenvironment: [A]\n' },
-      /has an unexpected environment \(it must be a map with the lists "required" and "optional" of names\)/,
+      /has an unexpected environment \(environment must be a map with the lists "required" and "optional" of names\)/,
     ],
     'has an oversized plugin.yaml': [{ 'plugin.yaml': `#${'x'.repeat(40_000)}\n` }, /must be at most 32768 bytes/],
   }
@@ -199,7 +202,7 @@ describe('the source in a folder', () => {
     const changed = { version: '2.0.0' }
     assert.throws(
       () => readSources(join(EXAMPLES, 'plugin'), changed),
-      expectSentence(UsageError, /says version 1\.0\.0/),
+      expectSentence(UsageError, /says version 1\.0\.0, but --version says 2\.0\.0: remove --version/),
     )
     assert.throws(() => readSources(join(folder, 'none'), {}), expectSentence(UsageError, /There is no folder/))
     assert.throws(
