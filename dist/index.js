@@ -34256,26 +34256,36 @@ async function fetchVersion({ request, client, tools, fd }, version) {
 ;// CONCATENATED MODULE: ./build/core/trust/version-rules.js
 
 
+const LATEST_WORDS = {
+    operator: {
+        latest: 'A run with version: latest',
+        remedy: "To install the hub's version anyway, name that version or set allow-downgrade: true.",
+    },
+    manifest: {
+        latest: 'A source with the version latest',
+        remedy: "To install the hub's version anyway, set allow-downgrade: true, or have the publisher name that version in the source and seal the project again.",
+    },
+};
 /**
  * Refuses a `latest` that is older than the installed version, or that cannot be compared with one that this action
  * installed: throws DeploymentError `downgrade_refused`.
  */
-function refuseDowngrade(latest, { version, isOurs }) {
+function refuseDowngrade(latest, { version, isOurs }, by = 'operator') {
     if (version === null)
         return;
     const isOlder = isOlderVersion(latest, version);
     if (isOlder === false || (isOlder === undefined && !isOurs))
         return;
     const finding = isOlder ? 'which is newer' : 'and nothing says which of the two is newer';
-    throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`);
+    throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`, by);
 }
 /**
  * Returns DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
  * version the hub calls them now: they may be those of an older version.
  */
-function replacedBytes({ version, sha256 }, present) {
+function replacedBytes({ version, sha256 }, present, by = 'operator') {
     const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
-    return downgrade(`This host has already replaced ${served}${presentClause(present)}. A run with version: latest does not restore a replaced version`);
+    return downgrade(`This host has already replaced ${served}${presentClause(present)}. ${LATEST_WORDS[by].latest} does not restore a replaced version`, by);
 }
 function presentClause(present) {
     const { version = null, installed_at: since = null } = present ?? {};
@@ -34283,9 +34293,8 @@ function presentClause(present) {
         return '';
     return `, and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`;
 }
-function downgrade(finding) {
-    const remedy = 'To install it anyway, name the version or set allow-downgrade: true.';
-    return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${remedy}`);
+function downgrade(finding, by) {
+    return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${LATEST_WORDS[by].remedy}`);
 }
 /**
  * Refuses a version that this host knows with different bytes, unless the operator has pinned the new bytes and set
@@ -45071,9 +45080,9 @@ function refuseReused({ version, source }, history) {
 function source_history_refuseOlder({ version, source }, { installed, wasReplaced }) {
     // Versions of different plugins cannot be compared, and the signed manifest has chosen between the plugins.
     if (installed?.source.from === source.from)
-        refuseDowngrade(version, { version: installed.version, isOurs: true });
+        refuseDowngrade(version, { version: installed.version, isOurs: true }, 'manifest');
     if (wasReplaced(source))
-        throw replacedBytes({ version, sha256: source.id }, installed);
+        throw replacedBytes({ version, sha256: source.id }, installed, 'manifest');
 }
 
 ;// CONCATENATED MODULE: ./build/sources/marketplace-source.js

@@ -46,6 +46,7 @@ export function refuseReused({ version, source }: OfferedVersion, history: reado
  */
 export function refuseOlder({ version, source }: OfferedVersion, { installed, wasReplaced }: SourcePast): void {
   // Versions of different plugins cannot be compared, and the signed manifest has chosen between the plugins.
-  if (installed?.source.from === source.from) refuseDowngrade(version, { version: installed.version, isOurs: true })
-  if (wasReplaced(source)) throw replacedBytes({ version, sha256: source.id }, installed)
+  if (installed?.source.from === source.from)
+    refuseDowngrade(version, { version: installed.version, isOurs: true }, 'manifest')
+  if (wasReplaced(source)) throw replacedBytes({ version, sha256: source.id }, installed, 'manifest')
 }

@@ -15,16 +15,35 @@ export interface InstalledState {
   readonly isOurs: boolean
 }
 
+/** `latest` is the operator's input `version`, or the version of a source in a project's manifest. */
+export type LatestChooser = 'operator' | 'manifest'
+
+const LATEST_WORDS = {
+  operator: {
+    latest: 'A run with version: latest',
+    remedy: "To install the hub's version anyway, name that version or set allow-downgrade: true.",
+  },
+  manifest: {
+    latest: 'A source with the version latest',
+    remedy:
+      "To install the hub's version anyway, set allow-downgrade: true, or have the publisher name that version in the source and seal the project again.",
+  },
+} as const
+
 /**
  * Refuses a `latest` that is older than the installed version, or that cannot be compared with one that this action
  * installed: throws DeploymentError `downgrade_refused`.
  */
-export function refuseDowngrade(latest: string, { version, isOurs }: InstalledState): void {
+export function refuseDowngrade(
+  latest: string,
+  { version, isOurs }: InstalledState,
+  by: LatestChooser = 'operator',
+): void {
   if (version === null) return
   const isOlder = isOlderVersion(latest, version)
   if (isOlder === false || (isOlder === undefined && !isOurs)) return
   const finding = isOlder ? 'which is newer' : 'and nothing says which of the two is newer'
-  throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`)
+  throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`, by)
 }
 
 /** The version that this host runs now, and the time of its installation; each is null if the record lacks it. */
@@ -40,10 +59,12 @@ export interface PresentVersion {
 export function replacedBytes(
   { version, sha256 }: { readonly version: string | null; readonly sha256: string },
   present: PresentVersion | undefined,
+  by: LatestChooser = 'operator',
 ): DeploymentError {
   const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`
   return downgrade(
-    `This host has already replaced ${served}${presentClause(present)}. A run with version: latest does not restore a replaced version`,
+    `This host has already replaced ${served}${presentClause(present)}. ${LATEST_WORDS[by].latest} does not restore a replaced version`,
+    by,
   )
 }
 
@@ -53,9 +74,8 @@ function presentClause(present: PresentVersion | undefined): string {
   return `, and now runs ${version}${since === null ? '' : ` (installed on ${since.slice(0, 10)})`}`
 }
 
-function downgrade(finding: string): DeploymentError {
-  const remedy = 'To install it anyway, name the version or set allow-downgrade: true.'
-  return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${remedy}`)
+function downgrade(finding: string, by: LatestChooser): DeploymentError {
+  return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${LATEST_WORDS[by].remedy}`)
 }
 
 /** A version that the hub serves, and the digest of its artifact. */

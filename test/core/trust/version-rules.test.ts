@@ -48,8 +48,14 @@ describe('replacedBytes', () => {
     assert.equal(code, 'downgrade_refused')
     assert.equal(
       message,
-      `This host has already replaced the hub's latest version, 1.4.0 (sha256 ${THESE}), and now runs 1.3.0 (installed on 2026-11-20). A run with version: latest does not restore a replaced version: nothing was installed. To install it anyway, name the version or set allow-downgrade: true.`,
+      `This host has already replaced the hub's latest version, 1.4.0 (sha256 ${THESE}), and now runs 1.3.0 (installed on 2026-11-20). A run with version: latest does not restore a replaced version: nothing was installed. To install the hub's version anyway, name that version or set allow-downgrade: true.`,
     )
+  })
+
+  it('advises for a source in a manifest, whose version only the publisher can name', () => {
+    const { message } = replacedBytes({ version: '1.4.0', sha256: THESE }, undefined, 'manifest')
+    assert.match(message, /A source with the version latest does not .*have the publisher name that version/)
+    assert.doesNotMatch(message, /A run with/)
   })
 
   it('leaves out a version or a date that is unknown', () => {
