@@ -25926,6 +25926,8 @@ function isAnotherDocument(value, known) {
 function complaint(issue, found) {
     if (issue.code === 'invalid_key')
         return `is not an accepted name: it ${issue.issues[0]?.message ?? 'must be text'}`;
+    if (issue.code === 'custom' && (found ?? null) === null)
+        return issue.message;
     if (found === undefined)
         return `is missing${choices(issue)}`;
     if (issue.code === 'invalid_type')
@@ -27890,7 +27892,7 @@ const DEFAULT_HTTP_STATUS = 200;
 const MAX_BODY_MATCH_CHARS = 500;
 const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/;
 const textSchema = schemas_string()
-    .check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text without control characters' }));
+    .check(_regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text, not empty and without control characters' }));
 const argumentSchema = schemas_string().check(_regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }));
 const commandSchema = schemas_lazy(() => tuple([argumentSchema.check(_minLength(1, { error: 'must name a program' }))], argumentSchema, {
     error: 'must be a list: the program and its arguments',
@@ -28182,6 +28184,7 @@ function stepProblem(step, message) {
 
 ;// CONCATENATED MODULE: ./build/core/plan/plan-needs.js
 
+
 /**
  * Compares a plan's steps with the host config before any of them runs, so that no step silently does nothing: start,
  * stop and restart need a supervisor, healthcheck needs a supervisor or a health check, and provision needs its
@@ -28243,7 +28246,9 @@ class NeedsCheck {
         const slow = ids.find(id => stableFor(id) >= timeoutSeconds);
         if (slow === undefined)
             return READY;
-        const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in the host config (plugins.${slow}.healthcheck). Raise the timeout, or lower stable_for`;
+        const canRaise = stableFor(slow) < MAX_HEALTHCHECK_SECONDS;
+        const remedy = canRaise ? 'Raise the timeout, or lower stable_for' : 'Lower stable_for';
+        const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in the host config (plugins.${slow}.healthcheck). ${remedy}`;
         return { type: 'refused', reason };
     }
     #checkOf(id) {
@@ -29004,7 +29009,7 @@ function refuseUnusableNames(names) {
     const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
     if (unusable.length === 0)
         return;
-    throw new DeploymentError('step_failed', `The part lists under environment ${listNames(unusable.map(name => `"${cleanForeignText(name, 60)}"`))}, but a variable's name must consist of letters, digits and "_", and must not start with a digit: the publisher must correct the list.`);
+    throw new DeploymentError('step_failed', `The part lists under environment ${listNames(unusable.map(name => `"${cleanForeignText(name, 50)}"`))}, but a variable's name must consist of letters, digits and "_", and must not start with a digit: the publisher must correct the list.`);
 }
 function unusableValue(key) {
     return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode the value, for example as base64.`);
@@ -35299,7 +35304,7 @@ function verifyTargetSize({ name, type, size }) {
     throw unsafeEntry(name, `is a symlink with a target of more than ${MAX_PATH_BYTES} bytes`);
 }
 function archive_limits_tooLarge(found, input) {
-    return new ArchiveError('archive_too_large', `${found}, so the artifact was refused: raise the input ${input} if it is meant to be that large.`);
+    return new ArchiveError('archive_too_large', `${found}, so the artifact was refused: raise the input ${input} if the artifact is meant to be that large.`);
 }
 
 ;// CONCATENATED MODULE: external "node:buffer"
@@ -41308,9 +41313,14 @@ function findPinnedKey(keys, offered) {
     const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw));
     if (pinned !== undefined)
         return pinned;
-    const found = raw === undefined ? 'a value that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`;
+    const [found, remedy] = raw === undefined
+        ? ['a value that is not base64 of 32 bytes', 'Ask the publisher to correct the key on the hub.']
+        : [
+            `the key ${raw.toString('base64')}`,
+            'Ask the publisher whether the key changed, and pin the new key only if they confirm the change.',
+        ];
     throw new SignatureError('untrusted_signer', `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, but the hub says that the artifact is signed ` +
-        `with ${found}: nothing was downloaded. Ask the publisher whether the key changed, and pin the new key only if they confirm the change.`);
+        `with ${found}: nothing was downloaded. ${remedy}`);
 }
 function splitKeys(text) {
     const keys = [];
@@ -42436,6 +42446,7 @@ function templatePlaceOf(step) {
 ;// CONCATENATED MODULE: ./build/core/plan/service-names.js
 
 
+
 /**
  * Refuses names of services that a project's publisher would choose: a systemd or docker template that is only `{id}`
  * with the usual suffix, for an id without its own row under `plugins`. Even `sshd` is a valid id. Throws ConfigError
@@ -42445,11 +42456,12 @@ function verifyServiceNames(config, use) {
     const template = config && bareTemplateOf(config);
     if (config === undefined || template === undefined)
         return;
-    const open = idsUsing(config, use).filter(id => !config.plugins.has(id));
-    if (open.length === 0)
+    const open = new Set(idsUsing(config, use).filter(id => !config.plugins.has(id)));
+    if (open.size === 0)
         return;
     const { key, value, granted } = template;
-    throw new ConfigError('invalid_host_config', `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ids ${[...new Set(open)].join(', ')}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} for each of these ids. Nothing was installed.`);
+    const ids = `${open.size === 1 ? 'id' : 'ids'} ${listNames([...open])}`;
+    throw new ConfigError('invalid_host_config', `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ${ids}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} ${open.size === 1 ? 'for this id' : 'for each of these ids'}. Nothing was installed.`);
 }
 function bareTemplateOf({ supervisor, systemd, docker }) {
     if (supervisor === 'systemd' && /^\{id\}(?:\.[a-z]+)?$/.test(systemd.unit))
@@ -42522,7 +42534,8 @@ function verifyFolders(parts, directories) {
     const missing = embedded.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder);
     if (missing.length === 0)
         return;
-    throw invalidManifest(`it names parts without a directory in the archive: ${cleanForeignText(missing.join(', '))}`);
+    const found = cleanForeignText(missing.join(', '));
+    throw invalidManifest(`each embedded part must have its directory in the archive, found none at ${found}`);
 }
 /**
  * Refuses symlinks that leave their part's directory, even if they lead back into it: the directory may be installed

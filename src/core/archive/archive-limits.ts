@@ -69,6 +69,6 @@ export function verifyTargetSize({ name, type, size }: ArchiveEntry): void {
 function tooLarge(found: string, input: 'max-entries' | 'max-extracted-bytes'): ArchiveError {
   return new ArchiveError(
     'archive_too_large',
-    `${found}, so the artifact was refused: raise the input ${input} if it is meant to be that large.`,
+    `${found}, so the artifact was refused: raise the input ${input} if the artifact is meant to be that large.`,
   )
 }

@@ -71,7 +71,8 @@ function verifyFolders(parts: readonly ManifestPart[], directories: ReadonlySet<
   const embedded = parts.filter(part => !isSourced(part))
   const missing = embedded.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder)
   if (missing.length === 0) return
-  throw invalidManifest(`it names parts without a directory in the archive: ${cleanForeignText(missing.join(', '))}`)
+  const found = cleanForeignText(missing.join(', '))
+  throw invalidManifest(`each embedded part must have its directory in the archive, found none at ${found}`)
 }
 
 /**

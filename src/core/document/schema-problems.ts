@@ -95,6 +95,7 @@ function isAnotherDocument(value: unknown, known: readonly string[]): boolean {
 
 function complaint(issue: Issue, found: unknown): string {
   if (issue.code === 'invalid_key') return `is not an accepted name: it ${issue.issues[0]?.message ?? 'must be text'}`
+  if (issue.code === 'custom' && (found ?? null) === null) return issue.message
   if (found === undefined) return `is missing${choices(issue)}`
   if (issue.code === 'invalid_type') return wrongType(issue.expected, found)
   if (issue.code === 'invalid_value')

@@ -15,7 +15,7 @@ const HOST_AND_PORT = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})$/
 
 const textSchema = z
   .string()
-  .check(z.regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text without control characters' }))
+  .check(z.regex(/^[^\p{Cc}]+$/u, { error: 'must be one line of text, not empty and without control characters' }))
 const argumentSchema = z.string().check(z.regex(/^[^\0]*$/, { error: 'must not contain a NUL character' }))
 const commandSchema = z.lazy(() =>
   z.tuple([argumentSchema.check(z.minLength(1, { error: 'must name a program' }))], argumentSchema, {

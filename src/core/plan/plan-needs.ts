@@ -2,7 +2,7 @@ import type { SourceProblem } from '../document/source-problem.ts'
 import type { HostConfig, HostHealthcheck } from './host-config.ts'
 import type { Plan } from './plan.ts'
 import { installedId, isInstallStep, isMarkerStep, stepProblem } from './plan-binding.ts'
-import type { PlanStep } from './plan-step.ts'
+import { MAX_HEALTHCHECK_SECONDS, type PlanStep } from './plan-step.ts'
 
 /** The result of comparing a plan with the host config. */
 export interface PlanNeeds {
@@ -83,7 +83,9 @@ class NeedsCheck {
     const stableFor = (id: string): number => this.#checkOf(id)?.stableForSeconds ?? 0
     const slow = ids.find(id => stableFor(id) >= timeoutSeconds)
     if (slow === undefined) return READY
-    const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in the host config (plugins.${slow}.healthcheck). Raise the timeout, or lower stable_for`
+    const canRaise = stableFor(slow) < MAX_HEALTHCHECK_SECONDS
+    const remedy = canRaise ? 'Raise the timeout, or lower stable_for' : 'Lower stable_for'
+    const reason = `can never pass: its timeout of ${timeoutSeconds} s is not longer than the ${stableFor(slow)} s of stable_for in the host config (plugins.${slow}.healthcheck). ${remedy}`
     return { type: 'refused', reason }
   }
 

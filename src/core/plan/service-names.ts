@@ -1,4 +1,5 @@
 import { ConfigError } from '../errors.ts'
+import { listNames } from '../foreign-text.ts'
 import type { HostConfig } from './host-config.ts'
 import { installedId, isInstallStep } from './plan-binding.ts'
 import type { PlanStep } from './plan-step.ts'
@@ -19,12 +20,13 @@ export interface ServiceUse {
 export function verifyServiceNames(config: HostConfig | undefined, use: ServiceUse): void {
   const template = config && bareTemplateOf(config)
   if (config === undefined || template === undefined) return
-  const open = idsUsing(config, use).filter(id => !config.plugins.has(id))
-  if (open.length === 0) return
+  const open = new Set(idsUsing(config, use).filter(id => !config.plugins.has(id)))
+  if (open.size === 0) return
   const { key, value, granted } = template
+  const ids = `${open.size === 1 ? 'id' : 'ids'} ${listNames([...open])}`
   throw new ConfigError(
     'invalid_host_config',
-    `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ids ${[...new Set(open)].join(', ')}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} for each of these ids. Nothing was installed.`,
+    `${config.file} names services by ${key} "${value}", so the publisher of this project, who chooses the ${ids}, could start or stop any service of this host: set ${key} to a name with your own prefix, such as "app-${value}", or add plugins.<id> with its ${granted} ${open.size === 1 ? 'for this id' : 'for each of these ids'}. Nothing was installed.`,
   )
 }
 

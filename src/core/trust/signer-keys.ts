@@ -46,11 +46,17 @@ export function findPinnedKey(keys: readonly SignerKey[], offered: string): Sign
   const raw = decodeBase64(offered, KEY_BYTES)
   const pinned = keys.find(key => raw !== undefined && key.raw.equals(raw))
   if (pinned !== undefined) return pinned
-  const found = raw === undefined ? 'a value that is not base64 of 32 bytes' : `the key ${raw.toString('base64')}`
+  const [found, remedy] =
+    raw === undefined
+      ? ['a value that is not base64 of 32 bytes', 'Ask the publisher to correct the key on the hub.']
+      : [
+          `the key ${raw.toString('base64')}`,
+          'Ask the publisher whether the key changed, and pin the new key only if they confirm the change.',
+        ]
   throw new SignatureError(
     'untrusted_signer',
     `signer-public-key pins ${keys.map(key => key.base64).join(', ')}, but the hub says that the artifact is signed ` +
-      `with ${found}: nothing was downloaded. Ask the publisher whether the key changed, and pin the new key only if they confirm the change.`,
+      `with ${found}: nothing was downloaded. ${remedy}`,
   )
 }
 

@@ -134,6 +134,12 @@ describe('parseManifest', () => {
     it(`refuses ${name}`, () => assert.equal(refusalOf(() => parse(more)).code, 'invalid_manifest'))
   }
 
+  for (const sha256 of [undefined, null])
+    it(`says that an embedded plugin needs a sha256, if it is ${sha256}`, () => {
+      const { message } = refusalOf(() => parse({ plugins: [{ ...CART, sha256 }] }))
+      assert.match(message, /plugins\[0\]\.sha256 is missing: an embedded plugin needs it\. /)
+    })
+
   const texts: Record<string, string> = {
     'a text that is not JSON': '{',
     'an empty text': '',

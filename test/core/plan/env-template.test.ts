@@ -83,6 +83,11 @@ describe('verifySettings', () => {
     assert.throws(() => verifySettings({ path: 'x.env', text: '' }, ['api key']), { code: 'step_failed' })
   })
 
+  it('closes the quotes around a long name', () => {
+    const required = [`${'a-'.repeat(60)}`]
+    assert.throws(() => verifySettings({ path: 'x.env', text: '' }, required), { message: /"a-[a-]+… \(cut\)", but/ })
+  })
+
   for (const [what, name] of [
     ['names that are not valid', (n: number) => `a-${n}`],
     ['names', (n: number) => `NAME_${n}`],

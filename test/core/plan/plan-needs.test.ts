@@ -138,6 +138,16 @@ describe('checkPlanNeeds', () => {
     assert.match(problems.map(({ message }) => message).join(), /healthcheck .*30 s .*60 s .*plugins\.e\./)
   })
 
+  it('advises to raise the timeout only if a plan can', () => {
+    const one = parsePlan(`${head}  - {id: ok, action: healthcheck, plugin: p, timeout: 600}\n`, 'install.yaml')
+    const check = (stableFor: number) => `plugins: {p: {healthcheck: {tcp: "h:1", stable_for: ${stableFor}}}}`
+    const messageAt = (stableFor: number, plan = one) =>
+      checkPlanNeeds(plan, parseHostConfig(`version: 1\n${check(stableFor)}`, 'host.yaml')).problems[0]?.message
+    assert.match(messageAt(600) ?? '', /\. Lower stable_for$/)
+    const short = parsePlan(`${head}  - {id: ok, action: healthcheck, plugin: p, timeout: 30}\n`, 'install.yaml')
+    assert.match(messageAt(30, short) ?? '', /\. Raise the timeout, or lower stable_for$/)
+  })
+
   it('uses the health check of the plugin that a step names', () => {
     const one = parsePlan(`${head}  - {id: ok, action: healthcheck, plugin: p}\n`, 'install.yaml')
     assert.deepEqual(checkPlanNeeds(one, parseHostConfig(`version: 1\n${CHECK_P}`, 'host.yaml')).problems, [])

@@ -161,6 +161,21 @@ describe('findPinnedKey', () => {
     )
   })
 
+  it('advises to pin the new key only if the hub offers a key', () => {
+    const adviceFor = (offered: string) => {
+      try {
+        return String(findPinnedKey(keys, offered))
+      } catch (error) {
+        return String(error)
+      }
+    }
+    assert.match(adviceFor(unknown.raw.toString('base64')), /pin the new key only if/)
+    assert.match(
+      adviceFor('x'),
+      /not base64 of 32 bytes: nothing was downloaded\. Ask the publisher to correct the key/,
+    )
+  })
+
   const offers = {
     'another key': unknown.raw.toString('base64'),
     'a pinned key in hex': hex,
