@@ -34337,7 +34337,24 @@ function pathsOf(files) {
     return paths;
 }
 
+;// CONCATENATED MODULE: ./build/install/host/chooser.js
+/** Advice for the reader of an error, as a clause: how to install a part in a different directory. */
+const CHOOSE_ANOTHER = {
+    operator: 'choose another plugins directory',
+    host: 'choose another plugins directory',
+    publisher: 'ask the publisher for another plugins_dirname',
+    rollback: 'roll back to another version',
+};
+/** Advice for the reader of an error, as a clause: how to leave a part in its present directory. */
+const KEEP_PREVIOUS = {
+    operator: 'keep the previous plugins directory',
+    host: 'keep the previous plugins directory',
+    publisher: 'ask the publisher to keep the previous plugins_dirname',
+    rollback: 'roll back to another version',
+};
+
 ;// CONCATENATED MODULE: ./build/install/host/moved-data.js
+
 
 
 
@@ -34360,22 +34377,22 @@ async function requireMovableData(host, move) {
  * Refuses settings that are not a regular file: the target of a symlink may be relative to the symlink's directory. If
  * both places have settings, only the operator may choose between them.
  */
-function requireMovableSettings(layout, { target, previous, origin, isOperators }) {
+function requireMovableSettings(layout, { target, previous, origin, chosenBy }) {
     const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)];
     const found = lstatIfPresentSync(from);
     if (found === undefined)
         return;
     if (pathExistsSync(to)) {
-        if (isOperators)
+        if (chosenBy === 'operator')
             return;
-        throw new DeploymentError('place_taken', `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now. Nothing was changed. Remove whichever of the two must not be used, or keep the previous plugins directory.`);
+        throw new DeploymentError('place_taken', `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now. Nothing was changed. Remove whichever of the two must not be used, or ${KEEP_PREVIOUS[chosenBy]}.`);
     }
     if (found.isFile())
         return;
-    throw new DeploymentError('unsafe_host', `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}. Nothing was changed. Move the settings yourself, or keep the previous plugins directory.`);
+    throw new DeploymentError('unsafe_host', `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}. Nothing was changed. Move the settings yourself, or ${KEEP_PREVIOUS[chosenBy]}.`);
 }
 async function requireMovableLinks({ layout, keepPaths }, move) {
-    const { target, previous, origin } = move;
+    const { target, previous, origin, chosenBy } = move;
     const [former, old] = [formerPlace(previous, origin), installPath(layout, previous.place)];
     const keeper = pathExistsSync(old) ? old : findLeftBehind(layout, previous, origin);
     const directory = findRealDirectory(layout, former.directory);
@@ -34387,7 +34404,7 @@ async function requireMovableLinks({ layout, keepPaths }, move) {
         const isInside = `${leads}/`.startsWith(`${before}/`);
         if (isInside ? !(0,external_node_path_namespaceObject.isAbsolute)(link) : leads === wouldLead)
             continue;
-        throw new DeploymentError('unsafe_host', `Among the kept paths, ${(0,external_node_path_namespaceObject.join)(keeper, path)} is a symlink to ${link}. After the move to ${placePath(target)}, the symlink would lead elsewhere or nowhere. Nothing was changed. Make the symlink ${isInside ? 'relative' : 'absolute'}, or keep the previous plugins directory.`);
+        throw new DeploymentError('unsafe_host', `Among the kept paths, ${(0,external_node_path_namespaceObject.join)(keeper, path)} is a symlink to ${link}. After the move to ${placePath(target)}, the symlink would lead elsewhere or nowhere. Nothing was changed. Make the symlink ${isInside ? 'relative' : 'absolute'}, or ${KEEP_PREVIOUS[chosenBy]}.`);
     }
 }
 /** Returns each symlink that is a kept path, or is inside a kept path. */
@@ -34419,6 +34436,7 @@ async function keptLinks(root, keepPaths) {
 
 
 
+
 /**
  * Checks that a plugin can be in the directory chosen for it: that the directory, unless it is `plugins`, leads neither
  * to `extensions` nor to `.hub-deploy`, and leads out of the project root only if the operator chose it; that a
@@ -34435,10 +34453,10 @@ async function verifyDestination(host, destination) {
     if (chosenBy === 'publisher')
         refuseForeignDirectory(layout, target);
     if (previous.installed === undefined || !isSamePlace(target, previous.place))
-        refuseBelowPart(layout, target);
-    refuseNesting(layout, target);
+        refuseBelowPart(layout, destination);
+    refuseNesting(layout, destination);
     refuseOccupied(layout, destination);
-    await requireMovableData(host, { ...destination, isOperators: chosenBy === 'operator' });
+    await requireMovableData(host, destination);
 }
 /** A directory that the operator chose may lead out of the root through a symlink, and so may `plugins`. */
 function requireInside(layout, { target: { directory }, chosenBy }) {
@@ -34450,7 +34468,7 @@ function requireInside(layout, { target: { directory }, chosenBy }) {
         return;
     if (chosenBy === 'operator' && inside.startsWith('../'))
         return;
-    throw new DeploymentError('unsafe_host', `The plugins directory ${directory} leads to ${real}, but must lead to a path below project-root, outside extensions and .hub-deploy, that consists of letters, digits, "_", ".", "-" and "/". Nothing was changed. Correct the symlink or choose another plugins directory, and find out who made the symlink.`);
+    throw new DeploymentError('unsafe_host', `The plugins directory ${directory} leads to ${real}, but must lead to a path below project-root, outside extensions and .hub-deploy, that consists of letters, digits, "_", ".", "-" and "/". Nothing was changed. Correct the symlink or ${CHOOSE_ANOTHER[chosenBy]}, and find out who made the symlink.`);
 }
 /** A publisher must not add plugins to a directory that has another purpose, such as the host framework's source. */
 function refuseForeignDirectory(layout, { directory }) {
@@ -34463,18 +34481,18 @@ function refuseForeignDirectory(layout, { directory }) {
  * A subdirectory of a directory of parts, with everything in it, belongs to the part that has the subdirectory's name,
  * whichever process created the subdirectory.
  */
-function refuseBelowPart(layout, { directory }) {
+function refuseBelowPart(layout, { target: { directory }, chosenBy }) {
     const path = realDirectory(layout, directory);
     for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
         const other = findRealDirectory(layout, shelf);
         if (other === undefined || !relocation_isBelow(path, other))
             continue;
         const [id] = (0,external_node_path_namespaceObject.relative)(other, path).split('/');
-        throw new DeploymentError('place_taken', `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name. Nothing was changed. Choose a plugins directory that is not below ${shelf}.`);
+        throw new DeploymentError('place_taken', `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name. Nothing was changed. A plugins directory must not be below ${shelf}: ${CHOOSE_ANOTHER[chosenBy]}.`);
     }
 }
 /** If a part were inside another one, moving the outer part would move the inner one, too. */
-function refuseNesting(layout, target) {
+function refuseNesting(layout, { target, chosenBy }) {
     const path = realPath(layout, target);
     for (const row of readInstalled(layout)) {
         const place = placeOf(row);
@@ -34483,9 +34501,16 @@ function refuseNesting(layout, target) {
         const other = realPath(layout, place);
         if (path !== other && !relocation_isBelow(path, other) && !relocation_isBelow(other, path))
             continue;
-        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : relocation_isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed. Choose another plugins directory.`);
+        throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : relocation_isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`);
     }
 }
+/** Advice for the reader of an error, as the end of a clause: how to replace content without a record. */
+const REPLACE = {
+    operator: '',
+    host: '; or, to replace it, set plugins-directory or allow-takeover: true',
+    publisher: '; or, to replace it, set allow-takeover: true',
+    rollback: `, or ${CHOOSE_ANOTHER.rollback}`,
+};
 function refuseOccupied(layout, { target, previous, chosenBy, allowTakeover }) {
     const path = installPath(layout, target);
     const isMoving = !isSamePlace(target, previous.place);
@@ -34494,8 +34519,8 @@ function refuseOccupied(layout, { target, previous, chosenBy, allowTakeover }) {
     if (isExpected || !pathExistsSync(path))
         return;
     const why = isMoving
-        ? `${placePath(previous.place)} must move there. Move ${path} away, or keep the previous plugins directory`
-        : `you did not choose this directory. Move ${path} away; or, to replace it, set plugins-directory or allow-takeover: true`;
+        ? `${placePath(previous.place)} must move there. Move ${path} away, or ${KEEP_PREVIOUS[chosenBy]}`
+        : `you did not choose this directory. Move ${path} away${REPLACE[chosenBy]}`;
     throw new DeploymentError('place_taken', `${placePath(target)} is taken: this action has no record of what is there, and ${why}. Nothing was changed.`);
 }
 function relocation_isBelow(path, other) {
@@ -46340,7 +46365,7 @@ async function checkDestination(rollback, target, origin) {
             tools.log.warning(accepted);
     const keepPaths = 'keepPaths' in target ? target.keepPaths : rollback.keepPaths;
     const { allowTakeover } = request;
-    await verifyDestination({ layout, keepPaths }, { target, previous, chosenBy: 'host', allowTakeover, origin });
+    await verifyDestination({ layout, keepPaths }, { target, previous, chosenBy: 'rollback', allowTakeover, origin });
     checkHost(rollback, previous.place);
 }
 async function requireRestorable(rollback, part, origin) {

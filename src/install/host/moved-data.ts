@@ -2,6 +2,7 @@ import { readlinkSync } from 'node:fs'
 import { dirname, isAbsolute, join, relative, resolve } from 'node:path'
 import { DeploymentError } from '../../core/errors.ts'
 import { lstatIfPresentSync, pathExistsSync, walkTree } from '../files/trees/tree-walk.ts'
+import { type Chooser, KEEP_PREVIOUS } from './chooser.ts'
 import type { Origin } from './installed/rows.ts'
 import { presentPaths } from './keep-paths.ts'
 import { installPath, isSamePlace, type Layout, type Place, placePath, settingsPath } from './layout.ts'
@@ -16,8 +17,8 @@ export interface Move {
   readonly target: Place
   readonly previous: PreviousInstall
   readonly origin: Origin
-  /** Whether the operator names the new directory. */
-  readonly isOperators: boolean
+  /** Who chose the directory of `target`. */
+  readonly chosenBy: Chooser
 }
 
 /**
@@ -34,26 +35,26 @@ export async function requireMovableData(host: SwitchingHost, move: Move): Promi
  * Refuses settings that are not a regular file: the target of a symlink may be relative to the symlink's directory. If
  * both places have settings, only the operator may choose between them.
  */
-function requireMovableSettings(layout: Layout, { target, previous, origin, isOperators }: Move): void {
+function requireMovableSettings(layout: Layout, { target, previous, origin, chosenBy }: Move): void {
   const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)]
   const found = lstatIfPresentSync(from)
   if (found === undefined) return
   if (pathExistsSync(to)) {
-    if (isOperators) return
+    if (chosenBy === 'operator') return
     throw new DeploymentError(
       'place_taken',
-      `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now. Nothing was changed. Remove whichever of the two must not be used, or keep the previous plugins directory.`,
+      `${placePath(target)} would get its settings from ${to}, although ${from} has those that were used until now. Nothing was changed. Remove whichever of the two must not be used, or ${KEEP_PREVIOUS[chosenBy]}.`,
     )
   }
   if (found.isFile()) return
   throw new DeploymentError(
     'unsafe_host',
-    `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}. Nothing was changed. Move the settings yourself, or keep the previous plugins directory.`,
+    `${from} is not a regular file, so these settings cannot be moved to ${to} with ${placePath(target)}. Nothing was changed. Move the settings yourself, or ${KEEP_PREVIOUS[chosenBy]}.`,
   )
 }
 
 async function requireMovableLinks({ layout, keepPaths }: SwitchingHost, move: Move): Promise<void> {
-  const { target, previous, origin } = move
+  const { target, previous, origin, chosenBy } = move
   const [former, old] = [formerPlace(previous, origin), installPath(layout, previous.place)]
   const keeper = pathExistsSync(old) ? old : findLeftBehind(layout, previous, origin)
   const directory = findRealDirectory(layout, former.directory)
@@ -65,7 +66,7 @@ async function requireMovableLinks({ layout, keepPaths }: SwitchingHost, move: M
     if (isInside ? !isAbsolute(link) : leads === wouldLead) continue
     throw new DeploymentError(
       'unsafe_host',
-      `Among the kept paths, ${join(keeper, path)} is a symlink to ${link}. After the move to ${placePath(target)}, the symlink would lead elsewhere or nowhere. Nothing was changed. Make the symlink ${isInside ? 'relative' : 'absolute'}, or keep the previous plugins directory.`,
+      `Among the kept paths, ${join(keeper, path)} is a symlink to ${link}. After the move to ${placePath(target)}, the symlink would lead elsewhere or nowhere. Nothing was changed. Make the symlink ${isInside ? 'relative' : 'absolute'}, or ${KEEP_PREVIOUS[chosenBy]}.`,
     )
   }
 }

@@ -7,6 +7,7 @@ import {
   pluginsDirectorySchema,
 } from '../../core/plugins-directory.ts'
 import { pathExistsSync } from '../files/trees/tree-walk.ts'
+import { CHOOSE_ANOTHER, type Chooser, KEEP_PREVIOUS } from './chooser.ts'
 import { readInstalled } from './installed/host-record.ts'
 import { placeOf } from './installed/row-place.ts'
 import type { Origin } from './installed/rows.ts'
@@ -15,12 +16,6 @@ import { requireMovableData } from './moved-data.ts'
 import { knownDirectories } from './plugins-directory.ts'
 import type { PreviousInstall } from './previous-install.ts'
 import { findRealDirectory, nearestDirectory, realDirectory, type SwitchingHost } from './switchable.ts'
-
-/**
- * Who chose the directory of a part: the operator, for this run; the host, by its own file, our record or the default;
- * or the publisher of a project.
- */
-export type Chooser = 'operator' | 'host' | 'publisher'
 
 /** The new place of a part. */
 export interface Destination {
@@ -48,10 +43,10 @@ export async function verifyDestination(host: SwitchingHost, destination: Destin
   if (target.directory === EXTENSIONS_DIRECTORY) return
   requireInside(layout, destination)
   if (chosenBy === 'publisher') refuseForeignDirectory(layout, target)
-  if (previous.installed === undefined || !isSamePlace(target, previous.place)) refuseBelowPart(layout, target)
-  refuseNesting(layout, target)
+  if (previous.installed === undefined || !isSamePlace(target, previous.place)) refuseBelowPart(layout, destination)
+  refuseNesting(layout, destination)
   refuseOccupied(layout, destination)
-  await requireMovableData(host, { ...destination, isOperators: chosenBy === 'operator' })
+  await requireMovableData(host, destination)
 }
 
 /** A directory that the operator chose may lead out of the root through a symlink, and so may `plugins`. */
@@ -63,7 +58,7 @@ function requireInside(layout: Layout, { target: { directory }, chosenBy }: Dest
   if (chosenBy === 'operator' && inside.startsWith('../')) return
   throw new DeploymentError(
     'unsafe_host',
-    `The plugins directory ${directory} leads to ${real}, but must lead to a path below project-root, outside extensions and .hub-deploy, that consists of letters, digits, "_", ".", "-" and "/". Nothing was changed. Correct the symlink or choose another plugins directory, and find out who made the symlink.`,
+    `The plugins directory ${directory} leads to ${real}, but must lead to a path below project-root, outside extensions and .hub-deploy, that consists of letters, digits, "_", ".", "-" and "/". Nothing was changed. Correct the symlink or ${CHOOSE_ANOTHER[chosenBy]}, and find out who made the symlink.`,
   )
 }
 
@@ -81,7 +76,7 @@ function refuseForeignDirectory(layout: Layout, { directory }: Place): void {
  * A subdirectory of a directory of parts, with everything in it, belongs to the part that has the subdirectory's name,
  * whichever process created the subdirectory.
  */
-function refuseBelowPart(layout: Layout, { directory }: Place): void {
+function refuseBelowPart(layout: Layout, { target: { directory }, chosenBy }: Destination): void {
   const path = realDirectory(layout, directory)
   for (const shelf of [...knownDirectories(layout), EXTENSIONS_DIRECTORY]) {
     const other = findRealDirectory(layout, shelf)
@@ -89,13 +84,13 @@ function refuseBelowPart(layout: Layout, { directory }: Place): void {
     const [id] = relative(other, path).split('/')
     throw new DeploymentError(
       'place_taken',
-      `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name. Nothing was changed. Choose a plugins directory that is not below ${shelf}.`,
+      `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name. Nothing was changed. A plugins directory must not be below ${shelf}: ${CHOOSE_ANOTHER[chosenBy]}.`,
     )
   }
 }
 
 /** If a part were inside another one, moving the outer part would move the inner one, too. */
-function refuseNesting(layout: Layout, target: Place): void {
+function refuseNesting(layout: Layout, { target, chosenBy }: Destination): void {
   const path = realPath(layout, target)
   for (const row of readInstalled(layout)) {
     const place = placeOf(row)
@@ -104,9 +99,17 @@ function refuseNesting(layout: Layout, target: Place): void {
     if (path !== other && !isBelow(path, other) && !isBelow(other, path)) continue
     throw new DeploymentError(
       'place_taken',
-      `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed. Choose another plugins directory.`,
+      `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`,
     )
   }
+}
+
+/** Advice for the reader of an error, as the end of a clause: how to replace content without a record. */
+const REPLACE: Readonly<Record<Chooser, string>> = {
+  operator: '',
+  host: '; or, to replace it, set plugins-directory or allow-takeover: true',
+  publisher: '; or, to replace it, set allow-takeover: true',
+  rollback: `, or ${CHOOSE_ANOTHER.rollback}`,
 }
 
 function refuseOccupied(layout: Layout, { target, previous, chosenBy, allowTakeover }: Destination): void {
@@ -116,8 +119,8 @@ function refuseOccupied(layout: Layout, { target, previous, chosenBy, allowTakeo
   const isExpected = !isMoving && (previous.installed !== undefined || isChosen || allowTakeover)
   if (isExpected || !pathExistsSync(path)) return
   const why = isMoving
-    ? `${placePath(previous.place)} must move there. Move ${path} away, or keep the previous plugins directory`
-    : `you did not choose this directory. Move ${path} away; or, to replace it, set plugins-directory or allow-takeover: true`
+    ? `${placePath(previous.place)} must move there. Move ${path} away, or ${KEEP_PREVIOUS[chosenBy]}`
+    : `you did not choose this directory. Move ${path} away${REPLACE[chosenBy]}`
   throw new DeploymentError(
     'place_taken',
     `${placePath(target)} is taken: this action has no record of what is there, and ${why}. Nothing was changed.`,

@@ -78,7 +78,7 @@ async function checkDestination(rollback: RunningRollback, target: TargetPart, o
     for (const accepted of requireSafeDestination(host, directory)) tools.log.warning(accepted)
   const keepPaths = 'keepPaths' in target ? target.keepPaths : rollback.keepPaths
   const { allowTakeover } = request
-  await verifyDestination({ layout, keepPaths }, { target, previous, chosenBy: 'host', allowTakeover, origin })
+  await verifyDestination({ layout, keepPaths }, { target, previous, chosenBy: 'rollback', allowTakeover, origin })
   checkHost(rollback, previous.place)
 }
 

@@ -2,15 +2,16 @@ import assert from 'node:assert/strict'
 import { mkdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import type { Chooser } from '../../../src/install/host/chooser.ts'
 import { recordInstalled } from '../../../src/install/host/installed/host-record.ts'
 import type { InstalledRow } from '../../../src/install/host/installed/rows.ts'
 import type { Layout, Place } from '../../../src/install/host/layout.ts'
 import { readPreviousInstall } from '../../../src/install/host/previous-install.ts'
-import { type Chooser, verifyDestination } from '../../../src/install/host/relocation.ts'
+import { verifyDestination } from '../../../src/install/host/relocation.ts'
 import { prepareTemporaryHost, removedRowOf, rowOf, snapshotOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
-const CHOOSERS: readonly Chooser[] = ['operator', 'host', 'publisher']
+const CHOOSERS: readonly Chooser[] = ['operator', 'host', 'publisher', 'rollback']
 const PLACE_TAKEN = { code: 'place_taken' }
 
 /** A host with these recorded rows and these files. */
@@ -21,12 +22,12 @@ async function hostWith(t: TestContext, files: Record<string, string>, rows: Ins
   return layout
 }
 
-async function verify(layout: Layout, directory: string, chosenBy: Chooser): Promise<void> {
+async function verify(layout: Layout, directory: string, chosenBy: Chooser, allowTakeover = true): Promise<void> {
   const target: Place = { shelf: 'plugins', id: 'cart', directory }
   const previous = readPreviousInstall(layout, target)
   const origin = { contract: 'project', slug: 'shop' } as const
   const host = { layout, keepPaths: ['data', 'etc/tls'] }
-  await verifyDestination(host, { target, previous, chosenBy, allowTakeover: true, origin })
+  await verifyDestination(host, { target, previous, chosenBy, allowTakeover, origin })
 }
 
 describe('verifyDestination', () => {
@@ -59,6 +60,35 @@ describe('verifyDestination', () => {
     for (const directory of ['plugins', 'app', 'mods', 'new', 'new/for/plugins'])
       await verify(layout, directory, 'publisher')
   })
+})
+
+describe('the advice of a refused destination', () => {
+  const advice = {
+    host: {
+      nested: 'choose another',
+      foreign: 'set plugins-directory or allow-takeover: true',
+      move: 'keep the previous',
+    },
+    publisher: { nested: 'ask the publisher', foreign: 'set allow-takeover: true', move: 'ask the publisher' },
+    rollback: { nested: 'roll back to another', foreign: 'roll back to another', move: 'roll back to another' },
+  } as const
+
+  for (const chosenBy of ['host', 'publisher', 'rollback'] as const) {
+    const { nested, foreign, move } = advice[chosenBy]
+
+    it(`names what the operator can do if the directory was chosen by this: ${chosenBy}`, async t => {
+      const files = { 'integration.yaml': 'plugins: {directory: mods}\n', 'mods/cart/main.py': '' }
+      const layout = await hostWith(t, files)
+      await assert.rejects(verify(layout, 'plugins/new', chosenBy), saying(nested))
+      await assert.rejects(verify(layout, 'mods', chosenBy, false), saying(foreign))
+      await recordInstalled(layout, { rows: [rowOf({ id: 'cart' })], removed: [] })
+      await assert.rejects(verify(layout, 'mods', chosenBy), saying(move))
+    })
+  }
+
+  function saying(advice: string) {
+    return { ...PLACE_TAKEN, message: new RegExp(`[:,;.] (or,? |or, to replace it, )?${advice}`) }
+  }
 })
 
 describe('verifyDestination of a part that moves', () => {

@@ -1,0 +1,21 @@
+/**
+ * Who chose the directory of a part: the operator, for this run; the host, by its own file, our record or the default;
+ * the publisher of a project; or the version that a rollback restores, by its former directory.
+ */
+export type Chooser = 'operator' | 'host' | 'publisher' | 'rollback'
+
+/** Advice for the reader of an error, as a clause: how to install a part in a different directory. */
+export const CHOOSE_ANOTHER: Readonly<Record<Chooser, string>> = {
+  operator: 'choose another plugins directory',
+  host: 'choose another plugins directory',
+  publisher: 'ask the publisher for another plugins_dirname',
+  rollback: 'roll back to another version',
+}
+
+/** Advice for the reader of an error, as a clause: how to leave a part in its present directory. */
+export const KEEP_PREVIOUS: Readonly<Record<Chooser, string>> = {
+  operator: 'keep the previous plugins directory',
+  host: 'keep the previous plugins directory',
+  publisher: 'ask the publisher to keep the previous plugins_dirname',
+  rollback: 'roll back to another version',
+}
