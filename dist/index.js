@@ -17497,7 +17497,17 @@ function listNames(names) {
     return listFirst(names.map(name => cleanForeignText(name, 64)), MAX_LISTED_NAMES);
 }
 
+;// CONCATENATED MODULE: ./build/core/sentence.js
+/**
+ * Returns the text so that another sentence can follow it: adds a full stop unless the text ends with `.`, `!` or `?`,
+ * which one quotation mark or closing parenthesis may follow.
+ */
+function asSentence(text) {
+    return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
+}
+
 ;// CONCATENATED MODULE: ./build/install/files/system-errors.js
+
 
 
 
@@ -17527,7 +17537,8 @@ function toHostError(error, doing) {
             return new DeploymentError('host_not_writable', `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or, if the path is in the project root, correct project-root.`, { cause: error });
         default: {
             const found = error instanceof Error ? error.message : String(error);
-            return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error });
+            const message = `Failed while ${doing}: ${asSentence(cleanForeignText(found))}`;
+            return new DeploymentError('step_failed', message, { cause: error });
         }
     }
 }
@@ -18257,7 +18268,7 @@ function isNoDirectory(error) {
     return isAbsent(error) || errnoOf(error) === 'ELOOP';
 }
 function mountedAt(path) {
-    return new DeploymentError('unsafe_host', `${path} is a mount point, so it was not emptied: unmount it, and mount it elsewhere.`);
+    return new DeploymentError('unsafe_host', `${path} is a mount point, so it was not emptied: mount the volume elsewhere.`);
 }
 /** Puts the path, which the operator knows, into the message in place of the path by descriptor. */
 function namedAfter(path, error) {
@@ -19009,15 +19020,6 @@ function findRealDirectory(layout, directory) {
  */
 function nearestDirectory(path) {
     return pathExistsSync(path) ? path : nearestDirectory((0,external_node_path_namespaceObject.dirname)(path));
-}
-
-;// CONCATENATED MODULE: ./build/core/sentence.js
-/**
- * Returns the text so that another sentence can follow it: adds a full stop unless the text ends with `.`, `!` or `?`,
- * which one quotation mark or closing parenthesis may follow.
- */
-function asSentence(text) {
-    return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
 }
 
 ;// CONCATENATED MODULE: external "node:util"
@@ -20242,14 +20244,14 @@ function describeDamage(error) {
     if (!(error instanceof $ZodError))
         return 'it is not JSON';
     const issue = error.issues[0];
-    return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300);
+    return cleanForeignText(`${issue?.path.join('.') || 'its content'} ${describeIssue(issue)}`, 300);
 }
 /** Replaces the default message of the schema library, which an issue has if the schema sets none. */
 function describeIssue(issue) {
     if (issue?.message !== 'Invalid input')
         return issue?.message ?? '';
     if (issue.code === 'invalid_type')
-        return `must be ${issue.expected}`;
+        return `must be of type ${issue.expected}`;
     if (issue.code === 'invalid_value')
         return `must be ${issue.values.join(' or ')}`;
     return 'has an unexpected form';
@@ -21980,7 +21982,7 @@ function requirePrivateDirectory({ layout, us }, found) {
         case 'type':
             throw unsafe(`${own} is ${typeOf(found)}, but this action keeps its records in a directory of that name: find out who made it, and move it away.`);
         case 'owner':
-            throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner runs as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`);
+            throw unsafe(`${own} belongs to ${nameUser(found.uid)}, but this runner runs as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted ${own}, move it away.`);
         case 'mode':
             throw unsafe(`${own} has mode ${modeOf(found)} instead of 0700, so other users could reach the records that this action obeys: look in it for anything that you cannot explain, above all in journal.jsonl, then run chmod -R go-w ${own} && chmod 700 ${own}.`);
         case undefined:
@@ -23261,7 +23263,7 @@ function* withoutStamps(record) {
 /** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
 function reasonOf(error, layout, identity) {
     if (!(error instanceof TreeRecordDamage) || identity === undefined)
-        return toDeployError(error).message;
+        return toHostError(error, 'reading the installed files or their record').message;
     return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`;
 }
 
@@ -30966,7 +30968,7 @@ async function restoreRecord({ layout, log }, known, committed) {
     }
     const deed = aside === undefined ? 'removed' : 'changed';
     const where = aside === undefined ? '' : ` The changed file is now ${aside}.`;
-    log.warning(`Another process ${deed} ${layout.installed} during a deployment, so the file was written again.${where} Find out which process did that.`);
+    log.warning(`Another process ${deed} ${layout.installed} after a deployment had begun, so the file was written again.${where} Find out which process did that.`);
 }
 /** Does the same as `restoreRecord` without a commit to compare. Never throws: returns the error instead. */
 async function tryToRestoreRecord(host, known) {
@@ -31038,6 +31040,7 @@ function pruneTreeRecords({ trees }, used) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/host/cleanup.js
+
 
 
 
@@ -31207,7 +31210,7 @@ async function orWarn(log, act) {
         return true;
     }
     catch (error) {
-        log.warning(`The cleanup is not complete; later runs continue it: ${toDeployError(error).message}`);
+        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
         return false;
     }
 }
@@ -31412,7 +31415,7 @@ async function verifyPlaces(files) {
 function notVerified({ grace }, error) {
     if (grace.comparing.aborted)
         return restored_files_UNKNOWN;
-    const { message } = toDeployError(error);
+    const { message } = toHostError(error, 'reading them');
     return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false };
 }
 /** Returns undefined if there is nothing to compare and the place is empty. */
@@ -31426,7 +31429,7 @@ async function restored_files_verifyPlace(place, files) {
         return pathExistsSync(root) ? restored_files_UNKNOWN : undefined;
     const name = placePath(place);
     if (note.modified)
-        log.notice(`The files of ${name} are not verified: some had been changed before this deployment.`);
+        log.notice(`The files of ${name} are not verified, because they differed from the installed version even before this deployment.`);
     const recorded = findRecordedIn(layout, place);
     const before = { root, note, recorded, isAfterCrash: byContent };
     const { damaged: missed, written } = await findLater(before, found);
@@ -32659,7 +32662,7 @@ function beginTransaction(changeLog) {
             addNew(places, placesIn(exact));
             const reachNth = (index) => reach(planned[index]);
             for (const path of await applyChanges(root, exact, reachNth))
-                log.warning(`Another process put files where the new version belongs. They were moved to ${path}.`);
+                log.warning(`Another process put files in the way of this deployment. They were moved to ${path}.`);
         },
         async supervise(service, action, signal) {
             const change = await planServiceChange({ service, action }, services, signal);

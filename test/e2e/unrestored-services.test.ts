@@ -87,6 +87,6 @@ describe('a service that a rollback could not restore', () => {
     writeFileSync(record(), JSON.stringify({ ...JSON.parse(readFileSync(record(), 'utf8')), unrestored: [7] }))
     const { outputs, log } = await stage.deployHere({ version: '1.0.0' })
     assert.equal(outputs['error-code'], 'inconsistent')
-    assert.match(log, /installed\.json is not a record .*unrestored\.0: must be string/)
+    assert.match(log, /installed\.json is not a record .*unrestored\.0 must be of type string/)
   })
 })

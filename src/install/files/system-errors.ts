@@ -2,6 +2,7 @@ import { lstatSync, type Stats } from 'node:fs'
 import { dirname } from 'node:path'
 import { DeployError, DeploymentError, errnoOf } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
+import { asSentence } from '../../core/sentence.ts'
 
 /** True if the operating system reported the error, as opposed to an error in this program. */
 export function isSystemError(error: unknown): boolean {
@@ -40,7 +41,8 @@ export function toHostError(error: unknown, doing: string): DeployError {
       )
     default: {
       const found = error instanceof Error ? error.message : String(error)
-      return new DeploymentError('step_failed', `Failed while ${doing}: ${cleanForeignText(found)}.`, { cause: error })
+      const message = `Failed while ${doing}: ${asSentence(cleanForeignText(found))}`
+      return new DeploymentError('step_failed', message, { cause: error })
     }
   }
 }

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { readdirSync, renameSync, rmdirSync, unlinkSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { DeploymentError, toDeployError } from '../../core/errors.ts'
+import { DeploymentError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { makePrivateDirectories } from '../files/durable-files.ts'
 import { mountPointsIn } from '../files/mounts.ts'
+import { toHostError } from '../files/system-errors.ts'
 import { ownerOfTemporary } from '../files/temporary-name.ts'
 import { removeTree } from '../files/trees/remove-tree.ts'
 import { isAbsent, lstatIfPresentSync } from '../files/trees/tree-walk.ts'
@@ -177,7 +178,7 @@ async function orWarn(log: Log, act: () => void | Promise<void>): Promise<boolea
     await act()
     return true
   } catch (error) {
-    log.warning(`The cleanup is not complete; later runs continue it: ${toDeployError(error).message}`)
+    log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`)
     return false
   }
 }

@@ -34,13 +34,13 @@ export function readStateFileSync(path: string): string | undefined {
 export function describeDamage(error: unknown): string {
   if (!(error instanceof z.core.$ZodError)) return 'it is not JSON'
   const issue = error.issues[0]
-  return cleanForeignText(`${issue?.path.join('.') || 'its content'}: ${describeIssue(issue)}`, 300)
+  return cleanForeignText(`${issue?.path.join('.') || 'its content'} ${describeIssue(issue)}`, 300)
 }
 
 /** Replaces the default message of the schema library, which an issue has if the schema sets none. */
 function describeIssue(issue: z.core.$ZodIssue | undefined): string {
   if (issue?.message !== 'Invalid input') return issue?.message ?? ''
-  if (issue.code === 'invalid_type') return `must be ${issue.expected}`
+  if (issue.code === 'invalid_type') return `must be of type ${issue.expected}`
   if (issue.code === 'invalid_value') return `must be ${issue.values.join(' or ')}`
   return 'has an unexpected form'
 }

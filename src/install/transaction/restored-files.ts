@@ -1,7 +1,7 @@
-import { toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
 import { listFirst } from '../../core/quantities.ts'
 import type { Grace } from '../files/grace.ts'
+import { toHostError } from '../files/system-errors.ts'
 import { pathExistsSync } from '../files/trees/tree-walk.ts'
 import { findInstalled, readInstalled } from '../host/installed/host-record.ts'
 import { placeOf } from '../host/installed/row-place.ts'
@@ -62,7 +62,7 @@ async function verifyPlaces(files: RestoredFiles): Promise<Verification> {
 /** If the comparison only ran out of time, no damage is known. */
 function notVerified({ grace }: RestoredFiles, error: unknown): Verification {
   if (grace.comparing.aborted) return UNKNOWN
-  const { message } = toDeployError(error)
+  const { message } = toHostError(error, 'reading them')
   return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false }
 }
 
@@ -75,7 +75,10 @@ async function verifyPlace(place: Place, files: RestoredFiles): Promise<Verifica
   const found = note && (await compareInstalled({ layout, log }, { ...place, keepPaths }, thoroughly))
   if (note === undefined || found === undefined) return pathExistsSync(root) ? UNKNOWN : undefined
   const name = placePath(place)
-  if (note.modified) log.notice(`The files of ${name} are not verified: some had been changed before this deployment.`)
+  if (note.modified)
+    log.notice(
+      `The files of ${name} are not verified, because they differed from the installed version even before this deployment.`,
+    )
   const recorded = findRecordedIn(layout, place)
   const before = { root, note, recorded, isAfterCrash: byContent }
   const { damaged: missed, written } = await findLater(before, found)

@@ -63,7 +63,7 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       addNew(places, placesIn(exact))
       const reachNth = (index: number): void => reach(planned[index] as PlannedChange)
       for (const path of await applyChanges(root, exact, reachNth))
-        log.warning(`Another process put files where the new version belongs. They were moved to ${path}.`)
+        log.warning(`Another process put files in the way of this deployment. They were moved to ${path}.`)
     },
     async supervise(service, action, signal) {
       const change = await planServiceChange({ service, action }, services, signal)

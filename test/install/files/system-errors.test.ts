@@ -53,6 +53,11 @@ describe('toHostError', () => {
     assert.doesNotMatch(message, /uid/)
   })
 
+  it('ends with one full stop, also if the message that it quotes has its own', () => {
+    const { message } = toHostError(new Error('The record is gone.'), 'moving the tree')
+    assert.equal(message, 'Failed while moving the tree: The record is gone.')
+  })
+
   it('passes a DeployError unchanged', () => {
     const error = new ConfigError('invalid_input', 'x')
     assert.equal(toHostError(error, 'y'), error)

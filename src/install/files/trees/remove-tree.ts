@@ -172,7 +172,7 @@ function isNoDirectory(error: unknown): boolean {
 function mountedAt(path: string): DeploymentError {
   return new DeploymentError(
     'unsafe_host',
-    `${path} is a mount point, so it was not emptied: unmount it, and mount it elsewhere.`,
+    `${path} is a mount point, so it was not emptied: mount the volume elsewhere.`,
   )
 }
 

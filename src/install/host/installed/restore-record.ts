@@ -44,7 +44,7 @@ export async function restoreRecord(
   const deed = aside === undefined ? 'removed' : 'changed'
   const where = aside === undefined ? '' : ` The changed file is now ${aside}.`
   log.warning(
-    `Another process ${deed} ${layout.installed} during a deployment, so the file was written again.${where} Find out which process did that.`,
+    `Another process ${deed} ${layout.installed} after a deployment had begun, so the file was written again.${where} Find out which process did that.`,
   )
 }
 

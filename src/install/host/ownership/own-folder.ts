@@ -48,7 +48,7 @@ function requirePrivateDirectory({ layout, us }: OwnFolder, found: Stats): void 
       )
     case 'owner':
       throw unsafe(
-        `${own} belongs to ${nameUser(found.uid)}, but this runner runs as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted it, move it away.`,
+        `${own} belongs to ${nameUser(found.uid)}, but this runner runs as ${nameUser(us)} and would obey the records in it: deploy to this project root as one user only, or, if somebody planted ${own}, move it away.`,
       )
     case 'mode':
       throw unsafe(

@@ -1,5 +1,5 @@
-import { toDeployError } from '../../../core/errors.ts'
 import type { Log } from '../../../core/log.ts'
+import { toHostError } from '../../files/system-errors.ts'
 import { findInstalled, readInstalled } from '../installed/host-record.ts'
 import { placeOf } from '../installed/row-place.ts'
 import type { InstalledRow } from '../installed/rows.ts'
@@ -106,6 +106,6 @@ function* withoutStamps(record: Iterable<RecordedItem>): Generator<RecordedItem,
 
 /** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
 export function reasonOf(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
-  if (!(error instanceof TreeRecordDamage) || identity === undefined) return toDeployError(error).message
+  if (!(error instanceof TreeRecordDamage) || identity === undefined) return toHostError(error, 'reading the installed files or their record').message
   return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`
 }
