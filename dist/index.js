@@ -30204,8 +30204,10 @@ function requireRoot(root, log) {
     if (found !== undefined) {
         throw new DeploymentError('host_not_writable', `project-root ${root} is not a directory. Set it to the directory that contains plugins/ and extensions/.`);
     }
-    makeRoot(root);
-    log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`);
+    if (makeRoot(root))
+        log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`);
+    else if (statIfPresentSync(root) === undefined)
+        throw leadsNowhere(`project-root ${root}`);
 }
 /**
  * Warns if a root without deployments is directly inside a root with deployments: the operator may have chosen the
@@ -30218,13 +30220,15 @@ function warnOfOuterRoot({ root, own }, log) {
         return;
     log.warning(`project-root ${root} has no deployments yet, but it is inside the project root ${outer}, which has deployments. If you mean ${outer}, correct project-root, and remove everything that this run installs in ${root}.`);
 }
+/** Returns false if the root has just been created by another run, or is a symlink that leads nowhere. */
 function makeRoot(root) {
     try {
         makeOpenDirectorySync(root);
+        return true;
     }
     catch (error) {
         if (errnoOf(error) === 'EEXIST')
-            return;
+            return false;
         if (errnoOf(error) !== 'ENOENT')
             throw error;
         throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create the parent directory, or correct the path.`);
@@ -30239,9 +30243,15 @@ function readiness_requireMovable(place) {
 /** Checks the nearest existing directory, in which a missing shelf will be created. */
 function requireWritableShelf(layout, { directory }) {
     const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
-    if (statIfPresentSync(path)?.isDirectory() !== true)
+    const found = statIfPresentSync(path);
+    if (found === undefined)
+        throw leadsNowhere(path);
+    if (!found.isDirectory())
         throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`);
     (0,external_node_fs_namespaceObject.accessSync)(path, external_node_fs_namespaceObject.constants.W_OK | external_node_fs_namespaceObject.constants.X_OK);
+}
+function leadsNowhere(path) {
+    return new DeploymentError('host_not_writable', `${path} is a symlink to a directory that does not exist. Correct the symlink, or mount or create that directory.`);
 }
 function statIfPresentSync(path) {
     try {
@@ -34968,7 +34978,7 @@ function readExactly(fd, buffer, position) {
     for (let at = 0; at < buffer.length;) {
         const count = (0,external_node_fs_namespaceObject.readSync)(fd, buffer, at, buffer.length - at, position + at);
         if (count === 0)
-            throw invalidArchive('its file became shorter while it was read');
+            throw truncated();
         at += count;
     }
 }
@@ -34980,11 +34990,14 @@ async function readWhole(fd, buffer) {
     for (let at = 0; at < buffer.length;) {
         const { bytesRead } = await readAt(fd, buffer, at, buffer.length - at, at);
         if (bytesRead === 0)
-            throw invalidArchive('its file became shorter while it was read');
+            throw truncated();
         at += bytesRead;
     }
 }
 const readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.read);
+function truncated() {
+    return new ArchiveError('invalid_archive', 'The file of the artifact became shorter while it was read, so the artifact was refused: find out which process on this host shortens the file, and run again.');
+}
 
 ;// CONCATENATED MODULE: ./build/install/archive/read-window.js
 
@@ -46707,8 +46720,7 @@ function readTraces({ own, journal, installed }) {
     return [own, journal, installed].map(activity_stampOf).join();
 }
 function interruptedRun(layout, records) {
-    const { slug, version } = factsIn(records);
-    const deployment = `The deployment of ${slug ?? 'an unknown name'} ${version ?? ''}`.trimEnd();
+    const deployment = describeRun(factsIn(records));
     const known = { kind: 'interrupted', commit: findCommit(records), found: findHostRecord(records) };
     const recovery = 'The next run, or dist/recover.js, recovers this host if possible.';
     if (known.commit !== undefined) {
@@ -46718,6 +46730,14 @@ function interruptedRun(layout, records) {
     const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : []);
     const state = inDoubt.size === 0 ? 'and none of its changes are left' : 'so its parts may be neither old nor new';
     return { ...known, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` };
+}
+function describeRun({ slug = null, version = null, rollback_of: replaced }) {
+    const kind = replaced === undefined ? 'deployment' : 'rollback';
+    if (slug === null)
+        return `A ${kind}`;
+    if (version === null)
+        return `The ${kind} of ${slug}`;
+    return `The ${kind} of ${slug}${replaced === undefined ? '' : ' to'} ${version}`;
 }
 function factsIn(records) {
     const facts = records.flatMap(entry => (entry.record === 'begin' || entry.record === 'facts' ? [entry.facts] : []));

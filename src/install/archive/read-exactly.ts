@@ -1,6 +1,6 @@
 import { read, readSync } from 'node:fs'
 import { promisify } from 'node:util'
-import { invalidArchive } from '../../core/archive/archive-entry.ts'
+import { ArchiveError } from '../../core/errors.ts'
 
 /**
  * Fills `buffer` with the bytes of the file from `position`, whatever the descriptor's own position is. Throws
@@ -9,7 +9,7 @@ import { invalidArchive } from '../../core/archive/archive-entry.ts'
 export function readExactly(fd: number, buffer: Buffer, position: number): void {
   for (let at = 0; at < buffer.length; ) {
     const count = readSync(fd, buffer, at, buffer.length - at, position + at)
-    if (count === 0) throw invalidArchive('its file became shorter while it was read')
+    if (count === 0) throw truncated()
     at += count
   }
 }
@@ -21,9 +21,16 @@ export function readExactly(fd: number, buffer: Buffer, position: number): void 
 export async function readWhole(fd: number, buffer: Buffer): Promise<void> {
   for (let at = 0; at < buffer.length; ) {
     const { bytesRead } = await readAt(fd, buffer, at, buffer.length - at, at)
-    if (bytesRead === 0) throw invalidArchive('its file became shorter while it was read')
+    if (bytesRead === 0) throw truncated()
     at += bytesRead
   }
 }
 
 const readAt = promisify(read)
+
+function truncated(): ArchiveError {
+  return new ArchiveError(
+    'invalid_archive',
+    'The file of the artifact became shorter while it was read, so the artifact was refused: find out which process on this host shortens the file, and run again.',
+  )
+}

@@ -102,8 +102,9 @@ function requireRoot(root: string, log: Log): void {
       `project-root ${root} is not a directory. Set it to the directory that contains plugins/ and extensions/.`,
     )
   }
-  makeRoot(root)
-  log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`)
+  if (makeRoot(root))
+    log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`)
+  else if (statIfPresentSync(root) === undefined) throw leadsNowhere(`project-root ${root}`)
 }
 
 /**
@@ -119,11 +120,13 @@ function warnOfOuterRoot({ root, own }: Layout, log: Log): void {
   )
 }
 
-function makeRoot(root: string): void {
+/** Returns false if the root has just been created by another run, or is a symlink that leads nowhere. */
+function makeRoot(root: string): boolean {
   try {
     makeOpenDirectorySync(root)
+    return true
   } catch (error) {
-    if (errnoOf(error) === 'EEXIST') return
+    if (errnoOf(error) === 'EEXIST') return false
     if (errnoOf(error) !== 'ENOENT') throw error
     throw new DeploymentError(
       'host_not_writable',
@@ -141,9 +144,17 @@ function requireMovable(place: string): void {
 /** Checks the nearest existing directory, in which a missing shelf will be created. */
 function requireWritableShelf(layout: Layout, { directory }: ShelfPlace): void {
   const path = nearestDirectory(join(layout.root, directory))
-  if (statIfPresentSync(path)?.isDirectory() !== true)
-    throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`)
+  const found = statIfPresentSync(path)
+  if (found === undefined) throw leadsNowhere(path)
+  if (!found.isDirectory()) throw new DeploymentError('host_not_writable', `${path} is not a directory. Move it away.`)
   accessSync(path, constants.W_OK | constants.X_OK)
+}
+
+function leadsNowhere(path: string): DeploymentError {
+  return new DeploymentError(
+    'host_not_writable',
+    `${path} is a symlink to a directory that does not exist. Correct the symlink, or mount or create that directory.`,
+  )
 }
 
 function statIfPresentSync(path: string): Stats | undefined {

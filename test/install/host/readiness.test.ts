@@ -72,6 +72,17 @@ describe('prepareHost', () => {
     assert.equal(modeOf(layout.own), 0o777)
   })
 
+  it('refuses a root that is a dangling symlink, and does not say that the root was created', async t => {
+    const layout = layoutOf(join(temporaryDirectory(t), 'app'))
+    symlinkSync('gone', layout.root)
+    const log = collectLog()
+    await assert.rejects(prepareHost({ layout, sharedRoot: { isAllowed: false } }, log), {
+      code: 'host_not_writable',
+      message: new RegExp(`^project-root ${layout.root} is a symlink to a directory that does not exist`),
+    })
+    assert.deepEqual(log.lines, [])
+  })
+
   const unusable: Record<string, (folder: string) => string> = {
     'a root whose parent is missing': folder => join(folder, 'no', 'app'),
     'a root that is a file': folder => {
@@ -156,6 +167,15 @@ describe('checkHost', () => {
       () => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' }),
       refusedWith('host_not_writable'),
     )
+  })
+
+  it('refuses a shelf that is a dangling symlink, and does not advise to move it away', async t => {
+    const layout = await prepareTemporaryHost(t)
+    symlinkSync('gone', join(layout.root, 'plugins'))
+    assert.throws(() => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' }), {
+      code: 'host_not_writable',
+      message: /plugins is a symlink to a directory that does not exist\. Correct the symlink/,
+    })
   })
 
   it('refuses a shelf on another file system', async t => {

@@ -153,6 +153,20 @@ describe('inspectHost', () => {
       assert.equal(isDrifted(inspection), false)
     })
 
+  for (const [name, facts, subject] of [
+    ['a deployment', factsOf(), 'The deployment of greeter 2.0.0'],
+    ['a deployment of an unknown version', factsOf({ version: null }), 'The deployment of greeter'],
+    ['a deployment of an unknown name', factsOf({ slug: null }), 'A deployment'],
+    ['a rollback', factsOf({ rollback_of: '3.0.0' }), 'The rollback of greeter to 2.0.0'],
+  ] as const)
+    it(`names ${name} that was interrupted`, async t => {
+      const scene = await makeScene(t)
+      scene.writeJournal(begun(scene.sender, [], facts))
+      const { activity } = await inspect(scene.layout)
+      assert.ok(activity.kind === 'interrupted')
+      assert.match(activity.sentence, new RegExp(`^${subject} was interrupted`))
+    })
+
   it('does not call a host unchanged on which a first install was killed', async t => {
     const scene = await makeScene(t)
     await applyChanges(scene.layout.root, FIRST)

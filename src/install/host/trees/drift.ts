@@ -106,6 +106,7 @@ function* withoutStamps(record: Iterable<RecordedItem>): Generator<RecordedItem,
 
 /** Explains why a tree could not be compared with the installed version; for a damaged record, also says what to do. */
 export function reasonOf(error: unknown, layout: Layout, identity: TreeIdentity | undefined): string {
-  if (!(error instanceof TreeRecordDamage) || identity === undefined) return toHostError(error, 'reading the installed files or their record').message
+  if (!(error instanceof TreeRecordDamage) || identity === undefined)
+    return toHostError(error, 'reading the installed files or their record').message
   return `${recordPath(layout, identity)} is not a record of installed files that this action writes (${error.message}). Move it away: the next deployment of this part writes a new record.`
 }

@@ -143,6 +143,25 @@ describe('a name in the host record', () => {
       assertRefused(layout, { schema: 1, installed, discard: [path] })
   })
 
+  for (const [name, record, fault] of [
+    ['of the wrong type', { schema: 1, installed: {} }, '(installed must be of type array)'],
+    ['that is not a record', [], '(its content must be of type object)'],
+    [
+      'that contradicts itself',
+      { schema: 1, installed: [rowOf(), rowOf()] },
+      '(its content lists a plugin or extension twice, so it contradicts itself)',
+    ],
+  ] as const) {
+    it(`is refused with a clause about content ${name}`, async t => {
+      const layout = await prepareTemporaryHost(t)
+      writeFileSync(layout.installed, JSON.stringify(record))
+      assert.throws(
+        () => readHostRecord(layout),
+        error => error instanceof DeploymentError && error.message.includes(fault),
+      )
+    })
+  }
+
   it('is accepted at its greatest length', async t => {
     const layout = await prepareTemporaryHost(t)
     const [id, version] = ['i'.repeat(128), 'v'.repeat(128)]
