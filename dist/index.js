@@ -39500,7 +39500,7 @@ function inWords(checked, changed) {
 }
 /**
  * Lists the steps that were or would be skipped because nothing changes for them. Omits `start` steps, because they may
- * start a service.
+ * start a service. So may a `restart`, which is listed with this exception.
  */
 function skipped({ report, plannedSteps }) {
     const others = new Set(report.steps.flatMap(({ id, status }) => (status === 'skipped' ? [] : [id])));
@@ -39510,8 +39510,10 @@ function skipped({ report, plannedSteps }) {
     const names = idle.map(({ id, action }) => `${code(id, deploy_summary_MAX_NAME_CHARS)} (${cellOf(action, deploy_summary_MAX_NAME_CHARS)})`);
     const verb = report.steps.length > 0 ? 'were skipped' : 'would be skipped';
     const remedy = report.rollback_of === undefined ? ` ${code('redeploy: true')} runs every step.` : '';
+    const mayStart = report.steps.length === 0 && idle.some(({ action }) => action === 'restart');
+    const exception = mayStart ? ' A service that is not running would be started.' : '';
     return [
-        `${listFirst(names, deploy_summary_MAX_LISTED)} ${idle.length === 1 ? verb.replace('were', 'was') : verb}: nothing changes for ${idle.length === 1 ? 'it' : 'them'}.${remedy}`,
+        `${listFirst(names, deploy_summary_MAX_LISTED)} ${idle.length === 1 ? verb.replace('were', 'was') : verb}: nothing changes for ${idle.length === 1 ? 'it' : 'them'}.${exception}${remedy}`,
     ];
 }
 function facts(summary) {

@@ -245,7 +245,10 @@ describe('a version that is already installed', () => {
     await beginInstalled()
     const calls = await callsOf(async () => {
       const { log, summary } = await succeeds({ 'dry-run': 'true' })
-      assert.match(summary, /down<\/code> \(stop\), .* would be skipped/)
+      assert.match(
+        summary,
+        /down<\/code> \(stop\), .* would be skipped: .*\. A service that is not running would be started\./,
+      )
       assert.match(log, /skipped: down \(stop\), db \(provision\), up \(restart\), tell \(notify\)/)
       assert.match(log, /would change no file/)
     })

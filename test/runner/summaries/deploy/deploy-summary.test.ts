@@ -342,6 +342,17 @@ describe('buildDeploySummary', () => {
     assert.match(headlineOf({ outcome: 'failed' }), /failed on host-1; no file was changed/)
   })
 
+  for (const [action, isNamed] of [
+    ['restart', true],
+    ['stop', false],
+  ] as const)
+    it(`says for a dry run that a ${action} that would be skipped ${isNamed ? 'may' : 'does not'} start a service`, () => {
+      const plannedSteps = [{ id: 'up', action, isIdle: true }]
+      const summary = buildDeploySummary({ report: reportOf({ steps: [] }), plannedSteps })
+      const said = /would be skipped: nothing changes for it\. A service that is not running would be started\./
+      assert.equal(said.test(summary), isNamed, summary)
+    })
+
   it('does not say that a step was skipped if it failed or was not reached', () => {
     const entry = { duration_ms: 1, error: null }
     const summary = buildDeploySummary({
