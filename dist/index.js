@@ -22496,7 +22496,7 @@ function failedEnd({ record, tools }, { code, message }) {
  * Runs work that only reads the host. Writes nothing below the project root, neither a lock nor a report, and reports
  * nothing to a hub. Never throws for a failure of the run: the result contains the error.
  */
-async function runUnreported(deployment, { name, run, fail }) {
+async function runUnreported(deployment, { name, doing, run, fail }) {
     try {
         for (const accepted of requireSafeHost(deployment.host))
             deployment.tools.log.warning(accepted);
@@ -22508,13 +22508,13 @@ async function runUnreported(deployment, { name, run, fail }) {
         deployment.tools.log.did('failed');
         if (deployment.state !== 'pending')
             await fail();
-        return conclude(deployment, name, { thrown: causeOf(deployment, error) });
+        return conclude(deployment, name, { thrown: causeOf(deployment, error, doing) });
     }
 }
-function causeOf({ tools, layout }, thrown) {
+function causeOf({ tools }, thrown, doing) {
     if (tools.signal.aborted)
         return tools.signal.reason;
-    return isSystemError(thrown) ? toHostError(thrown, `examining ${layout.root}`) : thrown;
+    return isSystemError(thrown) ? toHostError(thrown, doing) : thrown;
 }
 function conclude(deployment, name, failure) {
     const { record, tools, layout } = deployment;
@@ -28491,6 +28491,7 @@ async function checkInstalled(request, tools) {
     const deployment = startCheck(request, tools);
     return await runUnreported(deployment, {
         name: 'a check',
+        doing: `examining ${deployment.layout.root}`,
         fail: async () => await deployment.enter('failed'),
         async run() {
             await check_check(deployment);
@@ -29604,8 +29605,10 @@ async function describeUnended({ host, tools }) {
  * skip, and which parts and files it would change. Writes nothing below the project root and reports nothing to a hub.
  */
 async function dryRunDeployment(deployment, flow) {
+    const { tools, layout } = deployment;
     return await runUnreported(deployment, {
         name: 'a dry run',
+        doing: `preparing files in ${tools.runner.temporaryFolder} and comparing them with those in ${layout.root}`,
         fail: () => flow.end('failed'),
         async run() {
             const checked = await flow.check();

@@ -32,6 +32,7 @@ export async function checkInstalled(request: DeployRequest, tools: DeploymentTo
   const deployment = startCheck(request, tools)
   return await runUnreported(deployment, {
     name: 'a check',
+    doing: `examining ${deployment.layout.root}`,
     fail: async () => await deployment.enter('failed'),
     async run() {
       await check(deployment)

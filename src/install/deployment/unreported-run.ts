@@ -15,6 +15,8 @@ type Unreported = RunningDeployment<'failed'>
 export interface UnreportedRun {
   /** With an article, such as `a dry run`. */
   readonly name: string
+  /** Completes a message about a system error: `Failed while examining /srv/app`. */
+  readonly doing: string
   /** Resolves to the changes that a real run would make; undefined for a run that only checks. */
   run(): Promise<DryRunResult | undefined>
   /** Enters the state `failed`. */
@@ -27,7 +29,7 @@ export interface UnreportedRun {
  */
 export async function runUnreported(
   deployment: Unreported,
-  { name, run, fail }: UnreportedRun,
+  { name, doing, run, fail }: UnreportedRun,
 ): Promise<EndedDeployment> {
   try {
     for (const accepted of requireSafeHost(deployment.host)) deployment.tools.log.warning(accepted)
@@ -37,13 +39,13 @@ export async function runUnreported(
   } catch (error) {
     deployment.tools.log.did('failed')
     if (deployment.state !== 'pending') await fail()
-    return conclude(deployment, name, { thrown: causeOf(deployment, error) })
+    return conclude(deployment, name, { thrown: causeOf(deployment, error, doing) })
   }
 }
 
-function causeOf({ tools, layout }: Unreported, thrown: unknown): unknown {
+function causeOf({ tools }: Unreported, thrown: unknown, doing: string): unknown {
   if (tools.signal.aborted) return tools.signal.reason
-  return isSystemError(thrown) ? toHostError(thrown, `examining ${layout.root}`) : thrown
+  return isSystemError(thrown) ? toHostError(thrown, doing) : thrown
 }
 
 function conclude(deployment: Unreported, name: string, failure?: { thrown: unknown }): EndedDeployment {

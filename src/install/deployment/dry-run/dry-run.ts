@@ -29,8 +29,10 @@ export async function dryRunDeployment<Checked, Fetched extends FetchedFiles>(
   deployment: RunningDeployment,
   flow: Flow<Checked, Fetched>,
 ): Promise<EndedDeployment> {
+  const { tools, layout } = deployment
   return await runUnreported(deployment, {
     name: 'a dry run',
+    doing: `preparing files in ${tools.runner.temporaryFolder} and comparing them with those in ${layout.root}`,
     fail: () => flow.end('failed'),
     async run() {
       const checked = await flow.check()

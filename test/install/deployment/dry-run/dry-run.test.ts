@@ -1,31 +1,38 @@
 import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { startDeployment } from '../../../../src/install/deployment/deployment.ts'
+import { type EndedDeployment, startDeployment } from '../../../../src/install/deployment/deployment.ts'
 import { dryRunDeployment } from '../../../../src/install/deployment/dry-run/dry-run.ts'
+import type { Layout } from '../../../../src/install/host/layout.ts'
 import type { NewPart } from '../../../../src/install/steps/parts/part.ts'
+import type { InstallOrder } from '../../../../src/install/steps/step-context.ts'
 import { MARKETPLACE_TRANSITIONS } from '../../../../src/marketplace/states.ts'
 import { treeOf, writeTreeOf } from '../../host/trees/recorded-tree.ts'
-import { contextOf, partOf, requestOf, toolsOf } from '../../prepared-deployment.ts'
+import { contextOf, deploymentOf, partOf, requestOf, toolsOf } from '../../prepared-deployment.ts'
 import { factsOf, prepareTemporaryHost } from '../../prepared-host.ts'
+
+/** Does a dry run that prepares this order. */
+async function dryRunOf(layout: Layout, prepare: (folder: string) => InstallOrder): Promise<EndedDeployment> {
+  const start = { transitions: MARKETPLACE_TRANSITIONS, facts: factsOf(), sender: undefined }
+  return await dryRunDeployment(startDeployment(requestOf(layout), toolsOf(), start), {
+    check: async () => {},
+    survey: async () => {},
+    fetch: async () => ({ close: () => {} }),
+    prepare: async (_, folder) => prepare(folder),
+    install: () => assert.fail('installed'),
+    end: async () => {},
+  })
+}
 
 describe('dryRunDeployment', () => {
   it('names symlinks, old and new ones, in place of a size', async t => {
     const layout = await prepareTemporaryHost(t)
     writeTreeOf(join(layout.root, 'plugins/x'), { a: '123', b: '1' }, { gone: 'a', now: 'a' })
     const part: NewPart = partOf(layout, { tree: treeOf({ a: '1234', now: '12' }, { b: 'a' }) })
-    const start = { transitions: MARKETPLACE_TRANSITIONS, facts: factsOf(), sender: undefined }
-    const deployment = startDeployment(requestOf(layout), toolsOf(), start)
-    const { order } = await contextOf(t, deployment, { parts: [part] })
-    const flow = {
-      check: async () => {},
-      survey: async () => {},
-      fetch: async () => ({ close: () => {} }),
-      prepare: async () => order,
-      install: () => assert.fail('installed'),
-      end: async () => {},
-    }
-    const { dryRun, error } = await dryRunDeployment(deployment, flow)
+    const { order } = await contextOf(t, deploymentOf(layout), { parts: [part] })
+    const { dryRun, error } = await dryRunOf(layout, () => order)
     assert.equal(error, undefined)
     assert.deepEqual(dryRun?.changes, [
       { how: 'changed', path: 'plugins/x/a', before: '3 bytes', after: '4 bytes' },
@@ -33,5 +40,15 @@ describe('dryRunDeployment', () => {
       { how: 'changed', path: 'plugins/x/now', before: 'symlink', after: '2 bytes' },
       { how: 'removed', path: 'plugins/x/gone', before: 'symlink' },
     ])
+  })
+
+  it('names both folders if a system error prevents the comparison', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const { error } = await dryRunOf(layout, folder => {
+      writeFileSync(join(folder, 'missing/plugin.sig'), '')
+      return assert.fail('written')
+    })
+    const doing = `preparing files in ${tmpdir()} and comparing them with those in ${layout.root}`
+    assert.ok(error?.message.startsWith(`Failed while ${doing}: ENOENT`), error?.message)
   })
 })
