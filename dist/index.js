@@ -29834,7 +29834,9 @@ function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
     const isTakenOver = isBelow(takenOver);
     const kept = presentPaths(path, (snapshot.keep_paths ?? []).filter(keep => !isTakenOver(keep)));
     if (kept.length > 0) {
-        const message = `The snapshot ${path} of ${placeName(part)} contains files of this host (${kept.join(', ')}): they stay there, and return when you restore the snapshot.`;
+        const isRemoved = !('previous' in part);
+        const when = `you restore the snapshot${isRemoved ? ', or when the same project installs the part again' : ''}`;
+        const message = `The snapshot ${path} of ${placeName(part)} contains files of this host (${kept.join(', ')}): these files stay there, and return when ${when}.`;
         tools.log.notice(message);
     }
     return withKeptPaths(snapshot, kept);
