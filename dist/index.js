@@ -32199,9 +32199,9 @@ async function noteLeaving(context, place) {
 /**
  * Compares a tree again after it was moved to `root`, because other processes could write in the tree until then. Notes
  * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
- * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. Nor does it
- * have a tree digest, after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not compared
- * although this action installed it. Throws only the reason of a cancel, and file system errors.
+ * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. After a
+ * warning, it also has none if the tree cannot be read, has too many unrecorded bytes, or was not compared although
+ * this action installed it. Throws only the reason of a cancel, and file system errors.
  */
 async function identifyReplaced(context, place, root) {
     const { layout, keepPaths, tools, drift: check } = context.deployment;
