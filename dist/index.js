@@ -46048,9 +46048,11 @@ function noSnapshot(row, { toVersion, known }) {
     const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the present version'}`;
     const asked = toVersion === undefined ? earlier : ` ${toVersion}`;
     const none = `This host has no snapshot of ${placeName(placeOf(row))}`;
+    const versions = [...new Set(known.map(refusals_describe))];
+    const these = versions.length === 1 ? 'this version, even if it is a later one' : 'one of these, even a later one';
     return new DeploymentError('no_snapshot', known.length === 0
         ? `${none}: nothing was changed. Deploy a version from the hub.`
-        : `${none}${asked}: nothing was changed. The host has ${listNames([...new Set(known.map(refusals_describe))])}. To restore one of these, even a later one, name its version in to-version, or deploy that version from the hub.`);
+        : `${none}${asked}: nothing was changed. The host has ${listNames(versions)}. To restore ${these}, name its version in to-version, or deploy that version from the hub.`);
 }
 /** DeploymentError `no_snapshot` for a project; the message lists the versions that could be restored. */
 function noProjectVersion(slug, { toVersion, known }) {

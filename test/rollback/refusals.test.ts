@@ -1,0 +1,20 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { noSnapshot } from '../../src/rollback/refusals.ts'
+
+describe('noSnapshot', () => {
+  const row = { shelf: 'plugins', id: 'greeter', version: '2.0.0' }
+  const messageFor = (versions: string[]): string => {
+    const known = versions.map(version => ({ version, modified: false }))
+    return noSnapshot(row as never, { toVersion: '9', known: known as never }).message
+  }
+
+  it('advises for no version, one version and several versions', () => {
+    assert.match(messageFor([]), /nothing was changed\. Deploy a version from the hub\.$/)
+    assert.match(
+      messageFor(['1.0.0']),
+      /The host has 1\.0\.0\. To restore this version, even if it is a later one, name /,
+    )
+    assert.match(messageFor(['1.0.0', '1.1.0']), /The host has 1\.0\.0, 1\.1\.0\. To restore one of these, even a /)
+  })
+})
