@@ -44166,6 +44166,8 @@ function knownVersions({ layout, request }) {
 
 
 
+
+const MAX_LISTED_PARTS = 20;
 /**
  * Reads the manifest, and checks its project id, its version and the ids of its parts against the request, and the
  * extracted files against its content digest. Throws ArtifactError `invalid_manifest`, `version_mismatch`,
@@ -44195,7 +44197,7 @@ function refuseUnexpected({ parts }, allowed) {
     const unexpected = parts.filter(({ id }) => allowed !== undefined && !allowed.includes(id));
     if (unexpected.length === 0)
         return;
-    const names = unexpected.map(({ shelf, id }) => `${shelf}/${id}`).join(', ');
+    const names = listFirst(unexpected.map(({ shelf, id }) => `${shelf}/${id}`), MAX_LISTED_PARTS);
     throw new ArtifactError('unexpected_part', `The project contains ${names}, which project-ids does not list: nothing was installed. Ask the publisher why. To accept a part, add its id to project-ids.`);
 }
 
@@ -45293,7 +45295,7 @@ class SourceSupplier {
         const missing = keys.filter(key => marketplace[key] === undefined).map(key => MARKETPLACE_INPUTS[key]);
         if (ids.length === 0 || missing.length === 0)
             return;
-        throw new ConfigError('missing_input', `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, but the step has no ${listNames(missing)}: nothing was installed. Add the missing inputs to the step's "with:".`);
+        throw new ConfigError('missing_input', `The project takes ${listFirst(ids, 20)} from a marketplace, but the step has no ${listNames(missing)}: nothing was installed. Add ${missing.length === 1 ? 'this input' : 'these inputs'} to the step's "with:".`);
     }
     /** Throws what the source's own client throws, with the part's name at the start of the message. */
     async fetch(wanted) {

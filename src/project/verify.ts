@@ -2,10 +2,13 @@ import { type Manifest, parseManifest, verifyManifest } from '../core/content/ma
 import { verifyContent } from '../core/content/project-content.ts'
 import { ArtifactError } from '../core/errors.ts'
 import type { Log } from '../core/log.ts'
+import { listFirst } from '../core/quantities.ts'
 import type { ExtractedTree } from '../install/files/trees/extracted-tree.ts'
 import type { ProjectDeployment } from './deployment.ts'
 import { readManifest } from './read-manifest.ts'
 import type { ExtractedProject } from './sealed.ts'
+
+const MAX_LISTED_PARTS = 20
 
 /** A project whose manifest matches its content and the requested version. */
 export interface VerifiedProject extends ExtractedProject {
@@ -43,7 +46,10 @@ function verifyFiles(manifest: Manifest, tree: ExtractedTree, log: Log): void {
 function refuseUnexpected({ parts }: Manifest, allowed: readonly string[] | undefined): void {
   const unexpected = parts.filter(({ id }) => allowed !== undefined && !allowed.includes(id))
   if (unexpected.length === 0) return
-  const names = unexpected.map(({ shelf, id }) => `${shelf}/${id}`).join(', ')
+  const names = listFirst(
+    unexpected.map(({ shelf, id }) => `${shelf}/${id}`),
+    MAX_LISTED_PARTS,
+  )
   throw new ArtifactError(
     'unexpected_part',
     `The project contains ${names}, which project-ids does not list: nothing was installed. Ask the publisher why. To accept a part, add its id to project-ids.`,

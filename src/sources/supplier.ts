@@ -1,7 +1,7 @@
 import type { ExternalSource, GitSource, MarketplaceSource } from '../core/content/external-source.ts'
 import { ConfigError, withSubject } from '../core/errors.ts'
 import { listNames } from '../core/foreign-text.ts'
-import { bytesInWords, countInWords } from '../core/quantities.ts'
+import { bytesInWords, countInWords, listFirst } from '../core/quantities.ts'
 import type { NamedTree } from '../install/files/trees/tree-below.ts'
 import type { SourceRecord } from '../install/host/installed/rows.ts'
 import { fetchGitTree } from './git/git-source.ts'
@@ -61,7 +61,7 @@ export class SourceSupplier {
     if (ids.length === 0 || missing.length === 0) return
     throw new ConfigError(
       'missing_input',
-      `The project takes ${ids.slice(0, 20).join(', ')} from a marketplace, but the step has no ${listNames(missing)}: nothing was installed. Add the missing inputs to the step's "with:".`,
+      `The project takes ${listFirst(ids, 20)} from a marketplace, but the step has no ${listNames(missing)}: nothing was installed. Add ${missing.length === 1 ? 'this input' : 'these inputs'} to the step's "with:".`,
     )
   }
 
