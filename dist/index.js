@@ -34259,7 +34259,7 @@ async function readListed({ client, tools: { log } }) {
 function noticeOtherVersion(log, { asked, listed }, decided) {
     const { version, source } = decided;
     if (asked !== undefined && !isSameVersion(version, asked))
-        log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${version}.`);
+        log.notice(`The requested version is ${asked}, but the hub's header, which is not signed, says ${version}.`);
     if (listed !== undefined && !isSameVersion(version, listed))
         log.notice(`The hub lists ${listed} as its latest version, but served ${version}: the hub may be holding ${listed} back for review, or may have yanked ${listed}.`);
     if (asked === undefined && source === 'requested')
@@ -37125,13 +37125,13 @@ function claimedVersion({ asked, served }) {
     return asked ?? served.headerVersion;
 }
 function unusable(found) {
-    return new ArtifactError('version_mismatch', `The artifact's plugin.yaml says version "${cleanForeignText(found, 60)}", which no hub or host accepts as a version: the artifact was refused. Have the publisher correct plugin.yaml and publish again, or name another version.`);
+    return new ArtifactError('version_mismatch', `The artifact's plugin.yaml says version "${cleanForeignText(found, 60)}", which no hub or host accepts as a version: the artifact was refused. Have the publisher correct plugin.yaml and publish again, or use another version.`);
 }
 function mismatch({ asked, served }, found) {
     const claim = asked === undefined && served.headerVersion !== undefined
         ? `The hub says that it served version ${served.headerVersion}`
-        : `You asked for version ${asked ?? 'latest'}`;
-    return new ArtifactError('version_mismatch', `${claim}, but the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": the artifact was refused. Have the publisher correct plugin.yaml and publish again, or name another version.`);
+        : `The requested version is ${asked ?? 'latest'}`;
+    return new ArtifactError('version_mismatch', `${claim}, but the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": the artifact was refused. Have the publisher correct plugin.yaml and publish again, or use another version.`);
 }
 
 ;// CONCATENATED MODULE: ./build/marketplace/prepare.js
@@ -44326,7 +44326,7 @@ function refusedReport({ report, delivery }) {
     if (report.outcome !== 'success' || delivery === undefined || delivery.accepted || delivery.status === null) {
         return undefined;
     }
-    return new DeploymentError('report_refused', `Version ${report.version} is installed and stays, but the hub refused its report, which the next run sends again. ${delivery.error}`);
+    return new DeploymentError('report_refused', `Version ${report.version} is installed and stays, but the hub refused this run's report. The next run sends the report again. ${delivery.error}`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/refuse.js

@@ -66,7 +66,7 @@ async function readListed({ client, tools: { log } }: Fetching): Promise<string 
 export function noticeOtherVersion(log: Log, { asked, listed }: ServedVersion, decided: DeployedVersion): void {
   const { version, source } = decided
   if (asked !== undefined && !isSameVersion(version, asked))
-    log.notice(`You asked for version ${asked}; the hub's header, which is not signed, says ${version}.`)
+    log.notice(`The requested version is ${asked}, but the hub's header, which is not signed, says ${version}.`)
   if (listed !== undefined && !isSameVersion(version, listed))
     log.notice(
       `The hub lists ${listed} as its latest version, but served ${version}: the hub may be holding ${listed} back for review, or may have yanked ${listed}.`,

@@ -55,7 +55,7 @@ export function claimedVersion({ asked, served }: VersionClaims): string | undef
 function unusable(found: string): ArtifactError {
   return new ArtifactError(
     'version_mismatch',
-    `The artifact's plugin.yaml says version "${cleanForeignText(found, 60)}", which no hub or host accepts as a version: the artifact was refused. Have the publisher correct plugin.yaml and publish again, or name another version.`,
+    `The artifact's plugin.yaml says version "${cleanForeignText(found, 60)}", which no hub or host accepts as a version: the artifact was refused. Have the publisher correct plugin.yaml and publish again, or use another version.`,
   )
 }
 
@@ -63,9 +63,9 @@ function mismatch({ asked, served }: VersionClaims, found: string): ArtifactErro
   const claim =
     asked === undefined && served.headerVersion !== undefined
       ? `The hub says that it served version ${served.headerVersion}`
-      : `You asked for version ${asked ?? 'latest'}`
+      : `The requested version is ${asked ?? 'latest'}`
   return new ArtifactError(
     'version_mismatch',
-    `${claim}, but the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": the artifact was refused. Have the publisher correct plugin.yaml and publish again, or name another version.`,
+    `${claim}, but the artifact's plugin.yaml says "${cleanForeignText(found, 60)}": the artifact was refused. Have the publisher correct plugin.yaml and publish again, or use another version.`,
   )
 }

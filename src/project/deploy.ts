@@ -149,6 +149,6 @@ function refusedReport({ report, delivery }: EndedDeployment): DeploymentError |
   }
   return new DeploymentError(
     'report_refused',
-    `Version ${report.version} is installed and stays, but the hub refused its report, which the next run sends again. ${delivery.error}`,
+    `Version ${report.version} is installed and stays, but the hub refused this run's report. The next run sends the report again. ${delivery.error}`,
   )
 }

@@ -113,7 +113,7 @@ describe('noticeOtherVersion', () => {
     'a version other than the requested one': [
       { asked: '1' },
       { version: '2', source: 'header' },
-      /asked for version 1/,
+      /requested version is 1/,
     ],
     'the requested version': [{ asked: '1' }, { version: '1', source: 'requested' }, undefined],
   }

@@ -57,7 +57,7 @@ describe('decideVersion', () => {
     const invalid =
       /^The artifact's plugin\.yaml says version "\.\.\/\.\.\/x", which no hub or host accepts as a version: /
     assert.throws(() => decideVersion(claims(undefined, undefined), wrong), { message: invalid })
-    const other = /^You asked for version 1\.4\.0, but the artifact's plugin\.yaml says "\.\.\/\.\.\/x": /
+    const other = /^The requested version is 1\.4\.0, but the artifact's plugin\.yaml says "\.\.\/\.\.\/x": /
     assert.throws(() => decideVersion(claims('1.4.0', undefined), wrong), { message: other })
   })
 
