@@ -30861,14 +30861,28 @@ function ended_report_namesIn(folder) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/run-name.js
+/**
+ * Names the run that a journal or report is about, without an article: `deployment of greeter 2.0.0`, or `rollback of
+ * greeter to 1.0.0`. Leaves out what is not known.
+ */
+function nameRun({ slug = null, id = null, version = null, rollback_of: replaced }) {
+    const kind = replaced === undefined ? 'deployment' : 'rollback';
+    const name = slug ?? id;
+    if (name === null)
+        return kind;
+    const to = replaced === undefined ? '' : 'to ';
+    return version === null ? `${kind} of ${name}` : `${kind} of ${name} ${to}${version}`;
+}
+
 ;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
+
 /**
  * Describes in one sentence how an interrupted deployment ended, and, if that is known, which version the host runs
  * now.
  */
 function describeRecovered(report) {
-    const deployed = [report.slug, report.version].filter(known => known !== null).join(' ');
-    return `The interrupted deployment of ${deployed} was recovered: ${recovered_run_describeEnd(report)}.`;
+    return `The interrupted ${nameRun(report)} was recovered: ${recovered_run_describeEnd(report)}.`;
 }
 /** Describes in a clause how a deployment ended. */
 function recovered_run_describeEnd({ outcome, running_version: running }) {
@@ -31732,6 +31746,7 @@ async function endCommitted(host, { records }, commit) {
 
 
 
+
 const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
 /**
  * Ends the runs that died on this host. Rolls back a run that had the host and died before its commit; finishes the
@@ -31821,7 +31836,7 @@ async function recovery_orWarn(log, act) {
         await act();
     }
     catch (error) {
-        log.warning(`An interrupted run could not be cleaned up and reported yet; later runs try again: ${toDeployError(error).message}`);
+        log.warning(`An interrupted run could not be cleaned up and reported yet; later runs try again: ${toHostError(error, 'cleaning up').message}`);
     }
 }
 async function recoverRun(host, run) {
@@ -31892,7 +31907,7 @@ function logRecovered({ log, recovery }, report, known) {
     else if (isNews)
         log.notice(describeRecovered(report));
     else
-        log.info(`The deployment ${report.deployment_id} of ${report.slug} has been cleaned up.`);
+        log.info(`The interrupted ${nameRun(report)} (${report.deployment_id}) has been cleaned up.`);
     if (isNews)
         recovery?.onRecovered?.(unhealthy ?? describeRecovered(report));
 }
@@ -46715,6 +46730,7 @@ async function rollback_refuse(inputs, tools) {
 
 
 
+
 /**
  * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a journal that is damaged or cannot be
  * read, `unsafe_host` for a lock that is not a regular file of at most 64 KiB, the system's error, and the signal's
@@ -46731,7 +46747,7 @@ function readTraces({ own, journal, installed }) {
     return [own, journal, installed].map(activity_stampOf).join();
 }
 function interruptedRun(layout, records) {
-    const deployment = describeRun(factsIn(records));
+    const deployment = `The ${nameRun(factsIn(records))}`;
     const known = { kind: 'interrupted', commit: findCommit(records), found: findHostRecord(records) };
     const recovery = 'The next run, or dist/recover.js, recovers this host if possible.';
     if (known.commit !== undefined) {
@@ -46741,14 +46757,6 @@ function interruptedRun(layout, records) {
     const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : []);
     const state = inDoubt.size === 0 ? 'and none of its changes are left' : 'so its parts may be neither old nor new';
     return { ...known, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` };
-}
-function describeRun({ slug = null, version = null, rollback_of: replaced }) {
-    const kind = replaced === undefined ? 'deployment' : 'rollback';
-    if (slug === null)
-        return `A ${kind}`;
-    if (version === null)
-        return `The ${kind} of ${slug}`;
-    return `The ${kind} of ${slug}${replaced === undefined ? '' : ' to'} ${version}`;
 }
 function factsIn(records) {
     const facts = records.flatMap(entry => (entry.record === 'begin' || entry.record === 'facts' ? [entry.facts] : []));

@@ -11,6 +11,7 @@ import {
   findHostRecord,
   type JournalRecord,
 } from '../transaction/journal/journal-record.ts'
+import { nameRun } from '../transaction/run-name.ts'
 
 /** The activity of deployments on a host. */
 export type Activity =
@@ -49,7 +50,7 @@ export function readTraces({ own, journal, installed }: Layout): string {
 }
 
 function interruptedRun(layout: Layout, records: readonly JournalRecord[]): InterruptedRun {
-  const deployment = describeRun(factsIn(records))
+  const deployment = `The ${nameRun(factsIn(records))}`
   const known = { kind: 'interrupted', commit: findCommit(records), found: findHostRecord(records) } as const
   const recovery = 'The next run, or dist/recover.js, recovers this host if possible.'
   if (known.commit !== undefined) {
@@ -59,13 +60,6 @@ function interruptedRun(layout: Layout, records: readonly JournalRecord[]): Inte
   const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : [])
   const state = inDoubt.size === 0 ? 'and none of its changes are left' : 'so its parts may be neither old nor new'
   return { ...known, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` }
-}
-
-function describeRun({ slug = null, version = null, rollback_of: replaced }: Partial<DeploymentFacts>): string {
-  const kind = replaced === undefined ? 'deployment' : 'rollback'
-  if (slug === null) return `A ${kind}`
-  if (version === null) return `The ${kind} of ${slug}`
-  return `The ${kind} of ${slug}${replaced === undefined ? '' : ' to'} ${version}`
 }
 
 function factsIn(records: readonly JournalRecord[]): Partial<DeploymentFacts> {

@@ -1,4 +1,5 @@
 import type { Outcome } from '../../core/outcome.ts'
+import { nameRun } from '../transaction/run-name.ts'
 import type { LocalReport } from './local-report.ts'
 
 /**
@@ -6,8 +7,7 @@ import type { LocalReport } from './local-report.ts'
  * now.
  */
 export function describeRecovered(report: LocalReport): string {
-  const deployed = [report.slug, report.version].filter(known => known !== null).join(' ')
-  return `The interrupted deployment of ${deployed} was recovered: ${describeEnd(report)}.`
+  return `The interrupted ${nameRun(report)} was recovered: ${describeEnd(report)}.`
 }
 
 /** Describes in a clause how a deployment ended. */

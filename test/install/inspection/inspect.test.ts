@@ -156,7 +156,7 @@ describe('inspectHost', () => {
   for (const [name, facts, subject] of [
     ['a deployment', factsOf(), 'The deployment of greeter 2.0.0'],
     ['a deployment of an unknown version', factsOf({ version: null }), 'The deployment of greeter'],
-    ['a deployment of an unknown name', factsOf({ slug: null }), 'A deployment'],
+    ['a deployment of an unknown name', factsOf({ slug: null, id: null }), 'The deployment'],
     ['a rollback', factsOf({ rollback_of: '3.0.0' }), 'The rollback of greeter to 2.0.0'],
   ] as const)
     it(`names ${name} that was interrupted`, async t => {

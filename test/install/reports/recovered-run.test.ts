@@ -16,4 +16,18 @@ describe('describeRecovered', () => {
       const sentence = describeRecovered(reportOf({ outcome, running_version, version: '2.0.0' }))
       assert.equal(sentence, `The interrupted deployment of greeter 2.0.0 was recovered: ${end}`)
     })
+
+  for (const [name, facts, subject] of [
+    ['a rollback', { rollback_of: '2.0.0', version: '1.0.0' }, 'rollback of greeter to 1.0.0'],
+    [
+      'a rollback of which only the id is known',
+      { rollback_of: null, slug: null, version: null },
+      'rollback of greeter',
+    ],
+    ['a run of which nothing is known', { slug: null, id: null, version: null }, 'deployment'],
+  ] as const)
+    it(`names ${name}`, () => {
+      const sentence = describeRecovered(reportOf({ ...facts, outcome: 'failed', running_version: '2.0.0' }))
+      assert.equal(sentence, `The interrupted ${subject} was recovered: it had changed no file, and 2.0.0 still runs.`)
+    })
 })

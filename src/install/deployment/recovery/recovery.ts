@@ -1,8 +1,8 @@
 import { basename } from 'node:path'
-import { toDeployError } from '../../../core/errors.ts'
 import type { Log } from '../../../core/log.ts'
 import { reportStatusOf } from '../../../core/outcome.ts'
 import { statesBetween } from '../../../core/state-machine.ts'
+import { toHostError } from '../../files/system-errors.ts'
 import { cleanStaging, removeStrayTemporaries, retryDiscarded } from '../../host/cleanup.ts'
 import { begunDeployment, begunPath } from '../../host/layout.ts'
 import { requireSafeDirectory } from '../../host/ownership/ownership.ts'
@@ -19,6 +19,7 @@ import type { DeploymentEnd } from '../../transaction/end.ts'
 import { flowOf } from '../../transaction/facts.ts'
 import { openJournal, removeJournal } from '../../transaction/journal/journal.ts'
 import { type DeploymentRecord, recordFromJournal } from '../../transaction/record.ts'
+import { nameRun } from '../../transaction/run-name.ts'
 import { findDeadBegun } from './dead-begun.ts'
 import {
   changedPlaces,
@@ -124,7 +125,7 @@ async function orWarn(log: Log, act: () => Promise<void>): Promise<void> {
     await act()
   } catch (error) {
     log.warning(
-      `An interrupted run could not be cleaned up and reported yet; later runs try again: ${toDeployError(error).message}`,
+      `An interrupted run could not be cleaned up and reported yet; later runs try again: ${toHostError(error, 'cleaning up').message}`,
     )
   }
 }
@@ -190,7 +191,7 @@ function logRecovered({ log, recovery }: Host, report: LocalReport, known: Deplo
   else if (isNews && report.outcome === 'inconsistent')
     log.warning([describeRecovered(report), ...rollbackProblems(report)].join(' '))
   else if (isNews) log.notice(describeRecovered(report))
-  else log.info(`The deployment ${report.deployment_id} of ${report.slug} has been cleaned up.`)
+  else log.info(`The interrupted ${nameRun(report)} (${report.deployment_id}) has been cleaned up.`)
   if (isNews) recovery?.onRecovered?.(unhealthy ?? describeRecovered(report))
 }
 
