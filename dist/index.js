@@ -21479,7 +21479,7 @@ function rollbackFailed(pending, error) {
         .reverse()
         .join('; ');
     return new RollbackError('rollback_failed', `The old version could not be restored: ${found} Not undone: ${left}. ` +
-        'Remove the cause and run the deployment again: that run repairs the host first.', { cause: error });
+        'Remove the cause and run again: the next run repairs the host first.', { cause: error });
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/dead-run.js
@@ -32243,7 +32243,7 @@ async function identifyReplaced(context, place, root) {
     }
     catch (error) {
         tools.signal.throwIfAborted();
-        tools.log.warning(`The snapshot of ${placePath(place)} has no record of its files. ${toDeployError(error).message}`);
+        tools.log.warning(`The snapshot of ${placePath(place)} has no record of its files. ${toHostError(error, 'recording these files').message}`);
     }
     return { tree_digest: null };
 }
@@ -32387,8 +32387,8 @@ async function cleanUp({ tools }, session, installation) {
         return await session.finish(installation);
     }
     catch (error) {
-        const { message } = toDeployError(error);
-        tools.log.warning(`The deployment succeeded, but its cleanup failed; the next run finishes the cleanup. ${message}`);
+        const { message } = toHostError(error, 'cleaning up');
+        tools.log.warning(`This run succeeded, but its cleanup failed; the next run finishes the cleanup. ${message}`);
         return false;
     }
 }
@@ -32790,7 +32790,7 @@ async function session_orWarn(log, act) {
         await act();
     }
     catch (error) {
-        log.warning(`The cleanup is not complete; later runs continue it: ${toDeployError(error).message}`);
+        log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`);
     }
 }
 
@@ -33137,7 +33137,7 @@ function verifyTemplate({ layout }, tree, { from, inner, template }) {
     const recorded = openTreeRecord(layout, tree)?.(inner);
     if (recorded?.sha256 === (0,external_node_crypto_namespaceObject.hash)('sha256', template))
         return;
-    throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} was changed on this host after it was verified: find out what changed it, then deploy again.`);
+    throw new DeploymentError('step_failed', `The settings template ${(0,external_node_path_namespaceObject.join)(layout.root, from)} was changed on this host after it was verified: find out what changed it, then run again.`);
 }
 /** Names the operator's settings that were used, and those that were not. */
 function describeUse(used, settings) {

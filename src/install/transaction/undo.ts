@@ -134,7 +134,7 @@ function rollbackFailed(pending: readonly AnnouncedChange[], error: unknown): Ro
   return new RollbackError(
     'rollback_failed',
     `The old version could not be restored: ${found} Not undone: ${left}. ` +
-      'Remove the cause and run the deployment again: that run repairs the host first.',
+      'Remove the cause and run again: the next run repairs the host first.',
     { cause: error },
   )
 }

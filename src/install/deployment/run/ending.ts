@@ -47,8 +47,8 @@ async function cleanUp(
   try {
     return await session.finish(installation)
   } catch (error) {
-    const { message } = toDeployError(error)
-    tools.log.warning(`The deployment succeeded, but its cleanup failed; the next run finishes the cleanup. ${message}`)
+    const { message } = toHostError(error, 'cleaning up')
+    tools.log.warning(`This run succeeded, but its cleanup failed; the next run finishes the cleanup. ${message}`)
     return false
   }
 }

@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs'
-import { toDeployError } from '../../../core/errors.ts'
 import type { Log } from '../../../core/log.ts'
+import { toHostError } from '../../files/system-errors.ts'
 import { finishCommitted } from '../../host/cleanup.ts'
 import { type Installation, readHostRecord } from '../../host/installed/host-record.ts'
 import { fileOf } from '../../host/installed/record-file.ts'
@@ -76,6 +76,6 @@ async function orWarn(log: Log, act: () => Promise<void>): Promise<void> {
   try {
     await act()
   } catch (error) {
-    log.warning(`The cleanup is not complete; later runs continue it: ${toDeployError(error).message}`)
+    log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`)
   }
 }

@@ -94,7 +94,7 @@ function verifyTemplate(
   if (recorded?.sha256 === hash('sha256', template)) return
   throw new DeploymentError(
     'step_failed',
-    `The settings template ${join(layout.root, from)} was changed on this host after it was verified: find out what changed it, then deploy again.`,
+    `The settings template ${join(layout.root, from)} was changed on this host after it was verified: find out what changed it, then run again.`,
   )
 }
 

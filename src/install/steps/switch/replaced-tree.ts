@@ -1,4 +1,4 @@
-import { toDeployError } from '../../../core/errors.ts'
+import { toHostError } from '../../files/system-errors.ts'
 import { findInstalled, readInstalled } from '../../host/installed/host-record.ts'
 import { installPath, type Place, placePath } from '../../host/layout.ts'
 import { isModified, isSameDifference } from '../../host/trees/drift-check.ts'
@@ -58,7 +58,9 @@ export async function identifyReplaced(
     )
   } catch (error) {
     tools.signal.throwIfAborted()
-    tools.log.warning(`The snapshot of ${placePath(place)} has no record of its files. ${toDeployError(error).message}`)
+    tools.log.warning(
+      `The snapshot of ${placePath(place)} has no record of its files. ${toHostError(error, 'recording these files').message}`,
+    )
   }
   return { tree_digest: null }
 }
