@@ -28745,7 +28745,7 @@ function asPythonPrints(value, source) {
     return isFloat && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value);
 }
 function notAPlugin(problem) {
-    return new ArtifactError('not_a_plugin', plugin_yaml_refusal(problem, '; for a service, set kind: service'));
+    return new ArtifactError('not_a_plugin', plugin_yaml_refusal(problem, "; for a service, set kind: service (in a project's source, marketplace_kind: service)"));
 }
 function invalid(rule) {
     return new ArtifactError('invalid_manifest', plugin_yaml_refusal(rule));
@@ -42733,6 +42733,20 @@ function foldersAbove(path) {
     return parts.slice(1).map((_, index) => parts.slice(0, index + 1).join('/'));
 }
 
+;// CONCATENATED MODULE: ./build/project/parts/part-plugin-yaml.js
+
+
+
+/** Reads the `plugin.yaml` of one of several parts, as `readPluginYaml` does, but names the part in each message. */
+function readPartPluginYaml(part, staged) {
+    try {
+        return readPluginYaml(staged);
+    }
+    catch (error) {
+        throw withSubject(placeName(part), error);
+    }
+}
+
 ;// CONCATENATED MODULE: ./build/project/parts/fetch-parts.js
 
 
@@ -42816,11 +42830,11 @@ function verifyTree(part, { tree }) {
     throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${part.sha256} for ${placeName(part)}, but the files from its source have the digest ${found}: nothing was installed. The source may have changed: the publisher must check the source and seal the project again.`);
 }
 /** A commit has no version of its own: returns the one in plugin.yaml, else the one in the manifest. */
-function fetch_parts_versionOf({ shelf, version }, { staged, tree }) {
+function fetch_parts_versionOf({ shelf, id, version }, { staged, tree }) {
     const hasPluginYaml = [...tree.files, ...tree.symlinks].some(({ path }) => path === 'plugin.yaml');
     if (shelf !== 'plugins' || !hasPluginYaml)
         return version;
-    const { versionAsWritten } = readPluginYaml(staged);
+    const { versionAsWritten } = readPartPluginYaml({ shelf, id }, staged);
     return versionSchema.safeParse(versionAsWritten).data ?? version;
 }
 
@@ -42866,7 +42880,7 @@ function part_versionOf(source, part, { installed: row }) {
 async function signPart({ layout, keepPaths, request, tools }, { content, tree, supplied }, { shelf, id, folder, previous, leftBehind }) {
     const placed = supplied.get(placeName({ shelf, id }));
     const { staged, tree: shipped } = placed ?? { staged: (0,external_node_path_namespaceObject.join)(content, folder), tree: treeBelow(tree, folder) };
-    const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined;
+    const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPartPluginYaml({ shelf, id }, staged) : undefined;
     if (pluginYaml === undefined)
         return { staged, tree: shipped, pluginYaml };
     const installed = leftBehind ?? installPath(layout, previous.place);

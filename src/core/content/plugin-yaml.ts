@@ -117,7 +117,10 @@ function asPythonPrints(value: number, source: string | undefined): string {
 }
 
 function notAPlugin(problem: string): ArtifactError {
-  return new ArtifactError('not_a_plugin', refusal(problem, '; for a service, set kind: service'))
+  return new ArtifactError(
+    'not_a_plugin',
+    refusal(problem, "; for a service, set kind: service (in a project's source, marketplace_kind: service)"),
+  )
 }
 
 function invalid(rule: string): ArtifactError {

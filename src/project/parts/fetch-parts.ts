@@ -14,12 +14,12 @@ import { isFrom } from '../../install/host/installed/origin.ts'
 import type { InstalledVersion, SourceRecord } from '../../install/host/installed/rows.ts'
 import { placeName } from '../../install/host/layout.ts'
 import { readPreviousInstall, versionsFrom } from '../../install/host/previous-install.ts'
-import { readPluginYaml } from '../../install/host/read-plugin-yaml.ts'
 import { wasSupplyReplaced } from '../../install/reports/replaced-artifact.ts'
 import type { IntactTree } from '../../install/steps/parts/intact-part.ts'
 import type { ProjectDeployment } from '../deployment.ts'
 import type { VerifiedProject } from '../verify.ts'
 import { isStubFile, layOverStub, type PlacedTree } from './overlay.ts'
+import { readPartPluginYaml } from './part-plugin-yaml.ts'
 import type { FetchedPart, PartPast, SuppliedVersion } from './part-supplier.ts'
 
 /** A part from elsewhere, laid over its stub, with its actual version. */
@@ -110,9 +110,9 @@ function verifyTree(part: SourcedPart, { tree }: FetchedPart): string {
 }
 
 /** A commit has no version of its own: returns the one in plugin.yaml, else the one in the manifest. */
-function versionOf({ shelf, version }: SourcedPart, { staged, tree }: PlacedTree): string {
+function versionOf({ shelf, id, version }: SourcedPart, { staged, tree }: PlacedTree): string {
   const hasPluginYaml = [...tree.files, ...tree.symlinks].some(({ path }) => path === 'plugin.yaml')
   if (shelf !== 'plugins' || !hasPluginYaml) return version
-  const { versionAsWritten } = readPluginYaml(staged)
+  const { versionAsWritten } = readPartPluginYaml({ shelf, id }, staged)
   return versionSchema.safeParse(versionAsWritten).data ?? version
 }

@@ -4,7 +4,6 @@ import type { PluginYaml, VariableNames } from '../../core/content/plugin-yaml.t
 import { treeBelow } from '../../install/files/trees/tree-below.ts'
 import { installPath, placeName } from '../../install/host/layout.ts'
 import { findLeftBehind, type PreviousInstall, readPreviousInstall } from '../../install/host/previous-install.ts'
-import { readPluginYaml } from '../../install/host/read-plugin-yaml.ts'
 import { signForHost } from '../../install/host/sign-for-host.ts'
 import { keepIfIntact } from '../../install/steps/parts/intact-part.ts'
 import {
@@ -17,6 +16,7 @@ import {
 import type { ProjectDeployment } from '../deployment.ts'
 import type { VerifiedProject } from '../verify.ts'
 import { findUnchanged, type SuppliedPart } from './fetch-parts.ts'
+import { readPartPluginYaml } from './part-plugin-yaml.ts'
 
 /** The trees from which a project's parts are installed. */
 export interface PartSource extends VerifiedProject {
@@ -65,7 +65,8 @@ async function signPart(
 ): Promise<Pick<NewPart, 'staged' | 'tree'> & { pluginYaml: PluginYaml | undefined }> {
   const placed = supplied.get(placeName({ shelf, id }))
   const { staged, tree: shipped } = placed ?? { staged: join(content, folder), tree: treeBelow(tree, folder) }
-  const pluginYaml = shelf === 'plugins' && hasPluginYaml(shipped) ? readPluginYaml(staged) : undefined
+  const pluginYaml =
+    shelf === 'plugins' && hasPluginYaml(shipped) ? readPartPluginYaml({ shelf, id }, staged) : undefined
   if (pluginYaml === undefined) return { staged, tree: shipped, pluginYaml }
   const installed = leftBehind ?? installPath(layout, previous.place)
   const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log }
