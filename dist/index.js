@@ -27368,6 +27368,9 @@ function remedyFor({ status, foreign }, { isSigned, base, version }, inputs) {
         case 403:
             if (inputs.apiKey === 'access-token')
                 return 'Check access-token, which may not allow this request.';
+            // One key fetches all sources of a project.
+            if (inputs.apiKey === 'sources-api-key')
+                return 'Check sources-api-key: a key may be bound to one kind and slug, and then fetches no other source.';
             return `Check ${inputs.apiKey}: a key may be bound to one kind and slug, and then a matrix over slugs needs a key for each.`;
         case 404:
             return `Check ${inputs.subject} and ${base.input}.${hintAtBareVersion(version)}`;

@@ -206,6 +206,13 @@ describe('a refusal', () => {
     assert.match(message, / answered 403\. Check access-token, which may not allow this request\.$/)
   })
 
+  it("with 403 gives no advice about a matrix for the one key of a project's sources", () => {
+    const subject = { kind: 'plugin', slug: 'greeter', inputs: { ...OWN_INPUTS, apiKey: 'sources-api-key' } } as const
+    const wanted = { name: 'the version', base: { url: 'https://hub.example', input: 'hub-url' }, isSigned: false }
+    const { message } = refusal({ status: 403, body: {} }, subject, wanted)
+    assert.match(message, / Check sources-api-key: a key may be bound to one kind and slug, and then fetches no other /)
+  })
+
   it('with 404 names the base URL, without a query, and the input that sets it', async t => {
     const { server } = await withHub(t, answering(404, '{}'))
     const elsewhere = { hub: `${server.url}/app/`, services: `${server.url}/svc` }
