@@ -18479,7 +18479,8 @@ function removeDeadMarks(path, own) {
 function describeHolder(holder) {
     const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`;
     const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`;
-    const deployment = holder.deployment == null ? '' : ` to deploy ${cleanForeignText(holder.deployment, 200)}`;
+    // Older versions of this action may have written an empty text.
+    const deployment = holder.deployment ? ` to deploy ${cleanForeignText(holder.deployment, 200)}` : '';
     return `${where} has held the lock since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`;
 }
 /** Not synced: after a power failure, the file is from another boot, or garbage, and is taken over either way. */
@@ -21606,7 +21607,7 @@ async function requireAtRest(host, signal) {
         return;
     if ('records' in other)
         verifyRestored(layout, other.records);
-    throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when that deployment has ended or has been recovered.`);
+    throw new DeploymentError('locked', `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when that deployment has ended, or when the next deployment or dist/recover.js has recovered this host.`);
 }
 /**
  * Finds the run whose journal is on this host, if there is one. Throws DeploymentError `inconsistent` if that run
@@ -29170,7 +29171,7 @@ function settings_file_readSettings(path) {
             return text;
     }
     catch (error) {
-        const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`;
+        const found = errnoOf(error) === 'ENOENT' ? 'is a symlink to nothing' : `cannot be read (${errnoOf(error)})`;
         throw unusableSettings(path, found);
     }
     throw unusableSettings(path, NOT_A_SMALL_FILE);
@@ -32636,8 +32637,9 @@ class HostLock {
     }
     async #acquire(timeoutMs) {
         const { host, tools, state, record } = this.#deployment;
-        const { slug, version, requested_version: requested } = record.facts;
-        const deployment = [slug, version ?? requested].join(' ').trim();
+        const { slug, id, version, requested_version: requested } = record.facts;
+        const names = [slug ?? id, version ?? requested].filter(name => name !== null);
+        const deployment = names.length === 0 ? undefined : names.join(' ');
         const isAfterState = state !== 'pending';
         const started = monotonicMs();
         let other;

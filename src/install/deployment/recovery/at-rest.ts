@@ -19,7 +19,7 @@ export async function requireAtRest(host: Host, signal: AbortSignal): Promise<vo
   if ('records' in other) verifyRestored(layout, other.records)
   throw new DeploymentError(
     'locked',
-    `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when that deployment has ended or has been recovered.`,
+    `Another deployment below ${layout.root} is in progress or was interrupted, so the installed version is not known, and nothing was changed. Run again when that deployment has ended, or when the next deployment or dist/recover.js has recovered this host.`,
   )
 }
 

@@ -52,8 +52,9 @@ export class HostLock {
 
   async #acquire(timeoutMs: number): Promise<HeldLock> {
     const { host, tools, state, record } = this.#deployment
-    const { slug, version, requested_version: requested } = record.facts
-    const deployment = [slug, version ?? requested].join(' ').trim()
+    const { slug, id, version, requested_version: requested } = record.facts
+    const names = [slug ?? id, version ?? requested].filter(name => name !== null)
+    const deployment = names.length === 0 ? undefined : names.join(' ')
     const isAfterState = state !== 'pending'
     const started = monotonicMs()
     let other: string | undefined

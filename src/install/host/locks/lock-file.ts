@@ -110,7 +110,8 @@ export function removeDeadMarks(path: string, own: Holder): void {
 export function describeHolder(holder: NonNullable<FoundLock['holder']>): string {
   const where = `process ${holder.pid ?? '(unknown)'} on ${cleanForeignText(holder.hostname, 100)}`
   const run = holder.run_url === null ? '' : `, ${cleanForeignText(holder.run_url, 300)}`
-  const deployment = holder.deployment == null ? '' : ` to deploy ${cleanForeignText(holder.deployment, 200)}`
+  // Older versions of this action may have written an empty text.
+  const deployment = holder.deployment ? ` to deploy ${cleanForeignText(holder.deployment, 200)}` : ''
   return `${where} has held the lock since ${cleanForeignText(holder.since ?? 'an unknown time', 40)}${deployment}${run}`
 }
 

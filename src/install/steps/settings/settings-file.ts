@@ -13,7 +13,7 @@ export function readSettings(path: string): string {
     const text = readSmallFileSync(path, MAX_SMALL_FILE_BYTES)
     if (text !== undefined) return text
   } catch (error) {
-    const found = errnoOf(error) === 'ENOENT' ? 'is a link to nothing' : `cannot be read (${errnoOf(error)})`
+    const found = errnoOf(error) === 'ENOENT' ? 'is a symlink to nothing' : `cannot be read (${errnoOf(error)})`
     throw unusableSettings(path, found)
   }
   throw unusableSettings(path, NOT_A_SMALL_FILE)

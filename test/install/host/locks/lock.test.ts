@@ -62,6 +62,12 @@ describe('acquireLock', () => {
     lock.release()
   })
 
+  it('does not describe an empty name, which older versions of this action may have written', t => {
+    const path = join(temporaryDirectory(t), 'lock')
+    writeFileSync(path, holder({ deployment: '' }))
+    assert.match(describeOther(path), / since yesterday, https:\/\/ci\.example\/runs\/7$/)
+  })
+
   const abandoned: Record<string, () => string> = {
     'a pid that no longer exists': () => holder({ pid: endedPid() }),
     'a pid that a later process has': () => holder({ start_time: '1' }),
