@@ -28302,7 +28302,7 @@ function verifyTemplates(steps, keepPaths, hasFile) {
         if (kept === undefined && hasFile(step.from))
             return [];
         const reason = kept === undefined
-            ? 'which is not a regular file of the artifact'
+            ? 'which is not a regular file of the version to install'
             : `which keep-paths (${kept}) leaves to the host`;
         return [stepProblem(step, `from names ${step.from}, ${reason}`)];
     });
@@ -46041,7 +46041,7 @@ function bindToProject({ origin, version, parts }, plan) {
     const missing = bound.notInstalled.map(placeName);
     if (missing.length === 0)
         return bound;
-    const message = `no step installs ${listNames(missing)}, but a project is only rolled back as a whole`;
+    const message = `no step installs ${listNames(missing)}, but a project is only rolled back as a whole: add a step for each missing part`;
     throw new PlanError([problemAt(plan.positions.steps, message)]);
 }
 /** A plugin names its settings in its own plugin.yaml, which is in the snapshot or, if the part stays, in its place. */

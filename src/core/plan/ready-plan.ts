@@ -57,7 +57,7 @@ export function verifyTemplates(
     if (kept === undefined && hasFile(step.from)) return []
     const reason =
       kept === undefined
-        ? 'which is not a regular file of the artifact'
+        ? 'which is not a regular file of the version to install'
         : `which keep-paths (${kept}) leaves to the host`
     return [stepProblem(step, `from names ${step.from}, ${reason}`)]
   })
