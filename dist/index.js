@@ -28924,20 +28924,20 @@ function isUnsafe(value) {
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
 /**
  * Builds a settings file from a template of `KEY=value` lines. A key gets its value from the operator's settings if
- * these have one that is not empty, quoted as `quoteSetting` does; the other lines stay unchanged, but all lines end in
- * LF. Appends declared keys that the template lacks if the operator's settings have a value for them. Throws
- * DeploymentError `step_failed` if a declared key cannot be the name of a variable, if no quoting fits a value, or if a
- * required key ends up empty.
+ * these have one that is not empty, quoted as `quoteSetting` does; the other lines stay unchanged, but all lines end
+ * in LF. Appends declared keys that the template lacks if the operator's settings have a value for them. `given` is
+ * undefined if the action has no input for settings. Throws DeploymentError `step_failed` if a declared key cannot
+ * be the name of a variable, if no quoting fits a value, or if a required key ends up empty.
  */
 function seedSettings(template, names, given) {
     const keys = [...names.required, ...names.optional];
     refuseUnusableNames(keys);
-    const seeder = new SettingsSeeder(given);
+    const seeder = new SettingsSeeder(given ?? new Map());
     for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n'))
         seeder.addLine(line);
     for (const key of keys)
         seeder.addMissing(key);
-    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))));
+    refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))), given !== undefined);
     return seeder.settings;
 }
 /**
@@ -29021,10 +29021,13 @@ function refuseUnusableNames(names) {
 function unusableValue(key) {
     return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode the value, for example as base64.`);
 }
-function refuseEmpty(keys) {
+function refuseEmpty(keys, hasInput) {
     if (keys.length === 0)
         return;
-    throw new DeploymentError('step_failed', `The part requires ${listNames(keys)}, for which neither the template nor the input settings has a value: add ${itOrThem(keys)} to settings, as NAME=value.`);
+    const required = `The part requires ${listNames(keys)}, for which`;
+    throw new DeploymentError('step_failed', hasInput
+        ? `${required} neither the template nor the input settings has a value: add ${itOrThem(keys)} to settings, as NAME=value.`
+        : `${required} the template has no value, and a rollback has no input for settings: create the part's settings file by hand (<id>.env, next to the directory of the part), set ${itOrThem(keys)} there, and run again.`);
 }
 function itOrThem(keys) {
     return keys.length === 1 ? 'it' : 'them';
@@ -33117,14 +33120,16 @@ function readExisting({ layout, tools, request }, part) {
 }
 /** Creates the settings from their template, and returns their text. */
 async function seed({ deployment, transaction, stagingFolder, results }, part, from) {
-    const { layout, tools, request } = deployment;
+    const { layout, tools, request, record } = deployment;
     const path = templatePath(part, from);
     const template = readTemplate(layout.root, path);
     const [shelf, id, ...inner] = from.split('/');
     const tree = results.get(`${shelf}/${id}`)?.tree;
     if (tree !== undefined)
         verifyTemplate(deployment, tree, { from: path, inner: inner.join('/'), template });
-    const settings = seedSettings(template.toString('utf8'), part.environment, request.settings);
+    const isRollback = record.facts.rollback_of !== undefined;
+    const given = isRollback ? undefined : request.settings;
+    const settings = seedSettings(template.toString('utf8'), part.environment, given);
     const target = settingsPath(layout, part);
     const staged = (0,external_node_path_namespaceObject.join)(stagingFolder, `${part.id}.env`);
     await writeNewFile(staged, settings.text);

@@ -15,18 +15,21 @@ const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/
 
 /**
  * Builds a settings file from a template of `KEY=value` lines. A key gets its value from the operator's settings if
- * these have one that is not empty, quoted as `quoteSetting` does; the other lines stay unchanged, but all lines end in
- * LF. Appends declared keys that the template lacks if the operator's settings have a value for them. Throws
- * DeploymentError `step_failed` if a declared key cannot be the name of a variable, if no quoting fits a value, or if a
- * required key ends up empty.
+ * these have one that is not empty, quoted as `quoteSetting` does; the other lines stay unchanged, but all lines end
+ * in LF. Appends declared keys that the template lacks if the operator's settings have a value for them. `given` is
+ * undefined if the action has no input for settings. Throws DeploymentError `step_failed` if a declared key cannot
+ * be the name of a variable, if no quoting fits a value, or if a required key ends up empty.
  */
-export function seedSettings(template: string, names: VariableNames, given: Settings): SeededSettings {
+export function seedSettings(template: string, names: VariableNames, given: Settings | undefined): SeededSettings {
   const keys = [...names.required, ...names.optional]
   refuseUnusableNames(keys)
-  const seeder = new SettingsSeeder(given)
+  const seeder = new SettingsSeeder(given ?? new Map())
   for (const line of template.replace(/\r\n?/g, '\n').replace(/\n$/, '').split('\n')) seeder.addLine(line)
   for (const key of keys) seeder.addMissing(key)
-  refuseEmpty(names.required.filter(key => isEmpty(seeder.valueOf(key))))
+  refuseEmpty(
+    names.required.filter(key => isEmpty(seeder.valueOf(key))),
+    given !== undefined,
+  )
   return seeder.settings
 }
 
@@ -130,11 +133,14 @@ function unusableValue(key: string): DeploymentError {
   )
 }
 
-function refuseEmpty(keys: readonly string[]): void {
+function refuseEmpty(keys: readonly string[], hasInput: boolean): void {
   if (keys.length === 0) return
+  const required = `The part requires ${listNames(keys)}, for which`
   throw new DeploymentError(
     'step_failed',
-    `The part requires ${listNames(keys)}, for which neither the template nor the input settings has a value: add ${itOrThem(keys)} to settings, as NAME=value.`,
+    hasInput
+      ? `${required} neither the template nor the input settings has a value: add ${itOrThem(keys)} to settings, as NAME=value.`
+      : `${required} the template has no value, and a rollback has no input for settings: create the part's settings file by hand (<id>.env, next to the directory of the part), set ${itOrThem(keys)} there, and run again.`,
   )
 }
 

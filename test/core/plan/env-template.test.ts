@@ -53,6 +53,13 @@ describe('seedSettings', () => {
     })
   }
 
+  it('names no input of a rollback, which has none for settings', () => {
+    const required = { required: ['A', 'B'], optional: [] }
+    assert.throws(() => seedSettings('', required, undefined), {
+      message: /requires A, B, for which the template has no value, .* settings file by hand .*, set them there/,
+    })
+  })
+
   it('names every empty required key at once', () => {
     assert.throws(() => seedSettings('', { required: ['ONE', 'TWO'], optional: [] }, new Map()), /ONE.*TWO/)
   })

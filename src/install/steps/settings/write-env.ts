@@ -63,13 +63,15 @@ async function seed(
   part: SettingsOwner,
   from: string,
 ): Promise<string> {
-  const { layout, tools, request } = deployment
+  const { layout, tools, request, record } = deployment
   const path = templatePath(part, from)
   const template = readTemplate(layout.root, path)
   const [shelf, id, ...inner] = from.split('/')
   const tree = results.get(`${shelf}/${id}`)?.tree
   if (tree !== undefined) verifyTemplate(deployment, tree, { from: path, inner: inner.join('/'), template })
-  const settings = seedSettings(template.toString('utf8'), part.environment, request.settings)
+  const isRollback = record.facts.rollback_of !== undefined
+  const given = isRollback ? undefined : request.settings
+  const settings = seedSettings(template.toString('utf8'), part.environment, given)
   const target = settingsPath(layout, part)
   const staged = join(stagingFolder, `${part.id}.env`)
   await writeNewFile(staged, settings.text)
