@@ -28949,7 +28949,7 @@ function verifySettings(settings, required) {
     const missing = unsetSettings(settings.text, required);
     if (missing.length === 0)
         return;
-    throw new DeploymentError('step_failed', `The part requires ${listNames(missing)}, which ${settings.path} does not set or leaves empty: set ${itOrThem(missing)} there, because a deployment never changes existing settings.`);
+    throw new DeploymentError('step_failed', `The part requires ${listNames(missing)}, which ${settings.path} does not set or leaves empty: set ${itOrThem(missing)} there, because no deployment or rollback changes existing settings.`);
 }
 /** Returns the keys that the settings lack or leave empty. */
 function unsetSettings(text, keys) {
@@ -40560,10 +40560,11 @@ function describeHosts(hosts, wanted) {
     return `${there} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${wanted}${others}.`;
 }
 function remediesFor({ hosts, outdated, unsafe, unusable }) {
-    const behind = outdated.length > 0 ? 'the hosts in the output outdated' : 'these hosts';
+    const unnamed = unsafe === 1 ? ['this host', 'it'] : ['these hosts', 'them'];
+    const [behind, them] = outdated.length > 0 ? ['the hosts in the output outdated', 'them'] : unnamed;
     const isSilent = hosts.some(({ standing }) => standing === 'silent');
     return [
-        ...(outdated.length + unsafe > 0 ? [`Deploy to ${behind}, or give them more time with wait-seconds.`] : []),
+        ...(outdated.length + unsafe > 0 ? [`Deploy to ${behind}, or give ${them} more time with wait-seconds.`] : []),
         ...(isSilent ? ['Find out why the silent hosts have no recent report, or raise max-age-hours.'] : []),
         ...(unusable > 0 ? ["Ask the hub's operator about the unusable reports, or list the hosts in expect-hosts."] : []),
     ];

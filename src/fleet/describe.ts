@@ -34,10 +34,11 @@ function describeHosts(hosts: readonly FleetHost[], wanted: string): string {
 }
 
 function remediesFor({ hosts, outdated, unsafe, unusable }: Fleet): string[] {
-  const behind = outdated.length > 0 ? 'the hosts in the output outdated' : 'these hosts'
+  const unnamed = unsafe === 1 ? ['this host', 'it'] : ['these hosts', 'them']
+  const [behind, them] = outdated.length > 0 ? ['the hosts in the output outdated', 'them'] : unnamed
   const isSilent = hosts.some(({ standing }) => standing === 'silent')
   return [
-    ...(outdated.length + unsafe > 0 ? [`Deploy to ${behind}, or give them more time with wait-seconds.`] : []),
+    ...(outdated.length + unsafe > 0 ? [`Deploy to ${behind}, or give ${them} more time with wait-seconds.`] : []),
     ...(isSilent ? ['Find out why the silent hosts have no recent report, or raise max-age-hours.'] : []),
     ...(unusable > 0 ? ["Ask the hub's operator about the unusable reports, or list the hosts in expect-hosts."] : []),
   ]

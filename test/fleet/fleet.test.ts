@@ -211,3 +211,17 @@ describe('buildFleet', () => {
     assert.deepEqual([chosen.outdated, chosen.unsafe], [['a b'], 0])
   })
 })
+
+describe('the advice for hosts with names that a workflow could not use safely', () => {
+  for (const [names, advice] of [
+    [['a b'], /Deploy to this host, or give it more time/],
+    [['a b', 'c d'], /Deploy to these hosts, or give them more time/],
+  ] as const)
+    it(`has the right number for ${names.length}`, () => {
+      const fleet = fleetOf(
+        names.map(name => rowOf(name)),
+        { expectVersion: '9.0.0' },
+      )
+      assert.match(outOfSync(fleet, SUBJECT).message, advice)
+    })
+})

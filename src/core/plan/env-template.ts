@@ -43,7 +43,7 @@ export function verifySettings(settings: SourceFile, required: readonly string[]
   if (missing.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `The part requires ${listNames(missing)}, which ${settings.path} does not set or leaves empty: set ${itOrThem(missing)} there, because a deployment never changes existing settings.`,
+    `The part requires ${listNames(missing)}, which ${settings.path} does not set or leaves empty: set ${itOrThem(missing)} there, because no deployment or rollback changes existing settings.`,
   )
 }
 
