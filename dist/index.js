@@ -35441,20 +35441,33 @@ const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const CONTROL_CHARACTER = /\p{Cc}/u;
 const DRIVE_LETTER = /^[A-Za-z]:/;
 /**
- * Decodes a name or a symlink's target: as UTF-8 if the archive says so, otherwise as ASCII. Throws ArchiveError
- * `unsafe_archive` for other bytes.
+ * Decodes an entry's name: as UTF-8 if the archive says so, otherwise as ASCII. Throws ArchiveError `unsafe_archive` for
+ * other bytes.
  */
-function decodeEntryText(bytes, encoding) {
+function decodeEntryName(bytes, encoding) {
     if ((0,external_node_buffer_namespaceObject.isAscii)(bytes))
         return bytes.toString('latin1');
     const shown = bytes.toString('utf8');
     if (encoding === 'ascii')
-        throw unsafeEntry(shown, 'has a non-ASCII name or target that is not marked as UTF-8');
+        throw unsafeEntry(shown, 'has a non-ASCII name that is not marked as UTF-8');
+    const name = decodeUtf8(bytes);
+    if (name === undefined)
+        throw unsafeEntry(shown, 'has a name that is not valid UTF-8');
+    return name;
+}
+/** Decodes the target of the symlink `name`. Throws ArchiveError `unsafe_archive` if it is not valid UTF-8. */
+function decodeTarget(bytes, name) {
+    const target = decodeUtf8(bytes);
+    if (target === undefined)
+        throw unsafeEntry(name, 'has a symlink target that is not valid UTF-8');
+    return target;
+}
+function decodeUtf8(bytes) {
     try {
         return strictUtf8.decode(bytes);
     }
     catch {
-        throw unsafeEntry(shown, 'has a name or target that is not valid UTF-8');
+        return undefined;
     }
 }
 /**
@@ -36606,7 +36619,7 @@ function parseEntry({ bytes, extraAt, commentAt }) {
 }
 /** Decodes a name as UTF-8 if a flag or a Unicode path vouches for it, otherwise as ASCII. */
 function parseName(rawName, isUtf8) {
-    const name = decodeEntryText(rawName, isUtf8 ? 'utf-8' : 'ascii');
+    const name = decodeEntryName(rawName, isUtf8 ? 'utf-8' : 'ascii');
     if (rawName.length > MAX_PATH_BYTES + 1)
         throw unsafeEntry(name, `has a path of more than ${MAX_PATH_BYTES} bytes`);
     return name;
@@ -36751,7 +36764,7 @@ const SIGNATURE_TEXT = 'PK\x07\x08';
 /** The bytes of a CRC and two sizes of 32 or 64 bits. The signature before them is optional. */
 const SHORT_BYTES = 12;
 const LONG_BYTES = 20;
-/** The length of the longest of the four forms. */
+/** The length of the longest data descriptor: one with a signature and sizes of 64 bits. */
 const MAX_DESCRIPTOR_BYTES = SIGNATURE_BYTES + LONG_BYTES;
 /** True if the bytes are exactly one data descriptor (APPNOTE 4.3.9), with the entry's own CRC and sizes. */
 function isDescriptorOf(bytes, entry) {
@@ -36947,7 +36960,7 @@ async function planZip(zip) {
 function plan_zip_readTarget(window, entry) {
     if (!isSmall(entry))
         throw invalidEntry(entry.name, 'is a symlink with more packed bytes than a target can have');
-    return decodeEntryText(readSmallEntry(window, entry), 'utf-8');
+    return decodeTarget(readSmallEntry(window, entry), entry.name);
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/zip/zip-small-files.js
@@ -43130,15 +43143,15 @@ const SPECIAL_KEY = /^(GNU\.|SUN\.|SCHILY\.(realsize|filetype)$)/;
 /**
  * Parses the fields of a PAX extended header about one member. Omits keys that change neither name nor content, such as
  * times and attributes. Throws ArchiveError `invalid_archive` for malformed records, a repeated key that matters, an
- * empty path or linkpath, and a size that is not a number; throws `unsafe_archive` for names that are not UTF-8.
+ * empty path or linkpath, and a size that is not a number; throws `unsafe_archive` for a path that is not UTF-8.
  */
 function parsePaxFields(body) {
     const records = parseRecords(body);
     const [path, linkpath, size] = [records.get('path'), records.get('linkpath'), records.get('size')];
     const specialKey = [...records.keys()].find(key => SPECIAL_KEY.test(key));
     return {
-        ...(path && { path: decodeName(path) }),
-        ...(linkpath && { linkpath: decodeName(linkpath) }),
+        ...(path && { path: decodeEntryName(requireText(path), 'utf-8') }),
+        ...(linkpath && { linkpath: Buffer.from(requireText(linkpath)) }),
         ...(size && { size: parseSize(size) }),
         ...(specialKey !== undefined && { specialKey }),
     };
@@ -43202,10 +43215,10 @@ function decisiveKey(body, start, end) {
     const key = body.toString('latin1', start, end);
     return NAMING_KEYS.has(key) || SPECIAL_KEY.test(key) ? key : undefined;
 }
-function decodeName(value) {
+function requireText(value) {
     if (value.length === 0)
         throw invalidArchive('a PAX header has an empty path or linkpath');
-    return decodeEntryText(value, 'utf-8');
+    return value;
 }
 function parseSize(value) {
     return parseDecimal(value.toString('latin1'));
@@ -43237,12 +43250,19 @@ function isExtension({ type }) {
 /**
  * Returns the announced values together with those of one more extension header of the same member. Throws ArchiveError
  * `invalid_archive` if the header is malformed, repeats an earlier one, or mixes PAX and GNU headers, and
- * `unsafe_archive` if a name in it is not UTF-8.
+ * `unsafe_archive` if a path or name in it is not UTF-8. `toEntry` verifies targets.
  */
 function tar_member_announce(announced, { type }, body) {
     const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName';
     verifyAnnouncedOnce(announced, key);
-    return { ...announced, [key]: key === 'pax' ? parsePaxFields(body) : decodeLongName(body) };
+    switch (key) {
+        case 'pax':
+            return { ...announced, pax: parsePaxFields(body) };
+        case 'name':
+            return { ...announced, name: decodeEntryName(longName(body), 'utf-8') };
+        case 'linkName':
+            return { ...announced, linkName: Buffer.from(longName(body)) };
+    }
 }
 /**
  * Builds a member from its header and the values that were announced for it. Throws ArchiveError `unsafe_archive` for a
@@ -43250,7 +43270,7 @@ function tar_member_announce(announced, { type }, body) {
  * not UTF-8, and for data of anything but a file; throws `invalid_archive` for two different sizes.
  */
 function toEntry(header, { pax = {}, name, linkName }) {
-    const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8');
+    const storedName = pax.path ?? name ?? decodeEntryName(header.name, 'utf-8');
     if (pax.specialKey !== undefined)
         throw unsafeEntry(storedName, 'has a PAX key of a sparse, split or special file');
     const type = memberType(header.type, storedName);
@@ -43261,6 +43281,9 @@ function toEntry(header, { pax = {}, name, linkName }) {
         throw unsafeEntry(storedName, `is a ${type} that contains data`);
     if (!agrees(header.size, size))
         throw invalidEntry(storedName, 'has one size in its PAX header and another size in its tar header');
+    // An announced target is verified for every type, because another tool may follow it.
+    const target = pax.linkpath ?? linkName;
+    const announced = target === undefined ? undefined : decodeTarget(target, storedName);
     return {
         name: storedName.startsWith('./') ? storedName.slice(2) : storedName,
         storedName,
@@ -43268,7 +43291,7 @@ function toEntry(header, { pax = {}, name, linkName }) {
         size,
         packedSize: null,
         executable: header.executable,
-        target: type === 'symlink' ? (pax.linkpath ?? linkName ?? decodeEntryText(header.linkName, 'utf-8')) : null,
+        target: type === 'symlink' ? (announced ?? decodeTarget(header.linkName, storedName)) : null,
     };
 }
 /**
@@ -43280,12 +43303,13 @@ function verifyAnnouncedOnce(announced, key) {
     if (isMixed || announced[key] !== undefined)
         throw invalidArchive('a tar member has a repeated extension header, or both PAX and GNU headers');
 }
-function decodeLongName(body) {
+/** Returns the text before the first NUL. */
+function longName(body) {
     const end = body.indexOf(0);
     const name = end === -1 ? body : body.subarray(0, end);
     if (body.subarray(name.length).some(byte => byte !== 0))
         throw invalidArchive('a long tar name contains other data after its first NUL');
-    return decodeEntryText(name, 'utf-8');
+    return name;
 }
 /** If a PAX size does not fit into the header's own field, that field is zero or full. */
 function agrees(own, size) {
@@ -44976,7 +45000,7 @@ async function* recordsOf(stdout) {
 function list_tree_parseRecord(record) {
     const tab = record.indexOf('\t');
     const [, mode = '', type, oid = '', size] = RECORD.exec(record.subarray(0, tab).toString('latin1')) ?? [];
-    const name = decodeEntryText(record.subarray(tab + 1), 'utf-8');
+    const name = decodeEntryName(record.subarray(tab + 1), 'utf-8');
     if (type === 'commit')
         throw unsafeEntry(name, 'is a submodule, whose files the repository does not contain');
     if (type === 'tree')
@@ -45011,8 +45035,8 @@ async function readTree(reading, tree) {
     const rules = { ...limits, platform: process.platform, shape: 'as packed' };
     const { listing, entries } = await listTree(git, tree, { rules, slice });
     const symlinks = entries.flatMap((entry, number) => (entry.type === 'symlink' ? [{ ...entry, number }] : []));
-    await readBlobs(reading, symlinks, async ({ number }, blob) => {
-        listing.setTarget(number, decodeEntryText(await blob.whole(), 'utf-8'));
+    await readBlobs(reading, symlinks, async ({ number, name }, blob) => {
+        listing.setTarget(number, decodeTarget(await blob.whole(), name));
     });
     const plan = await slice.run(listing.plan());
     makeOpenDirectorySync(target);

@@ -10,17 +10,30 @@ const CONTROL_CHARACTER = /\p{Cc}/u
 const DRIVE_LETTER = /^[A-Za-z]:/
 
 /**
- * Decodes a name or a symlink's target: as UTF-8 if the archive says so, otherwise as ASCII. Throws ArchiveError
- * `unsafe_archive` for other bytes.
+ * Decodes an entry's name: as UTF-8 if the archive says so, otherwise as ASCII. Throws ArchiveError `unsafe_archive` for
+ * other bytes.
  */
-export function decodeEntryText(bytes: Buffer, encoding: 'utf-8' | 'ascii'): string {
+export function decodeEntryName(bytes: Buffer, encoding: 'utf-8' | 'ascii'): string {
   if (isAscii(bytes)) return bytes.toString('latin1')
   const shown = bytes.toString('utf8')
-  if (encoding === 'ascii') throw unsafeEntry(shown, 'has a non-ASCII name or target that is not marked as UTF-8')
+  if (encoding === 'ascii') throw unsafeEntry(shown, 'has a non-ASCII name that is not marked as UTF-8')
+  const name = decodeUtf8(bytes)
+  if (name === undefined) throw unsafeEntry(shown, 'has a name that is not valid UTF-8')
+  return name
+}
+
+/** Decodes the target of the symlink `name`. Throws ArchiveError `unsafe_archive` if it is not valid UTF-8. */
+export function decodeTarget(bytes: Buffer, name: string): string {
+  const target = decodeUtf8(bytes)
+  if (target === undefined) throw unsafeEntry(name, 'has a symlink target that is not valid UTF-8')
+  return target
+}
+
+function decodeUtf8(bytes: Buffer): string | undefined {
   try {
     return strictUtf8.decode(bytes)
   } catch {
-    throw unsafeEntry(shown, 'has a name or target that is not valid UTF-8')
+    return undefined
   }
 }
 

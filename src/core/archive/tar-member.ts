@@ -1,6 +1,6 @@
 import { type ArchiveEntry, type ExtractableType, invalidArchive, invalidEntry, unsafeEntry } from './archive-entry.ts'
 import { requireExtractable } from './archive-policy.ts'
-import { decodeEntryText } from './entry-names.ts'
+import { decodeEntryName, decodeTarget } from './entry-names.ts'
 import type { TarHeader } from './tar-header.ts'
 import { type PaxFields, parsePaxFields } from './tar-pax.ts'
 
@@ -14,7 +14,8 @@ export interface TarEntry extends ArchiveEntry {
 export interface Announced {
   readonly pax?: PaxFields
   readonly name?: string
-  readonly linkName?: string
+  /** Not decoded yet. */
+  readonly linkName?: Buffer
 }
 
 /** The largest number of eleven octal digits. */
@@ -33,12 +34,19 @@ export function isExtension({ type }: TarHeader): boolean {
 /**
  * Returns the announced values together with those of one more extension header of the same member. Throws ArchiveError
  * `invalid_archive` if the header is malformed, repeats an earlier one, or mixes PAX and GNU headers, and
- * `unsafe_archive` if a name in it is not UTF-8.
+ * `unsafe_archive` if a path or name in it is not UTF-8. `toEntry` verifies targets.
  */
 export function announce(announced: Announced, { type }: TarHeader, body: Buffer): Announced {
   const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName'
   verifyAnnouncedOnce(announced, key)
-  return { ...announced, [key]: key === 'pax' ? parsePaxFields(body) : decodeLongName(body) }
+  switch (key) {
+    case 'pax':
+      return { ...announced, pax: parsePaxFields(body) }
+    case 'name':
+      return { ...announced, name: decodeEntryName(longName(body), 'utf-8') }
+    case 'linkName':
+      return { ...announced, linkName: Buffer.from(longName(body)) }
+  }
 }
 
 /**
@@ -47,7 +55,7 @@ export function announce(announced: Announced, { type }: TarHeader, body: Buffer
  * not UTF-8, and for data of anything but a file; throws `invalid_archive` for two different sizes.
  */
 export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): TarEntry {
-  const storedName = pax.path ?? name ?? decodeEntryText(header.name, 'utf-8')
+  const storedName = pax.path ?? name ?? decodeEntryName(header.name, 'utf-8')
   if (pax.specialKey !== undefined) throw unsafeEntry(storedName, 'has a PAX key of a sparse, split or special file')
   const type = memberType(header.type, storedName)
   const size = pax.size ?? header.size
@@ -56,6 +64,9 @@ export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announc
   if (type !== 'file' && size > 0) throw unsafeEntry(storedName, `is a ${type} that contains data`)
   if (!agrees(header.size, size))
     throw invalidEntry(storedName, 'has one size in its PAX header and another size in its tar header')
+  // An announced target is verified for every type, because another tool may follow it.
+  const target = pax.linkpath ?? linkName
+  const announced = target === undefined ? undefined : decodeTarget(target, storedName)
   return {
     name: storedName.startsWith('./') ? storedName.slice(2) : storedName,
     storedName,
@@ -63,7 +74,7 @@ export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announc
     size,
     packedSize: null,
     executable: header.executable,
-    target: type === 'symlink' ? (pax.linkpath ?? linkName ?? decodeEntryText(header.linkName, 'utf-8')) : null,
+    target: type === 'symlink' ? (announced ?? decodeTarget(header.linkName, storedName)) : null,
   }
 }
 
@@ -77,12 +88,13 @@ function verifyAnnouncedOnce(announced: Announced, key: keyof Announced): void {
     throw invalidArchive('a tar member has a repeated extension header, or both PAX and GNU headers')
 }
 
-function decodeLongName(body: Buffer): string {
+/** Returns the text before the first NUL. */
+function longName(body: Buffer): Buffer {
   const end = body.indexOf(0)
   const name = end === -1 ? body : body.subarray(0, end)
   if (body.subarray(name.length).some(byte => byte !== 0))
     throw invalidArchive('a long tar name contains other data after its first NUL')
-  return decodeEntryText(name, 'utf-8')
+  return name
 }
 
 /** If a PAX size does not fit into the header's own field, that field is zero or full. */

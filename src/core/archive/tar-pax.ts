@@ -1,11 +1,12 @@
 import { cleanForeignText } from '../foreign-text.ts'
 import { invalidArchive } from './archive-entry.ts'
-import { decodeEntryText } from './entry-names.ts'
+import { decodeEntryName } from './entry-names.ts'
 
 /** The fields of a PAX extended header that matter to the extraction of the next member. */
 export interface PaxFields {
   readonly path?: string
-  readonly linkpath?: string
+  /** Not decoded yet. */
+  readonly linkpath?: Buffer
   /** Bytes. */
   readonly size?: number
   /** A key that makes the member different from what its header says, such as the key of a sparse file. */
@@ -29,15 +30,15 @@ const SPECIAL_KEY = /^(GNU\.|SUN\.|SCHILY\.(realsize|filetype)$)/
 /**
  * Parses the fields of a PAX extended header about one member. Omits keys that change neither name nor content, such as
  * times and attributes. Throws ArchiveError `invalid_archive` for malformed records, a repeated key that matters, an
- * empty path or linkpath, and a size that is not a number; throws `unsafe_archive` for names that are not UTF-8.
+ * empty path or linkpath, and a size that is not a number; throws `unsafe_archive` for a path that is not UTF-8.
  */
 export function parsePaxFields(body: Buffer): PaxFields {
   const records = parseRecords(body)
   const [path, linkpath, size] = [records.get('path'), records.get('linkpath'), records.get('size')]
   const specialKey = [...records.keys()].find(key => SPECIAL_KEY.test(key))
   return {
-    ...(path && { path: decodeName(path) }),
-    ...(linkpath && { linkpath: decodeName(linkpath) }),
+    ...(path && { path: decodeEntryName(requireText(path), 'utf-8') }),
+    ...(linkpath && { linkpath: Buffer.from(requireText(linkpath)) }),
     ...(size && { size: parseSize(size) }),
     ...(specialKey !== undefined && { specialKey }),
   }
@@ -99,9 +100,9 @@ function decisiveKey(body: Buffer, start: number, end: number): string | undefin
   return NAMING_KEYS.has(key) || SPECIAL_KEY.test(key) ? key : undefined
 }
 
-function decodeName(value: Buffer): string {
+function requireText(value: Buffer): Buffer {
   if (value.length === 0) throw invalidArchive('a PAX header has an empty path or linkpath')
-  return decodeEntryText(value, 'utf-8')
+  return value
 }
 
 function parseSize(value: Buffer): number {

@@ -2,7 +2,7 @@ import { type ArchiveEntry, unsafeEntry } from '../../core/archive/archive-entry
 import { verifyEntryCount } from '../../core/archive/archive-limits.ts'
 import type { ExtractionRules } from '../../core/archive/archive-policy.ts'
 import { ArchiveListing } from '../../core/archive/archive-policy.ts'
-import { decodeEntryText } from '../../core/archive/entry-names.ts'
+import { decodeEntryName } from '../../core/archive/entry-names.ts'
 import { MAX_PATH_BYTES } from '../../core/limits.ts'
 import type { TimeSlice } from '../../install/files/time-slice.ts'
 import type { HostGit } from './host-git.ts'
@@ -70,7 +70,7 @@ async function* recordsOf(stdout: AsyncIterable<Buffer>): AsyncGenerator<Buffer>
 function parseRecord(record: Buffer): GitEntry {
   const tab = record.indexOf('\t')
   const [, mode = '', type, oid = '', size] = RECORD.exec(record.subarray(0, tab).toString('latin1')) ?? []
-  const name = decodeEntryText(record.subarray(tab + 1), 'utf-8')
+  const name = decodeEntryName(record.subarray(tab + 1), 'utf-8')
   if (type === 'commit') throw unsafeEntry(name, 'is a submodule, whose files the repository does not contain')
   if (type === 'tree')
     return { name, type: 'directory', size: 0, packedSize: null, executable: false, target: null, oid }

@@ -1,7 +1,7 @@
 import { writeSync } from 'node:fs'
 import { invalidEntry } from '../../core/archive/archive-entry.ts'
 import type { ExtractionLimits } from '../../core/archive/archive-limits.ts'
-import { decodeEntryText } from '../../core/archive/entry-names.ts'
+import { decodeTarget } from '../../core/archive/entry-names.ts'
 import type { PlannedFile } from '../../core/archive/planned-files.ts'
 import { ArtifactError } from '../../core/errors.ts'
 import { PieceReader } from '../../install/archive/piece-reader.ts'
@@ -38,8 +38,8 @@ export async function readTree(reading: TreeReading, tree: string): Promise<Extr
   const rules = { ...limits, platform: process.platform, shape: 'as packed' as const }
   const { listing, entries } = await listTree(git, tree, { rules, slice })
   const symlinks = entries.flatMap((entry, number) => (entry.type === 'symlink' ? [{ ...entry, number }] : []))
-  await readBlobs(reading, symlinks, async ({ number }, blob) => {
-    listing.setTarget(number, decodeEntryText(await blob.whole(), 'utf-8'))
+  await readBlobs(reading, symlinks, async ({ number, name }, blob) => {
+    listing.setTarget(number, decodeTarget(await blob.whole(), name))
   })
   const plan = await slice.run(listing.plan())
   makeOpenDirectorySync(target)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { posix, win32 } from 'node:path'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
-import { decodeEntryText, parseEntryName } from '../../../src/core/archive/entry-names.ts'
+import { decodeEntryName, decodeTarget, parseEntryName } from '../../../src/core/archive/entry-names.ts'
 import { comparisonKey } from '../../../src/core/archive/platform-names.ts'
 import { DeployError } from '../../../src/core/errors.ts'
 import { MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_PATH_LEVELS } from '../../../src/core/limits.ts'
@@ -162,10 +162,10 @@ describe('parseEntryName', () => {
   })
 })
 
-describe('decodeEntryText', () => {
+describe('decodeEntryName', () => {
   it('decodes every text in UTF-8', () => {
     const property = fc.property(fc.string({ unit: 'binary' }), text => {
-      assert.equal(decodeEntryText(Buffer.from(text), 'utf-8'), text)
+      assert.equal(decodeEntryName(Buffer.from(text), 'utf-8'), text)
     })
     fc.assert(property)
   })
@@ -174,7 +174,7 @@ describe('decodeEntryText', () => {
     const property = fc.property(fc.uint8Array({ maxLength: 8 }), bytes => {
       let text: string
       try {
-        text = decodeEntryText(Buffer.from(bytes), 'utf-8')
+        text = decodeEntryName(Buffer.from(bytes), 'utf-8')
       } catch {
         return
       }
@@ -184,8 +184,18 @@ describe('decodeEntryText', () => {
   })
 
   it('refuses anything but ASCII if UTF-8 is not declared', () => {
-    assert.throws(() => decodeEntryText(Buffer.from('é'), 'ascii'), isUnsafe)
-    assert.equal(decodeEntryText(Buffer.from('e'), 'ascii'), 'e')
+    assert.throws(() => decodeEntryName(Buffer.from('é'), 'ascii'), isUnsafe)
+    assert.equal(decodeEntryName(Buffer.from('e'), 'ascii'), 'e')
+  })
+})
+
+describe('decodeTarget', () => {
+  it('decodes UTF-8, and refuses other bytes with the name of the symlink', () => {
+    assert.equal(decodeTarget(Buffer.from('grün'), 'link'), 'grün')
+    assert.throws(() => decodeTarget(Buffer.from([0x61, 0xff]), 'link'), {
+      ...isUnsafe,
+      message: /^The artifact's entry "link" has a symlink target that is not valid UTF-8, /,
+    })
   })
 })
 

@@ -1,6 +1,6 @@
 import { invalidEntry } from '../../../core/archive/archive-entry.ts'
 import { ArchiveListing, type ExtractionPlan } from '../../../core/archive/archive-policy.ts'
-import { decodeEntryText } from '../../../core/archive/entry-names.ts'
+import { decodeTarget } from '../../../core/archive/entry-names.ts'
 import type { ReadWindow } from '../read-window.ts'
 import type { OpenZip } from './open-zip.ts'
 import { readZipDirectory } from './zip-directory.ts'
@@ -35,5 +35,5 @@ export async function planZip(zip: OpenZip): Promise<PlannedZip> {
 
 function readTarget(window: ReadWindow, entry: LocatedZipEntry): string {
   if (!isSmall(entry)) throw invalidEntry(entry.name, 'is a symlink with more packed bytes than a target can have')
-  return decodeEntryText(readSmallEntry(window, entry), 'utf-8')
+  return decodeTarget(readSmallEntry(window, entry), entry.name)
 }

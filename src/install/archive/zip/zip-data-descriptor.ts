@@ -9,7 +9,7 @@ const SIGNATURE_TEXT = 'PK\x07\x08'
 const SHORT_BYTES = 12
 const LONG_BYTES = 20
 
-/** The length of the longest of the four forms. */
+/** The length of the longest data descriptor: one with a signature and sizes of 64 bits. */
 export const MAX_DESCRIPTOR_BYTES = SIGNATURE_BYTES + LONG_BYTES
 
 /** True if the bytes are exactly one data descriptor (APPNOTE 4.3.9), with the entry's own CRC and sizes. */

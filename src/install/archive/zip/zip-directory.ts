@@ -1,7 +1,7 @@
 import { type ArchiveEntry, invalidArchive, invalidEntry, unsafeEntry } from '../../../core/archive/archive-entry.ts'
 import { verifyEntryCount } from '../../../core/archive/archive-limits.ts'
 import type { ArchiveListing } from '../../../core/archive/archive-policy.ts'
-import { decodeEntryText } from '../../../core/archive/entry-names.ts'
+import { decodeEntryName } from '../../../core/archive/entry-names.ts'
 import { MAX_PATH_BYTES } from '../../../core/limits.ts'
 import { countInWords } from '../../../core/quantities.ts'
 import { type ReadWindow, WINDOW_BYTES } from '../read-window.ts'
@@ -138,7 +138,7 @@ function parseEntry({ bytes, extraAt, commentAt }: CentralHeader): ListedEntry {
 
 /** Decodes a name as UTF-8 if a flag or a Unicode path vouches for it, otherwise as ASCII. */
 function parseName(rawName: Buffer, isUtf8: boolean): string {
-  const name = decodeEntryText(rawName, isUtf8 ? 'utf-8' : 'ascii')
+  const name = decodeEntryName(rawName, isUtf8 ? 'utf-8' : 'ascii')
   if (rawName.length > MAX_PATH_BYTES + 1) throw unsafeEntry(name, `has a path of more than ${MAX_PATH_BYTES} bytes`)
   return name
 }
