@@ -26044,7 +26044,7 @@ function* limitedTokens(text, limits, lines) {
         if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
             yield undefined;
         if (lexemes > limits.lexemes)
-            throw new Excess(`more than ${limits.lexemes} words and signs`, parser.offset);
+            throw new Excess(`more than ${limits.lexemes} words, signs, spaces and line ends`, parser.offset);
         yield* parser.next(lexeme);
         if (isTooDeep(parser.stack))
             throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
@@ -26119,7 +26119,7 @@ function yamlComplaintSentence({ code, message }) {
         case 'TAB_AS_INDENT':
             return 'tabs are not accepted as indentation: use spaces';
         case 'RESOURCE_EXHAUSTION':
-            return `the file must be simple enough to read, found ${message}`;
+            return `the file has ${message}: shorten or simplify it`;
         case 'NON_STRING_KEY':
             return 'keys must be text';
         case 'TAG_RESOLVE_FAILED':
@@ -27668,7 +27668,7 @@ function refuseAmbiguousText(text, { bytes }) {
 function readDocument({ document, complaints }) {
     const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
     if (excess !== undefined)
-        throw ambiguous(`must be simple enough to read, found ${excess.message}`);
+        throw ambiguous(`has ${excess.message}`);
     const mistake = complaints.find(({ isWarning }) => !isWarning);
     if (mistake !== undefined || document === undefined)
         throw malformed(`is not one valid YAML document (${cleanForeignText(mistake?.message ?? 'no document')})`);
@@ -27684,7 +27684,7 @@ function refuseAmbiguousNodes(document) {
         Alias: () => {
             aliases++;
             if (aliases > MAX_ALIAS_COUNT)
-                throw ambiguous(`must be simple enough to read, found more than ${MAX_ALIAS_COUNT} aliases`);
+                throw ambiguous(`has more than ${MAX_ALIAS_COUNT} aliases`);
         },
         Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
     });
@@ -27712,7 +27712,7 @@ function toPlainValue(read) {
     catch (error) {
         const reason = cleanForeignText(error instanceof Error ? error.message : String(error));
         throw reason.startsWith('Excessive alias count')
-            ? ambiguous('must be simple enough to read, found aliases of aliases that multiply the content')
+            ? ambiguous('has aliases of aliases that multiply its content')
             : malformed(`cannot be read (${reason})`);
     }
 }
@@ -40613,7 +40613,7 @@ function describeUnknown(report) {
     const unreadable = report?.attempted === null ? ' and names no usable version' : '';
     if (known === null)
         return `unknown: its last report says ${report?.status}${unreadable}`;
-    return `perhaps ${known}: its last report says so, but has the status ${report?.status} and no usable version of its deployment`;
+    return `perhaps ${known}: its last report says so, but has the status ${report?.status} and does not say which version that deployment was to install`;
 }
 function nameHosts(hosts) {
     const named = hosts.map(host => `${cleanForeignText(host.id, describe_MAX_NAME_CHARS)} (${describeStanding(host)})`);
@@ -47554,6 +47554,7 @@ function local_artifact_unusable({ path }, found) {
 
 
 
+
 /**
  * Checks a release as a deployment would, with the same code and the same error codes, but without a host: plan and
  * host config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan takes from the artifact.
@@ -47684,7 +47685,7 @@ async function removeFolder({ runner, log, onFolder }, folder) {
         onFolder(undefined);
     }
     catch (error) {
-        log.warning(`${folder} could not be removed: ${toHostError(error, `removing ${folder}`).message}`);
+        log.warning(`${asSentence(toHostError(error, `removing ${folder}`).message)} The post step tries again.`);
     }
 }
 function gate_causeOf({ signal, runner }, thrown) {

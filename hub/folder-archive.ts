@@ -93,7 +93,7 @@ function requireRoom({ root, zip, fileBytes }: Packing): void {
   const most = isTooLarge ? `more than ${MAX_FILE_BYTES} bytes` : `more than ${MAX_ENTRIES} entries`
   throw new HubError(
     400,
-    `The folder ${root} has ${most}, which hosts refuse by default: name only the folder of the plugin or service.`,
+    `The folder ${root} has ${most}, which hosts refuse by default: name only the folder of the plugin or service, or remove some files.`,
   )
 }
 

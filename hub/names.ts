@@ -25,7 +25,7 @@ export const versionSchema = z.string().regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127
 
 /** The name of a version to publish. It cannot be `latest`, with which clients ask for the newest version. */
 export const newVersionSchema = versionSchema.refine(version => version !== 'latest', {
-  error: 'must be a version other than "latest"',
+  error: 'must not be "latest", which stands for the newest version',
 })
 
 export const repoSchema = z.string().regex(/^[\w.-]{1,100}\/[\w.-]{1,100}@[\w.+/-]{1,200}$/, {

@@ -10,7 +10,7 @@ const ROOT = join(import.meta.dirname, '..')
 await runProgram({
   name: 'npm run docs',
   purpose:
-    'Updates the generated documentation: the tables of inputs and outputs in the READMEs, from action.yml,\nand the JSON Schemas of plan and host config in schemas/.',
+    "Updates the generated documentation: in each action's README, the tables of inputs and outputs of its action.yml;\nin schemas/, the JSON Schemas of the plan and the host config.",
   options: { check: { type: 'boolean', help: 'change nothing; fail (exit code 1) if a file does not match' } },
   async run({ check }) {
     const stale = generatedFiles().filter(({ path, text }) => read(path) !== text)

@@ -64,10 +64,7 @@ function versionIn({ version: packaged }: PluginYaml, given: string | undefined)
   const [written] = packaged
   const { error } = newVersionSchema.safeParse(written)
   if (error !== undefined)
-    throw new HubError(
-      400,
-      `The version in ${PLUGIN_YAML} ${error.issues[0]?.message}, not ${shown(written)}: correct it.`,
-    )
+    throw new HubError(400, `The version ${shown(written)} in ${PLUGIN_YAML} ${error.issues[0]?.message}: correct it.`)
   if (given === undefined || packaged.some(name => withoutV(name) === withoutV(given))) return given ?? written
   throw new HubError(
     400,

@@ -29,8 +29,8 @@ const manifestSchema = z.object({
 })
 
 /**
- * Opens a sealed file whose signature and key match. Throws HubError 400 if no host would install its content, because
- * it is not a tar in one zstd stream, or has unsafe entries, more entries or bytes than hosts unpack, no plan or too
+ * Opens a sealed file whose signature and key match. Throws HubError 400 if hosts refuse its content, at least by
+ * default, because it is not a tar in one zstd stream, or has unsafe entries, too many entries or bytes, no plan or too
  * large a plan, no valid manifest, or the manifest of another project or version. This check only helps publishers:
  * each host decides for itself what it accepts. Keeps only the listing and the manifest in memory.
  */

@@ -75,7 +75,7 @@ function describeUnknown(report: HostReport | undefined): string {
   const known = report?.version ?? null
   const unreadable = report?.attempted === null ? ' and names no usable version' : ''
   if (known === null) return `unknown: its last report says ${report?.status}${unreadable}`
-  return `perhaps ${known}: its last report says so, but has the status ${report?.status} and no usable version of its deployment`
+  return `perhaps ${known}: its last report says so, but has the status ${report?.status} and does not say which version that deployment was to install`
 }
 
 function nameHosts(hosts: readonly FleetHost[]): string {

@@ -68,7 +68,7 @@ describe('buildFleet', () => {
     const fleet = fleetOf([rowOf('app-1', IN_PROGRESS)], { expectVersion: '2.0.0' })
     assert.match(
       outOfSync(fleet, SUBJECT).message,
-      /app-1 \(perhaps 2\.0\.0: its last report says so, but has the status unknown and no usable version of its deployment\)/,
+      /app-1 \(perhaps 2\.0\.0: its last report says so, but has the status unknown and does not say which version that deployment was to install\)/,
     )
   })
 

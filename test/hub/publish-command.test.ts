@@ -164,17 +164,17 @@ const REFUSED: Readonly<
   'a version that no hub serves': [
     { 'plugin.yaml': 'name: a\nversion: 1.0 beta\n' },
     [],
-    /^The version in plugin\.yaml must be 1 to 128 characters [^\n]+, not "1\.0 beta": correct it\.$/,
+    /^The version "1\.0 beta" in plugin\.yaml must be 1 to 128 characters [^\n]+: correct it\.$/,
   ],
   'a version with control characters': [
     { 'plugin.yaml': 'name: a\nversion: "1\\e[2J\\u202e\\x9b"\n' },
     ['--version', '1'],
-    /, not "1\\u001b\[2J\?\?": correct it\.$/,
+    /^The version "1\\u001b\[2J\?\?" in plugin\.yaml must be /,
   ],
   'the version latest': [
     { 'plugin.yaml': 'name: a\nversion: latest\n' },
     [],
-    /plugin\.yaml must be a version other than "latest", not/,
+    /^The version "latest" in plugin\.yaml must not be "latest", which stands for the newest version: correct it\.$/,
   ],
   'invalid YAML': [
     { 'plugin.yaml': 'name: a\nversion: [1\n' },

@@ -232,7 +232,7 @@ describe('an archive of a folder', () => {
     assert.throws(() => zipFolder(folder), {
       status: 400,
       message:
-        /^The folder .* has more than 2147483648 bytes, which .*: name only the folder of the plugin or service\.$/,
+        /^The folder .* has more than 2147483648 bytes, which .*: name only the folder of the plugin or service, or remove some files\.$/,
     })
   })
 

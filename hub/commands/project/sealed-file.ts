@@ -30,9 +30,10 @@ export function readSealedFile(file: string): SealedRelease {
   try {
     return { bytes, release: parseInput(releaseSchema, JSON.parse(release.toString('utf8'))) }
   } catch (error) {
+    const problem = error instanceof Error ? error.message : error
     throw new HubError(
       400,
-      `The file ${releasePath(file)} is invalid: ${error instanceof Error ? error.message : error}`,
+      `The file ${releasePath(file)} is invalid (${problem}): seal the project again with "project seal".`,
     )
   }
 }

@@ -96,7 +96,8 @@ function* limitedTokens(text: string, limits: YamlLimits, lines: LineCounter): G
   for (const lexeme of new Lexer().lex(text)) {
     lexemes++
     if (lexemes % LEXEMES_BETWEEN_PAUSES === 0) yield undefined
-    if (lexemes > limits.lexemes) throw new Excess(`more than ${limits.lexemes} words and signs`, parser.offset)
+    if (lexemes > limits.lexemes)
+      throw new Excess(`more than ${limits.lexemes} words, signs, spaces and line ends`, parser.offset)
     yield* parser.next(lexeme)
     if (isTooDeep(parser.stack)) throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset)
   }

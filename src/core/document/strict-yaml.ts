@@ -46,7 +46,7 @@ function refuseAmbiguousText(text: string, { bytes }: YamlLimits): void {
 
 function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {
   const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION')
-  if (excess !== undefined) throw ambiguous(`must be simple enough to read, found ${excess.message}`)
+  if (excess !== undefined) throw ambiguous(`has ${excess.message}`)
   const mistake = complaints.find(({ isWarning }) => !isWarning)
   if (mistake !== undefined || document === undefined)
     throw malformed(`is not one valid YAML document (${cleanForeignText(mistake?.message ?? 'no document')})`)
@@ -62,8 +62,7 @@ function refuseAmbiguousNodes(document: Document.Parsed): void {
   visit(document, {
     Alias: () => {
       aliases++
-      if (aliases > MAX_ALIAS_COUNT)
-        throw ambiguous(`must be simple enough to read, found more than ${MAX_ALIAS_COUNT} aliases`)
+      if (aliases > MAX_ALIAS_COUNT) throw ambiguous(`has more than ${MAX_ALIAS_COUNT} aliases`)
     },
     Map: (_, { items }) => refuseAmbiguousKeys(items.map(({ key }) => key)),
   })
@@ -91,7 +90,7 @@ function toPlainValue(read: () => unknown): unknown {
   } catch (error) {
     const reason = cleanForeignText(error instanceof Error ? error.message : String(error))
     throw reason.startsWith('Excessive alias count')
-      ? ambiguous('must be simple enough to read, found aliases of aliases that multiply the content')
+      ? ambiguous('has aliases of aliases that multiply its content')
       : malformed(`cannot be read (${reason})`)
   }
 }

@@ -12,7 +12,7 @@ export function yamlComplaintSentence({ code, message }: Pick<YamlComplaint, 'co
     case 'TAB_AS_INDENT':
       return 'tabs are not accepted as indentation: use spaces'
     case 'RESOURCE_EXHAUSTION':
-      return `the file must be simple enough to read, found ${message}`
+      return `the file has ${message}: shorten or simplify it`
     case 'NON_STRING_KEY':
       return 'keys must be text'
     case 'TAG_RESOLVE_FAILED':

@@ -4,6 +4,7 @@ import { type DeployError, toDeployError } from '../../core/errors.ts'
 import type { Kind } from '../../core/identifiers.ts'
 import { parseHostConfigSlowly } from '../../core/plan/host-config.ts'
 import { bytesInWords } from '../../core/quantities.ts'
+import { asSentence } from '../../core/sentence.ts'
 import type { VerifiedArtifact } from '../../core/trust/signature.ts'
 import { isSameVersion } from '../../core/trust/versions.ts'
 import { openPrivateFileSync } from '../../install/files/private-file.ts'
@@ -223,7 +224,7 @@ async function removeFolder({ runner, log, onFolder }: GateTools, folder: string
     await removePrivateFolder(runner.temporaryFolder, folder)
     onFolder(undefined)
   } catch (error) {
-    log.warning(`${folder} could not be removed: ${toHostError(error, `removing ${folder}`).message}`)
+    log.warning(`${asSentence(toHostError(error, `removing ${folder}`).message)} The post step tries again.`)
   }
 }
 

@@ -63,7 +63,11 @@ describe('a sealed file', () => {
     const file = await newSealedFile(t)
     for (const text of ['', '{', '[]', '{"project_id": 1}']) {
       writeFileSync(releasePath(file), text)
-      assert.throws(() => readSealedFile(file), { message: new RegExp(`^The file ${releasePath(file)} is invalid: `) })
+      assert.throws(() => readSealedFile(file), {
+        message: new RegExp(
+          `^The file ${releasePath(file)} is invalid \\([^]+\\): seal the project again with "project seal"\\.$`,
+        ),
+      })
     }
   })
 })
