@@ -21404,7 +21404,7 @@ async function undoChanges(changeLog, pending) {
         return true;
     throw rollbackFailed(pending, failure.error);
 }
-/** Undoes one change and records it. Returns whether the change had been made. */
+/** Undoes one change, and records in the journal that it is undone. Returns whether the change had been made. */
 async function undoAnnounced({ root, journal, log, onLost }, announced, { latest, pending }) {
     const { change } = announced;
     const { wasMade, setAside, ...missing } = await undoChange(root, change);
@@ -22883,7 +22883,7 @@ class FileDigester {
 
 /**
  * The character that Node returns for bytes of a name that are not UTF-8. A path with this character does not lead to
- * such a file.
+ * the file with that name.
  */
 const UNREADABLE = '\ufffd';
 /**
@@ -26992,7 +26992,7 @@ class JournalFile {
         this.#isLocked = false;
         await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
     }
-    /** Removes the journal and closes it. */
+    /** Closes the journal, and removes it if possible. */
     discard() {
         this.close();
         tryUnlinkSync(this.#path);
@@ -27463,7 +27463,7 @@ function parseLatestVersion({ body, foreign }, { kind, slug }, base) {
     }
     const latest = parsed.data.latest_version?.trim();
     if (!latest) {
-        throw new ArtifactError('no_published_version', `The hub has no published version of ${kind} ${slug}: publish one, or name a version.`);
+        throw new ArtifactError('no_published_version', `The hub names no latest version of ${kind} ${slug}: publish a version, or name one.`);
     }
     if (!versionSchema.safeParse(latest).success) {
         throw new ArtifactError('bad_response', `The hub's latest_version of ${kind} ${slug} is ${foreign ? 'text' : `"${cleanForeignText(latest, 60)}"`}, which is not a version: report this to the hub's operator.`);
@@ -27796,7 +27796,7 @@ function warnOfOtherDirectory(layout, directory, log) {
         log.warning(`${problem} This project installs its plugins in ${directory}: make sure that the host loads them from there.`);
     if (asked === undefined || asked === directory)
         return;
-    log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`);
+    log.warning(`This project installs its plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Set plugins.directory in that file to ${directory}, or ask the publisher to set plugins_dirname to ${asked}.`);
 }
 /**
  * Returns every directory in which this host may have plugins: the default one, the one in the host framework's own
@@ -29026,7 +29026,7 @@ function refuseEmpty(keys, hasInput) {
         return;
     const required = `The part requires ${listNames(keys)}, for which`;
     throw new DeploymentError('step_failed', hasInput
-        ? `${required} neither the template nor the input settings has a value: add ${itOrThem(keys)} to settings, as NAME=value.`
+        ? `${required} neither the template nor the settings given as input have a value: add ${itOrThem(keys)} to settings, as NAME=value.`
         : `${required} the template has no value, and a rollback has no input for settings: create the part's settings file by hand (<id>.env, next to the directory of the part), set ${itOrThem(keys)} there, and run again.`);
 }
 function itOrThem(keys) {
@@ -29248,7 +29248,7 @@ async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part,
     await writeNewFile(staged, text);
     const paths = { staged: (0,external_node_path_namespaceObject.relative)(layout.root, staged), path: (0,external_node_path_namespaceObject.relative)(layout.root, target) };
     await transaction.apply([{ type: 'create_file', ...paths }]);
-    tools.log.info(`${target} was written with the settings of ${settingsPath(layout, part)}, because the host framework injects no others.`);
+    tools.log.info(`${target} was written with the settings of ${settingsPath(layout, part)}, because the host framework injects only the settings in ${target}.`);
     return true;
 }
 function isSeedable(keepPaths, { environment }) {
@@ -33114,7 +33114,7 @@ function readExisting({ layout, tools, request }, part) {
     const path = settingsPath(layout, part);
     const text = settings_file_readSettings(path);
     verifySettings({ path, text }, part.environment.required);
-    const unused = request.settings.size > 0 ? ', so the input settings is not used' : '';
+    const unused = request.settings.size > 0 ? ', so the settings given as input are not used' : '';
     tools.log.info(`${path} exists and stays unchanged${unused}.`);
     return text;
 }
@@ -33152,7 +33152,7 @@ function verifyTemplate({ layout }, tree, { from, inner, template }) {
 /** Names the operator's settings that were used, and those that were not. */
 function describeUse(used, settings) {
     const unused = [...settings.keys()].filter(name => !used.includes(name));
-    const named = used.length > 0 ? `, with ${listNames(used)} from the input settings` : '';
+    const named = used.length > 0 ? `, with ${listNames(used)} from the settings given as input` : '';
     if (unused.length === 0)
         return `${named}.`;
     return `${named}. Not used: ${listNames(unused)}. A setting is used only if it is not empty, and if the template or the part declares it.`;
@@ -33949,7 +33949,7 @@ function noticeUnused({ deployment, order }) {
     const names = [...deployment.request.settings.keys()];
     if (names.length === 0 || order.steps.some(({ action }) => action === 'write_env'))
         return;
-    deployment.tools.log.notice(`The input settings contains ${listNames(names)}, but the plan has no write_env step, so these settings are not written.`);
+    deployment.tools.log.notice(`The settings given as input contain ${listNames(names)}, but the plan has no write_env step, so these settings are not written.`);
 }
 function noticeUnset({ deployment, order }) {
     for (const part of order.parts) {
@@ -35938,7 +35938,7 @@ class SymlinkResolver {
         }
         return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 };
     }
-    /** Takes one step of the path, or returns why the step is not possible. */
+    /** Takes one step of the path, or returns why the step is refused. */
     #stepProblem(way, step) {
         if (way.isDangling)
             return this.#danglingProblem(step);
@@ -36395,7 +36395,7 @@ function verifySystem({ system, external }, name) {
         return;
     const type = UNIX_TYPES.get((external >>> 16) & TYPE_MASK) ?? 'file';
     if (type !== 'file' && type !== 'directory')
-        throw unsafeEntry(name, `is marked as a ${type} by a system (${system}) whose attributes tools interpret differently`);
+        throw unsafeEntry(name, `is marked as a ${type} by a system (number ${system} in the ZIP format) whose attributes tools interpret differently`);
 }
 function isOwnerExecutable(attributes) {
     return (unixMode(attributes) & OWNER_EXECUTE) !== 0;
@@ -39012,7 +39012,10 @@ function nextOf(report, cause, error) {
         : [];
     return [...calm, nextStep(cause, error), ...publisher].join(' ');
 }
-/** The rollback is complete, so no run repeats it, but the restored files are damaged. */
+/**
+ * The rollback is complete, so no run repeats it, but the restored files are damaged or could not be compared with
+ * their record.
+ */
 const AFTER_DAMAGE = 'Follow docs/operating.md, "The host is inconsistent": install the old version again.';
 /** The advice for these codes does not mention the state in which the run leaves the host. */
 const ENDED_EARLY = new Set(['cancelled', 'interrupted']);
@@ -39245,7 +39248,7 @@ function describeSuccess(run) {
     const ending = report.changed ? success_sentence_describeChange(report) : describeUnchanged(run);
     if (error === undefined)
         return ending;
-    return { mark: '\u26a0\ufe0f', sentence: `${ending.sentence}; the step failed anyway (${error.code})` };
+    return { mark: '\u26a0\ufe0f', sentence: `${ending.sentence}; the workflow step failed anyway (${error.code})` };
 }
 function success_sentence_describeChange(report) {
     const { previous_version: before, host_id: host, rollback_of: replaced } = report;
@@ -41452,7 +41455,7 @@ function invalidKeys(problem) {
 }
 function privateKey(line) {
     return new ConfigError('invalid_input', `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
-        'Replace it with its public key. If others could read the private key, ask the publisher for a new pair of keys.');
+        'Replace it with its public key. If others could read the private key, ask the publisher to replace the pair of keys and to send only the new public key.');
 }
 
 ;// CONCATENATED MODULE: ./build/core/trust/sealed-signature.js
@@ -42027,7 +42030,7 @@ const refSchema = pipe(schemas_string().check(refine(text => text.length <= MAX_
     error: `must be a full commit id, or the name of a branch or tag in at most ${MAX_REF_CHARS} visible ASCII characters`,
 })), transform(ref => (isCommitId(ref.toLowerCase()) ? ref.toLowerCase() : ref)));
 const subdirectorySchema = pipe(schemas_nullish(schemas_string().check(_maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }), _regex(/^(?:(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+(?:\/|$))*$/u, {
-    error: 'must be a relative path inside the tree, without ".", ".." or backslashes',
+    error: 'must be a relative path inside the tree, without backslashes or control characters, and without a name that is empty, "." or ".."',
 }))), transform(path => path?.replace(/\/$/, '') || undefined));
 const writtenSchema = schemas_lazy(() => object({
     marketplace_slug: schemas_nullish(slugSchema),
@@ -45391,7 +45394,7 @@ class SourceSupplier {
     }
 }
 function supplier_describe(source) {
-    const below = source.subdirectory === undefined ? '' : `, ${source.subdirectory}`;
+    const below = source.subdirectory === undefined ? '' : `, subdirectory ${source.subdirectory}`;
     return source.from === 'git'
         ? `${source.url} at ${source.ref}${below}`
         : `${source.kind} ${source.slug}, version ${source.version}${below}, from the marketplace`;
@@ -46115,10 +46118,12 @@ function noSnapshot(row, { toVersion, known }) {
     const asked = toVersion === undefined ? earlier : ` ${toVersion}`;
     const none = `This host has no snapshot of ${placeName(placeOf(row))}`;
     const versions = [...new Set(known.map(refusals_describe))];
-    const these = versions.length === 1 ? 'this version, even if it is a later one' : 'one of these, even a later one';
+    const these = versions.length === 1
+        ? 'this version, even if it is later than the installed one'
+        : 'one of these, even a later one';
     return new DeploymentError('no_snapshot', known.length === 0
         ? `${none}: nothing was changed. Deploy a version from the hub.`
-        : `${none}${asked}: nothing was changed. The host has ${listNames(versions)}. To restore ${these}, name its version in to-version, or deploy that version from the hub.`);
+        : `${none}${asked}: nothing was changed. The host has ${listNames(versions)}. To restore ${these}, name it in to-version, or deploy it from the hub.`);
 }
 /** DeploymentError `no_snapshot` for a project; the message lists the versions that could be restored. */
 function noProjectVersion(slug, { toVersion, known }) {
@@ -46142,7 +46147,7 @@ function missingParts(slug, lacking) {
 }
 /** DeploymentError `snapshot_modified` for a snapshot without a record to compare it with. */
 function unrecorded(path) {
-    return new DeploymentError('snapshot_modified', `${path} has no record of its files, so it is unknown whether they were changed: the rollback changed nothing. Name another version in to-version, or move this directory into place by hand once you know what it contains.`);
+    return new DeploymentError('snapshot_modified', `${path} has no record of its files, so it is unknown whether they were changed: the rollback changed nothing. Name another version in to-version, or deploy this version from the hub. If the hub does not have it, move this directory into place by hand once you know what it contains.`);
 }
 /** DeploymentError `snapshot_modified` for a snapshot whose record is damaged. */
 function damagedRecord(path, damage) {
@@ -46804,7 +46809,7 @@ function interruptedRun(layout, records) {
         return { ...known, inDoubt: new Set(), sentence };
     }
     const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : []);
-    const state = inDoubt.size === 0 ? 'and none of its changes are left' : 'so its parts may be neither old nor new';
+    const state = inDoubt.size === 0 ? 'and none of its changes are left' : 'so its parts may be neither the old nor the new version';
     return { ...known, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` };
 }
 function factsIn(records) {

@@ -72,7 +72,8 @@ function loadBundle(file, compiled) {
 /**
  * Returns this action's folder in the user's cache, whose data can be lost (XDG Base Directory Specification). The
  * folder may not exist yet. Returns undefined if the environment names no absolute path. The folder is not in a
- * project root: a service that runs as the same user, but may write only there, could otherwise replace the code.
+ * project root by default: a service that runs as the same user, but may write only there, could otherwise replace this
+ * action's compiled code.
  */
 function cacheFolder({ XDG_CACHE_HOME, HOME }) {
     const bases = [XDG_CACHE_HOME ?? '', (0,external_node_path_namespaceObject.join)(HOME ?? '', '.cache')];

@@ -26,12 +26,15 @@ export function noSnapshot(
   const asked = toVersion === undefined ? earlier : ` ${toVersion}`
   const none = `This host has no snapshot of ${placeName(placeOf(row))}`
   const versions = [...new Set(known.map(describe))]
-  const these = versions.length === 1 ? 'this version, even if it is a later one' : 'one of these, even a later one'
+  const these =
+    versions.length === 1
+      ? 'this version, even if it is later than the installed one'
+      : 'one of these, even a later one'
   return new DeploymentError(
     'no_snapshot',
     known.length === 0
       ? `${none}: nothing was changed. Deploy a version from the hub.`
-      : `${none}${asked}: nothing was changed. The host has ${listNames(versions)}. To restore ${these}, name its version in to-version, or deploy that version from the hub.`,
+      : `${none}${asked}: nothing was changed. The host has ${listNames(versions)}. To restore ${these}, name it in to-version, or deploy it from the hub.`,
   )
 }
 
@@ -69,7 +72,7 @@ export function missingParts(slug: string, lacking: readonly string[]): Deployme
 export function unrecorded(path: string): DeploymentError {
   return new DeploymentError(
     'snapshot_modified',
-    `${path} has no record of its files, so it is unknown whether they were changed: the rollback changed nothing. Name another version in to-version, or move this directory into place by hand once you know what it contains.`,
+    `${path} has no record of its files, so it is unknown whether they were changed: the rollback changed nothing. Name another version in to-version, or deploy this version from the hub. If the hub does not have it, move this directory into place by hand once you know what it contains.`,
   )
 }
 

@@ -98,7 +98,7 @@ export class SourceSupplier {
 }
 
 function describe(source: MarketplaceSource | GitSource): string {
-  const below = source.subdirectory === undefined ? '' : `, ${source.subdirectory}`
+  const below = source.subdirectory === undefined ? '' : `, subdirectory ${source.subdirectory}`
   return source.from === 'git'
     ? `${source.url} at ${source.ref}${below}`
     : `${source.kind} ${source.slug}, version ${source.version}${below}, from the marketplace`

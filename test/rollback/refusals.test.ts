@@ -13,7 +13,7 @@ describe('noSnapshot', () => {
     assert.match(messageFor([]), /nothing was changed\. Deploy a version from the hub\.$/)
     assert.match(
       messageFor(['1.0.0']),
-      /The host has 1\.0\.0\. To restore this version, even if it is a later one, name /,
+      /The host has 1\.0\.0\. To restore this version, even if it is later than the installed one, name /,
     )
     assert.match(messageFor(['1.0.0', '1.1.0']), /The host has 1\.0\.0, 1\.1\.0\. To restore one of these, even a /)
   })

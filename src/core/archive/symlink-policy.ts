@@ -87,7 +87,7 @@ export class SymlinkResolver {
     return { end: way.isDangling ? null : way.at, reach: way.reach, hops: way.hops - depth + 1 }
   }
 
-  /** Takes one step of the path, or returns why the step is not possible. */
+  /** Takes one step of the path, or returns why the step is refused. */
   #stepProblem(way: Way, step: string): string | undefined {
     if (way.isDangling) return this.#danglingProblem(step)
     if (this.#links.tree.typeOf(way.at) !== 'directory') return 'that uses a file as a directory'

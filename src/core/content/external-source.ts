@@ -76,7 +76,8 @@ const subdirectorySchema = z.pipe(
     z.string().check(
       z.maxLength(MAX_PATH_BYTES, { error: `must be at most ${MAX_PATH_BYTES} characters` }),
       z.regex(/^(?:(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+(?:\/|$))*$/u, {
-        error: 'must be a relative path inside the tree, without ".", ".." or backslashes',
+        error:
+          'must be a relative path inside the tree, without backslashes or control characters, and without a name that is empty, "." or ".."',
       }),
     ),
   ),

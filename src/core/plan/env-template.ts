@@ -139,7 +139,7 @@ function refuseEmpty(keys: readonly string[], hasInput: boolean): void {
   throw new DeploymentError(
     'step_failed',
     hasInput
-      ? `${required} neither the template nor the input settings has a value: add ${itOrThem(keys)} to settings, as NAME=value.`
+      ? `${required} neither the template nor the settings given as input have a value: add ${itOrThem(keys)} to settings, as NAME=value.`
       : `${required} the template has no value, and a rollback has no input for settings: create the part's settings file by hand (<id>.env, next to the directory of the part), set ${itOrThem(keys)} there, and run again.`,
   )
 }

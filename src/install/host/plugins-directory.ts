@@ -66,7 +66,7 @@ export function warnOfOtherDirectory(layout: Layout, directory: string, log: Log
     )
   if (asked === undefined || asked === directory) return
   log.warning(
-    `This project installs its plugins in ${directory}, but ${join(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Correct plugins.directory there, or ask the publisher to set plugins_dirname.`,
+    `This project installs its plugins in ${directory}, but ${join(layout.root, INTEGRATION)} says that the host loads them from ${asked}. Set plugins.directory in that file to ${directory}, or ask the publisher to set plugins_dirname to ${asked}.`,
   )
 }
 

@@ -58,7 +58,8 @@ function interruptedRun(layout: Layout, records: readonly JournalRecord[]): Inte
     return { ...known, inDoubt: new Set(), sentence }
   }
   const inDoubt = new Set(isInDoubt(layout) ? changedPlaces(records).map(placeName) : [])
-  const state = inDoubt.size === 0 ? 'and none of its changes are left' : 'so its parts may be neither old nor new'
+  const state =
+    inDoubt.size === 0 ? 'and none of its changes are left' : 'so its parts may be neither the old nor the new version'
   return { ...known, inDoubt, sentence: `${deployment} was interrupted, ${state}. ${recovery}` }
 }
 

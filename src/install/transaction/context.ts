@@ -31,7 +31,7 @@ export interface SecretKeeper {
   hide(secret: string): void
   /**
    * Keeps every text in these facts readable: a hub's secret or a setting's value that is part of such a text is not
-   * redacted anywhere. The secrets among the inputs are always redacted.
+   * redacted anywhere. The secrets among the inputs are redacted even then.
    */
   know(facts: unknown): void
 }

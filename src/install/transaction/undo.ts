@@ -44,7 +44,7 @@ export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange
   throw rollbackFailed(pending, failure.error)
 }
 
-/** Undoes one change and records it. Returns whether the change had been made. */
+/** Undoes one change, and records in the journal that it is undone. Returns whether the change had been made. */
 async function undoAnnounced(
   { root, journal, log, onLost }: ChangeLog,
   announced: AnnouncedChange,

@@ -135,7 +135,7 @@ function parseLatestVersion(
   if (!latest) {
     throw new ArtifactError(
       'no_published_version',
-      `The hub has no published version of ${kind} ${slug}: publish one, or name a version.`,
+      `The hub names no latest version of ${kind} ${slug}: publish a version, or name one.`,
     )
   }
   if (!versionSchema.safeParse(latest).success) {

@@ -56,7 +56,10 @@ function nextOf(report: LocalReport, cause: ErrorCode, error: DeployError | unde
   return [...calm, nextStep(cause, error), ...publisher].join(' ')
 }
 
-/** The rollback is complete, so no run repeats it, but the restored files are damaged. */
+/**
+ * The rollback is complete, so no run repeats it, but the restored files are damaged or could not be compared with
+ * their record.
+ */
 const AFTER_DAMAGE = 'Follow docs/operating.md, "The host is inconsistent": install the old version again.'
 
 /** The advice for these codes does not mention the state in which the run leaves the host. */

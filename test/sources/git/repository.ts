@@ -58,7 +58,7 @@ export class Repository {
     return this.git(['hash-object', '-t', 'tree', '-w', '--literally', '--stdin'], Buffer.concat(sorted))
   }
 
-  /** Commits files by path. A text that begins with `->` is a symlink's target, and one with `+x ` an executable. */
+  /** Commits files by path. A text that begins with `->` is a symlink's target, one with `+x ` is an executable. */
   commit(files: Readonly<Record<string, string | Buffer>>, branch = 'main'): string {
     return this.commitTree(this.#treeOf(Object.entries(files)), branch)
   }

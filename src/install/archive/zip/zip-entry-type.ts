@@ -52,7 +52,7 @@ function verifySystem({ system, external }: EntryAttributes, name: string): void
   if (type !== 'file' && type !== 'directory')
     throw unsafeEntry(
       name,
-      `is marked as a ${type} by a system (${system}) whose attributes tools interpret differently`,
+      `is marked as a ${type} by a system (number ${system} in the ZIP format) whose attributes tools interpret differently`,
     )
 }
 

@@ -23,7 +23,7 @@ export interface FoundItem extends TreeItem {
 
 /**
  * The character that Node returns for bytes of a name that are not UTF-8. A path with this character does not lead to
- * such a file.
+ * the file with that name.
  */
 const UNREADABLE = '\ufffd'
 

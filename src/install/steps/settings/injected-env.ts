@@ -83,7 +83,7 @@ export async function seedInjectedEnv(
   const paths = { staged: relative(layout.root, staged), path: relative(layout.root, target) }
   await transaction.apply([{ type: 'create_file', ...paths }])
   tools.log.info(
-    `${target} was written with the settings of ${settingsPath(layout, part)}, because the host framework injects no others.`,
+    `${target} was written with the settings of ${settingsPath(layout, part)}, because the host framework injects only the settings in ${target}.`,
   )
   return true
 }

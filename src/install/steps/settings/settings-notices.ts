@@ -24,7 +24,7 @@ function noticeUnused({ deployment, order }: Context): void {
   const names = [...deployment.request.settings.keys()]
   if (names.length === 0 || order.steps.some(({ action }) => action === 'write_env')) return
   deployment.tools.log.notice(
-    `The input settings contains ${listNames(names)}, but the plan has no write_env step, so these settings are not written.`,
+    `The settings given as input contain ${listNames(names)}, but the plan has no write_env step, so these settings are not written.`,
   )
 }
 

@@ -52,7 +52,7 @@ function readExisting({ layout, tools, request }: Deployment, part: SettingsOwne
   const path = settingsPath(layout, part)
   const text = readSettings(path)
   verifySettings({ path, text }, part.environment.required)
-  const unused = request.settings.size > 0 ? ', so the input settings is not used' : ''
+  const unused = request.settings.size > 0 ? ', so the settings given as input are not used' : ''
   tools.log.info(`${path} exists and stays unchanged${unused}.`)
   return text
 }
@@ -103,7 +103,7 @@ function verifyTemplate(
 /** Names the operator's settings that were used, and those that were not. */
 function describeUse(used: readonly string[], settings: Settings): string {
   const unused = [...settings.keys()].filter(name => !used.includes(name))
-  const named = used.length > 0 ? `, with ${listNames(used)} from the input settings` : ''
+  const named = used.length > 0 ? `, with ${listNames(used)} from the settings given as input` : ''
   if (unused.length === 0) return `${named}.`
   return `${named}. Not used: ${listNames(unused)}. A setting is used only if it is not empty, and if the template or the part declares it.`
 }

@@ -112,7 +112,7 @@ export class JournalFile {
     await syncDirectory(dirname(path))
   }
 
-  /** Removes the journal and closes it. */
+  /** Closes the journal, and removes it if possible. */
   discard(): void {
     this.close()
     tryUnlinkSync(this.#path)

@@ -12,7 +12,7 @@ export function describeSuccess(run: RunFacts): Ending {
   const { report, error } = run
   const ending = report.changed ? describeChange(report) : describeUnchanged(run)
   if (error === undefined) return ending
-  return { mark: '⚠️', sentence: `${ending.sentence}; the step failed anyway (${error.code})` }
+  return { mark: '⚠️', sentence: `${ending.sentence}; the workflow step failed anyway (${error.code})` }
 }
 
 function describeChange(report: LocalReport): Ending {

@@ -63,7 +63,7 @@ describe('noticeSettings', () => {
       assert.equal(lines.length, 2 - steps.length)
       assert.doesNotMatch(lines.join(), /hunter22/)
       for (const line of lines)
-        assert.match(line, /^notice The input settings contains TOKEN, but the plan has no write_env step/)
+        assert.match(line, /^notice The settings given as input contain TOKEN, but the plan has no write_env step/)
     }
   })
 
