@@ -34547,7 +34547,10 @@ function refuseNesting(layout, { target, chosenBy }) {
         throw new DeploymentError('place_taken', `${placePath(target)} cannot be installed, because ${placePath(place)} of ${row.slug} is ${path === other ? 'in the same place' : relocation_isBelow(path, other) ? 'a directory around it' : 'a directory inside it'}. Nothing was changed: ${CHOOSE_ANOTHER[chosenBy]}.`);
     }
 }
-/** Advice for the reader of an error, as the end of a clause: how to replace content without a record. */
+/**
+ * Advice for the reader of an error, as the end of a clause: how to replace content without a record. An operator needs
+ * none, because the choice of a directory is enough to replace its content.
+ */
 const REPLACE = {
     operator: '',
     host: '; or, to replace it, set plugins-directory or allow-takeover: true',
@@ -44132,7 +44135,7 @@ async function downloadSealed({ request, client, tools, record }, { descriptor }
         const { size, sha256 } = await client.downloadArtifact(descriptor, {
             fd: file.fd,
             maxBytes: Math.min(request.maxArtifactBytes, MAX_SEALED_BYTES),
-            isFixedMax: request.maxArtifactBytes > MAX_SEALED_BYTES,
+            isFixedMax: request.maxArtifactBytes >= MAX_SEALED_BYTES,
             timeoutMs: request.downloadTimeoutMs,
             onProgress: watchDownload(tools),
         });

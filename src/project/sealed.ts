@@ -62,7 +62,7 @@ export async function downloadSealed(
     const { size, sha256 } = await client.downloadArtifact(descriptor, {
       fd: file.fd,
       maxBytes: Math.min(request.maxArtifactBytes, MAX_SEALED_BYTES),
-      isFixedMax: request.maxArtifactBytes > MAX_SEALED_BYTES,
+      isFixedMax: request.maxArtifactBytes >= MAX_SEALED_BYTES,
       timeoutMs: request.downloadTimeoutMs,
       onProgress: watchDownload(tools),
     })

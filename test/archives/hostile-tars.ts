@@ -135,6 +135,7 @@ const symlinks: HostileTar[] = [
   tar('unsafe_archive--symlink-out-by-pax', [pax({ linkpath: '../../etc' }), symlink('l', 'good.txt')]),
   tar('unsafe_archive--symlink-out-by-gnu', [gnuLong('K', `../${LONG}`), symlink('l', 'good.txt')]),
   tar('unsafe_archive--symlink-not-utf8', [pax({ linkpath: Buffer.from([0xff]) }), symlink('l', 'good.txt')]),
+  tar('unsafe_archive--target-of-a-file-not-utf8', [pax({ linkpath: Buffer.from([0xff]) }), file('x', '')]),
 ]
 
 const headers: HostileTar[] = [

@@ -107,6 +107,14 @@ describe('a project deployment refuses, before it requests the key,', () => {
     code: 'archive_too_large',
     inputs: { 'max-artifact-bytes': '100' },
   })
+  refuses('an artifact that no value of max-artifact-bytes allows', {
+    ...lie,
+    during: 'downloading',
+    code: 'archive_too_large',
+    inputs: { 'max-artifact-bytes': '2147483647' },
+    answers: () => ({ download: response => response.writeHead(200, { 'Content-Length': '2147483648' }).write('x') }),
+    says: /more than the 2147483647 that this action can process.* The publisher must make the artifact smaller\./,
+  })
   refuses('bytes that were changed on the way', {
     ...mismatch,
     answers: (_, { bytes }) => ({ download: sends(flipped(bytes)) }),

@@ -104,7 +104,10 @@ function refuseNesting(layout: Layout, { target, chosenBy }: Destination): void 
   }
 }
 
-/** Advice for the reader of an error, as the end of a clause: how to replace content without a record. */
+/**
+ * Advice for the reader of an error, as the end of a clause: how to replace content without a record. An operator needs
+ * none, because the choice of a directory is enough to replace its content.
+ */
 const REPLACE: Readonly<Record<Chooser, string>> = {
   operator: '',
   host: '; or, to replace it, set plugins-directory or allow-takeover: true',

@@ -156,6 +156,23 @@ describe('TarReader', () => {
     )
   })
 
+  for (const [name, announcement] of [
+    ['PAX', pax({ linkpath: LONG })],
+    ['GNU', gnuLong('K', LONG)],
+  ] as const)
+    it(`keeps a symlink's target that a ${name} header announced when the piece is overwritten`, () => {
+      const tar = buildTar([announcement, symlink('l', 'cut')])
+      const reader = new TarReader(LIMITS)
+      const targets: (string | null)[] = []
+      for (let at = 0; at < tar.length; at += 512) {
+        const piece = Buffer.from(tar.subarray(at, at + 512))
+        for (const { entry } of reader.read(piece)) targets.push(entry.target)
+        piece.fill('z')
+      }
+      reader.finish()
+      assert.deepEqual(targets, [LONG])
+    })
+
   it('refuses the first member beyond the limit as soon as it arrives', () => {
     const reader = new TarReader({ ...LIMITS, maxEntries: 2 })
     const three = buildTar([file('a'), file('b'), file('c')])
