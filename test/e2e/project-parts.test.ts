@@ -95,6 +95,19 @@ describe('the parts of a project', () => {
     assert.deepEqual(readdirSync(join(stage.root, 'host/addons')), [])
   })
 
+  it('do not return to a former directory that has foreign settings, and the advice is to roll back to another version', async () => {
+    await publish('1.0.0')
+    await deployed(stage)
+    await publishAddons('2.0.0')
+    await deployed(stage)
+    writeFiles(stage.root, { 'plugins/cart.env': 'A=theirs\n' })
+    const inputs = { 'project-root': stage.root, 'project-id': 'shop' }
+    const { outputs, log } = await runAction({ action: 'rollback', workspace: stage.workspace, inputs })
+    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'place_taken'], log)
+    assert.match(log, /plugins\/cart would get its settings from .*, or roll back to another version\./)
+    assert.deepEqual(readdirSync(join(stage.root, 'plugins')), ['cart.env'])
+  })
+
   it('that an earlier version of the action has put into plugins/ move to the directory of their manifest', {
     skip: ONLY_IN_CI,
   }, async () => {

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
-import { writeFileSync } from 'node:fs'
+import { linkSync, mkdirSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { type EndedDeployment, startDeployment } from '../../../../src/install/deployment/deployment.ts'
 import { dryRunDeployment } from '../../../../src/install/deployment/dry-run/dry-run.ts'
 import type { Layout } from '../../../../src/install/host/layout.ts'
+import { MAX_ADDED } from '../../../../src/install/host/trees/tree-comparison.ts'
 import type { NewPart } from '../../../../src/install/steps/parts/part.ts'
 import type { InstallOrder } from '../../../../src/install/steps/step-context.ts'
 import { MARKETPLACE_TRANSITIONS } from '../../../../src/marketplace/states.ts'
@@ -40,6 +41,18 @@ describe('dryRunDeployment', () => {
       { how: 'changed', path: 'plugins/x/now', before: 'symlink', after: '2 bytes' },
       { how: 'removed', path: 'plugins/x/gone', before: 'symlink' },
     ])
+  })
+
+  it('says that it may remove more files if it finds as many as a comparison lists', async t => {
+    const layout = await prepareTemporaryHost(t)
+    const folder = join(layout.root, 'plugins/x')
+    mkdirSync(folder, { recursive: true })
+    writeFileSync(join(folder, '0'), '')
+    // Many links are created much faster than many files.
+    for (let number = 1; number < MAX_ADDED; number++) linkSync(join(folder, '0'), join(folder, `${number}`))
+    const { order } = await contextOf(t, deploymentOf(layout), { parts: [partOf(layout)] })
+    const { dryRun } = await dryRunOf(layout, () => order)
+    assert.equal(dryRun?.inWords(), 'change at least 10,000 files')
   })
 
   it('names both folders if a system error prevents the comparison', async t => {

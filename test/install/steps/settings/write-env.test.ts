@@ -132,6 +132,18 @@ describe('writeEnv', () => {
     assert.deepEqual([readFileSync(theirs, 'utf8'), readlinkSync(scene.target)], ['A=mine\n', theirs])
   })
 
+  it('explains in a rollback how to set a required key, because a rollback has no input for settings', async t => {
+    const layout = await prepareTemporaryHost(t)
+    writeTree(layout.root, { 'plugins/x/.env.template': 'A=\n' })
+    const context = await contextOf(t, deploymentOf(layout))
+    await context.deployment.record.update({ rollback_of: '2.0.0' })
+    const part = { ...partOf(layout), environment: { required: ['A'], optional: [] } }
+    await assert.rejects(writeEnv(context, part, 'plugins/x/.env.template'), {
+      code: 'step_failed',
+      message: /a rollback has no input for settings: create the part's settings file by hand/,
+    })
+  })
+
   const inTheWay: Record<string, (scene: Scene) => void> = {
     'a dangling symlink': ({ root, target }) => symlinkSync(join(root, 'elsewhere'), target),
     'a pipe without a writer': ({ target }) => execFileSync('mkfifo', [target]),
