@@ -23526,7 +23526,7 @@ function explainFailure(error, { origin, sent }) {
         const advice = origin.startsWith('http:')
             ? 'check the URL and its port, and whether the URL should be https instead of http.'
             : 'check the URL and its port.';
-        const message = `${origin} did not answer in valid HTTP (${reason}): ${advice}`;
+        const message = `${origin} did not send a valid HTTP response (${reason}): ${advice}`;
         return new ArtifactError('bad_response', message, { cause: error });
     }
     if (CERTIFICATE_CODE.test(code)) {
@@ -25820,8 +25820,8 @@ function compareInFile(a, b) {
     return a.line - b.line || a.column - b.column;
 }
 /**
- * Returns the value, or the problems of the refused file, so that the caller can also check the next file. Throws every
- * error that is not a SourceError.
+ * Returns the value, or the problems of the refused file, so that the caller can also check the next file. Rethrows
+ * any error that is not a SourceError.
  */
 function collectProblems(read) {
     try {
@@ -29308,8 +29308,8 @@ function missingSettings(deployment, { steps, origin }, part) {
 
 /**
  * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
- * are. Excludes all such steps of a plugin if one of them depends on a step that changes a part, and steps for services
- * that an earlier run could not restore. A step without `plugin` concerns all parts. Must be called before the first
+ * are. Excludes steps for services that an earlier run could not restore, and all such steps of a plugin if any of them
+ * depends on a step that changes a part. A step without `plugin` concerns all parts. Must be called before the first
  * step, so that a `stop` is skipped together with its `start`. Returns no ids with `redeploy`.
  */
 function findIdleSteps(deployment, order) {
@@ -29436,7 +29436,7 @@ async function recordDriftOfKept(deployment, parts) {
 }
 /**
  * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
- * the earlier entries of these parts. Throws the reason of a cancel, and as `readInstalled` does.
+ * the earlier entries of these parts. Throws the reason for a cancellation, and as `readInstalled` does.
  */
 async function recordDrift(deployment, places) {
     const { record } = deployment;
@@ -31590,8 +31590,8 @@ async function restoreAndCheckServices(request, starts) {
     }
 }
 /**
- * Records for later runs which services were restored. Returns the error if that fails: then the services must be
- * restored again.
+ * Records for later runs which services were restored. If they cannot be recorded, returns the error: the services must
+ * then be restored again.
  */
 async function noteServices({ layout }, restorations) {
     try {
@@ -32211,7 +32211,7 @@ async function writeItems(fd, items, signal) {
 
 /**
  * Notes and reports, before an installed tree is moved away, how it differs from what was installed, in case the run is
- * killed before `identifyReplaced`. Throws only the reason of a cancel, and file system errors.
+ * killed before `identifyReplaced`. Throws only the reason for a cancellation, and file system errors.
  */
 async function noteLeaving(context, place) {
     const { deployment } = context;
@@ -32223,7 +32223,7 @@ async function noteLeaving(context, place) {
  * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
  * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. After a
  * warning, it also has none if the tree cannot be read, has too many unrecorded bytes, or was not compared although
- * this action installed it. Throws only the reason of a cancel, and file system errors.
+ * this action installed it. Throws only the reason for a cancellation, and file system errors.
  */
 async function identifyReplaced(context, place, root) {
     const { layout, keepPaths, tools, drift: check } = context.deployment;
@@ -32810,9 +32810,9 @@ async function session_orWarn(log, act) {
 
 /**
  * Examines the host before anything is fetched, so that a deployment is refused as early as possible. Examines a quiet
- * host without its lock. If the host is not quiet, or is refused with a code other than `inconsistent`, takes the lock,
- * without waiting for it, recovers a dead run, sends the outbox, and examines the host again; if another run has the
- * lock, all of this is done after the download. The survey can only refuse a deployment: whatever passes is judged
+ * host without its lock. If the host is not quiet, or if `check` refuses it with a code other than `inconsistent`, tries
+ * to take the lock without waiting. With the lock, recovers a dead run, sends the outbox and examines the host again. If
+ * another run has the lock, this happens after the download. The survey can only refuse a deployment: whatever passes is judged
  * again once the host is locked for the installation. Throws as `check` and, except for `locked`, `HostLock.take` do,
  * and file system errors; the lock may then be held.
  */
@@ -37380,7 +37380,7 @@ async function deploy(request, tools) {
     const flow = new MarketplaceFlow(deployment);
     return request.dryRun ? await dryRunDeployment(deployment, flow) : await runDeployment(deployment, flow);
 }
-/** The states of the marketplace contract. Each phase returns the value that the next one needs. */
+/** The phases of a deployment under the marketplace contract. Each phase returns the value that the next one needs. */
 class MarketplaceFlow {
     #deployment;
     constructor(deployment) {
@@ -47693,7 +47693,7 @@ async function removeFolder({ runner, log, onFolder }, folder) {
         onFolder(undefined);
     }
     catch (error) {
-        log.warning(`${asSentence(toHostError(error, `removing ${folder}`).message)} The post step tries again.`);
+        log.warning(`${asSentence(toHostError(error, `removing ${folder}`).message)} The post step will try again.`);
     }
 }
 function gate_causeOf({ signal, runner }, thrown) {

@@ -81,5 +81,5 @@ function sentence({ contract, tally, ms, cpuMs, peakMb }: LoadResult): string {
   const requests = Object.values(tally.calls).reduce((sum, each) => sum + each.length, 0)
   const perSecond = Math.round((requests / ms) * 1000)
   const cpu = `${(cpuMs / 1000).toFixed(1)} s of the hub's processor time`
-  return `- ${contract}: ${requests} requests in ${(ms / 1000).toFixed(1)} s, ${perSecond} per second, without an error; ${cpu}; the peak of the hub's memory until then was ${peakMb.toFixed(0)} MB.`
+  return `- ${contract}: ${requests} requests in ${(ms / 1000).toFixed(1)} s (${perSecond} per second), with no errors; ${cpu}; peak memory of the hub until then: ${peakMb.toFixed(0)} MB.`
 }

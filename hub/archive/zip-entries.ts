@@ -59,7 +59,10 @@ export async function openZip(bytes: Buffer): Promise<OpenZip> {
 
 async function readEntry(zip: ZipFile, entry: Entry, name: string): Promise<ArchiveEntry> {
   if (entry.isEncrypted())
-    throw new HubError(400, `The archive encrypts ${JSON.stringify(name)}: pack it without a password.`)
+    throw new HubError(
+      400,
+      `${JSON.stringify(name)} is encrypted in the archive: pack the archive again without a password.`,
+    )
   const type = typeOf(entry, name)
   if (type === 'symlink' && entry.uncompressedSize <= MAX_PATH_BYTES)
     return { name, type, target: targetOf(name, await readBytes(zip, entry)) }

@@ -59,8 +59,8 @@ function readCopy(option: string, given: string, fileOf: (text: string) => Opera
 }
 
 /**
- * Returns the files that make a step fail, by a command of the host config, once all files are in place. A project gets
- * that step in the plan of its sealed copy.
+ * Returns the files that use a command in the host config to make a step fail after all files are in place. A project
+ * gets that step in the plan of its sealed copy.
  */
 function failingFiles(sources: Sources): OperatorFile[] {
   if (sources.kind === 'project') return [failingHostConfig(pluginToBreak(sources.folder))]

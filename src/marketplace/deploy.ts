@@ -45,7 +45,7 @@ interface FetchedArtifact extends FetchedFiles {
   readonly artifact: VerifiedVersion
 }
 
-/** The states of the marketplace contract. Each phase returns the value that the next one needs. */
+/** The phases of a deployment under the marketplace contract. Each phase returns the value that the next one needs. */
 class MarketplaceFlow implements Flow<ReadyArtifactPlan, FetchedArtifact> {
   readonly #deployment: ArtifactDeployment
 

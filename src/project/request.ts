@@ -3,7 +3,7 @@ import type { SourceFile } from '../core/document/source-file.ts'
 import type { SignerKey } from '../core/trust/signer-keys.ts'
 import type { HostRequest } from '../install/transaction/context.ts'
 
-/** The operator's request: parsed, and independent of where it was read. */
+/** The operator's request: parsed, and independent of its source. */
 export interface ProjectRequest extends HostRequest {
   hubUrl: string
   /** Sent as `xdevkey`. */

@@ -71,7 +71,10 @@ describe('a new version that does not become healthy', () => {
   it('gets as many attempts as the plan says', { skip: ONLY_IN_CI }, async () => {
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 1, retries: 2 })))
     const [, { log }] = await rolledBack('unhealthy', 's2')
-    assert.match(log, /Attempt 2 of 3: .*\n(?:.*\n)*.* was not healthy in 3 attempts of 1 s each: /)
+    assert.match(
+      log,
+      /In attempt 2 of 3, greeter 2\.0\.0 was not healthy: .*\n(?:.*\n)*.* was not healthy in 3 attempts of 1 s each: /,
+    )
   })
 
   it('is reported along with an old version that is not healthy either', { skip: ONLY_IN_CI }, async () => {

@@ -153,7 +153,7 @@ describe('a rollback', () => {
     )
     assert.match(
       status.log,
-      /changed on this host, so their files are not those of the artifact: plugins\/greeter 2\.0\.0/,
+      /plugins\/greeter 2\.0\.0 was restored from a snapshot that had been changed on this host, so its files are not /,
     )
     const [listed] = JSON.parse(status.outputs['installed'] ?? '')
     assert.deepEqual([listed.version, listed.sha256, listed.modified], ['2.0.0', null, true])

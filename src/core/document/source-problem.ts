@@ -69,8 +69,8 @@ export interface Collected<T> {
 }
 
 /**
- * Returns the value, or the problems of the refused file, so that the caller can also check the next file. Throws every
- * error that is not a SourceError.
+ * Returns the value, or the problems of the refused file, so that the caller can also check the next file. Rethrows
+ * any error that is not a SourceError.
  */
 export function collectProblems<T>(read: () => T): Collected<T> {
   try {

@@ -123,8 +123,8 @@ async function restoreAndCheckServices(request: RollbackRequest, starts: Service
 }
 
 /**
- * Records for later runs which services were restored. Returns the error if that fails: then the services must be
- * restored again.
+ * Records for later runs which services were restored. If they cannot be recorded, returns the error: the services must
+ * then be restored again.
  */
 async function noteServices({ layout }: RollbackRequest, restorations: Restorations): Promise<DeployError | undefined> {
   try {

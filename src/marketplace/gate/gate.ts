@@ -224,7 +224,7 @@ async function removeFolder({ runner, log, onFolder }: GateTools, folder: string
     await removePrivateFolder(runner.temporaryFolder, folder)
     onFolder(undefined)
   } catch (error) {
-    log.warning(`${asSentence(toHostError(error, `removing ${folder}`).message)} The post step tries again.`)
+    log.warning(`${asSentence(toHostError(error, `removing ${folder}`).message)} The post step will try again.`)
   }
 }
 

@@ -32,7 +32,7 @@ export function explainFailure(error: unknown, { origin, sent }: ConnectionState
     const advice = origin.startsWith('http:')
       ? 'check the URL and its port, and whether the URL should be https instead of http.'
       : 'check the URL and its port.'
-    const message = `${origin} did not answer in valid HTTP (${reason}): ${advice}`
+    const message = `${origin} did not send a valid HTTP response (${reason}): ${advice}`
     return new ArtifactError('bad_response', message, { cause: error })
   }
   if (CERTIFICATE_CODE.test(code)) {

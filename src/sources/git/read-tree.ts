@@ -18,7 +18,7 @@ const SMALL_FILE_BYTES = 1024 * 1024
 
 export interface TreeReading {
   readonly git: HostGit
-  /** A private folder for unnamed files with the ids of the blobs that git is to print. */
+  /** A private folder for unnamed files that list the ids of the blobs for git to print. */
   readonly folder: string
   /** The directory to create for the tree. */
   readonly target: string

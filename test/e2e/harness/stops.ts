@@ -81,7 +81,7 @@ export function failToWrite(record: RecordName): Stop {
   return tamperBefore(record, 'error=ENOSPC')
 }
 
-/** Kills the run right before it makes the nth call of that name on this path, which is relative to `.hub-deploy/`. */
+/** Kills the run right before its nth system call `call` on `path`, which is relative to `.hub-deploy/`. */
 export function killAtCall(path: string, call: string, nth = 1): Stop {
   return {
     needsTracing: true,

@@ -8,9 +8,9 @@ import type { HostLock } from './host-lock.ts'
 
 /**
  * Examines the host before anything is fetched, so that a deployment is refused as early as possible. Examines a quiet
- * host without its lock. If the host is not quiet, or is refused with a code other than `inconsistent`, takes the lock,
- * without waiting for it, recovers a dead run, sends the outbox, and examines the host again; if another run has the
- * lock, all of this is done after the download. The survey can only refuse a deployment: whatever passes is judged
+ * host without its lock. If the host is not quiet, or if `check` refuses it with a code other than `inconsistent`, tries
+ * to take the lock without waiting. With the lock, recovers a dead run, sends the outbox and examines the host again. If
+ * another run has the lock, this happens after the download. The survey can only refuse a deployment: whatever passes is judged
  * again once the host is locked for the installation. Throws as `check` and, except for `locked`, `HostLock.take` do,
  * and file system errors; the lock may then be held.
  */

@@ -27,7 +27,7 @@ export async function recordDriftOfKept(deployment: Deployment, parts: readonly 
 
 /**
  * Adds to the report how installed files differ from what was installed, or that they could not be compared. Replaces
- * the earlier entries of these parts. Throws the reason of a cancel, and as `readInstalled` does.
+ * the earlier entries of these parts. Throws the reason for a cancellation, and as `readInstalled` does.
  */
 export async function recordDrift(deployment: Deployment, places: readonly PartName[]): Promise<void> {
   const { record } = deployment

@@ -15,7 +15,7 @@ type Replacing = Pick<StepContext, 'deployment' | 'stagingFolder' | 'order'>
 
 /**
  * Notes and reports, before an installed tree is moved away, how it differs from what was installed, in case the run is
- * killed before `identifyReplaced`. Throws only the reason of a cancel, and file system errors.
+ * killed before `identifyReplaced`. Throws only the reason for a cancellation, and file system errors.
  */
 export async function noteLeaving(context: Replacing, place: Place): Promise<void> {
   const { deployment } = context
@@ -28,7 +28,7 @@ export async function noteLeaving(context: Replacing, place: Place): Promise<voi
  * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
  * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. After a
  * warning, it also has none if the tree cannot be read, has too many unrecorded bytes, or was not compared although
- * this action installed it. Throws only the reason of a cancel, and file system errors.
+ * this action installed it. Throws only the reason for a cancellation, and file system errors.
  */
 export async function identifyReplaced(
   context: Replacing,
