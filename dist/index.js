@@ -20305,7 +20305,7 @@ const snapshotSchema = schemas_extend(installedVersionSchema, {
     kept_paths: exactOptional(array(innerPathSchema)),
     /**
      * The paths that the snapshot's tree record leaves out, or that the snapshot may have lost to its successor; absent
-     * in rows of earlier versions of the action.
+     * from rows that earlier versions of the action wrote.
      */
     keep_paths: exactOptional(array(keepPathSchema)),
 });
@@ -20317,8 +20317,8 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
     /** The directory of plugins that the part is in; absent for `plugins`, and for a service. */
     directory: exactOptional(pluginsDirectorySchema),
     /**
-     * The paths that the part's tree record leaves out, because they belong to the host; absent in rows of earlier
-     * versions of the action.
+     * The paths that the part's tree record leaves out, because they belong to the host; absent from rows that
+     * earlier versions of the action wrote.
      */
     keep_paths: exactOptional(array(keepPathSchema)),
     /**
@@ -20822,8 +20822,8 @@ async function readServiceRun(service, limits = {}) {
     return await ask(service, runCommand(service), limits);
 }
 /**
- * Returns how often containers of a Kubernetes deployment were restarted within their pods: such a restart may be too
- * short for the deployment to become unavailable. Returns null for other supervisors, and if the number is not known.
+ * Returns how many times containers of a Kubernetes deployment were restarted within their pods: such a restart may be
+ * too brief to make the deployment unavailable. Returns null for other supervisors, and if the number is not known.
  */
 async function readRestarts(service, { labels }, limits = {}) {
     if (service.supervisor !== 'kubernetes' || labels === null)
@@ -26044,7 +26044,7 @@ function* limitedTokens(text, limits, lines) {
         if (lexemes % LEXEMES_BETWEEN_PAUSES === 0)
             yield undefined;
         if (lexemes > limits.lexemes)
-            throw new Excess(`more than ${limits.lexemes} words, signs, spaces and line ends`, parser.offset);
+            throw new Excess(`more than ${limits.lexemes} words, signs, spaces and line endings`, parser.offset);
         yield* parser.next(lexeme);
         if (isTooDeep(parser.stack))
             throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset);
@@ -26115,7 +26115,7 @@ function indexOf(map) {
 function yamlComplaintSentence({ code, message }) {
     switch (code) {
         case 'MULTIPLE_DOCS':
-            return 'the file must contain one YAML document, found another one here';
+            return 'the file must contain only one YAML document, but another begins here';
         case 'TAB_AS_INDENT':
             return 'tabs are not accepted as indentation: use spaces';
         case 'RESOURCE_EXHAUSTION':
@@ -26243,7 +26243,7 @@ function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
         return yaml_source_unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`);
     const stranger = unreadableCharacter(text);
     if (stranger !== undefined)
-        return yaml_source_unreadable(file, `the file must be UTF-8 text with LF or CRLF line ends, found ${stranger}`);
+        return yaml_source_unreadable(file, `the file must be UTF-8 text with LF or CRLF line endings, but it contains ${stranger}`);
     const plain = text.replace(/^\uFEFF/, '');
     const composed = yield* composeYaml(plain, limits, STRICT_YAML);
     yield;
@@ -39934,7 +39934,7 @@ function settings_addLine(settings, line, number) {
     const name = line.slice(0, Math.max(0, equals)).trim();
     const value = line.slice(equals + 1);
     if (!settings_NAME.test(name))
-        return `must consist of lines NAME=value, but line ${number} has another form`;
+        return `must consist of NAME=value lines, but line ${number} has a different form`;
     if (settings.has(name))
         return `must name ${name} only once, but line ${number} names it again`;
     settings.set(name, value);

@@ -12,7 +12,7 @@ export function adviceAfter({ exitCode, outputs }: ActionResult, sources: Source
   if (chosen.break && outputs['failed-step'] === BROKEN_STEP) return adviceAfterBreak(sources, chosen)
   if (exitCode !== 0) return 'Correct what the error names, and run the command again.'
   if (chosen.root === undefined)
-    return 'Add --root DIR to keep hub and host: then you can see an update and a rollback.'
+    return 'Add --root DIR to keep the hub and the host: you can then see an update and a rollback.'
   const raise = `Change a file, raise the version (${howToRaise(sources)}) and run the command again`
   if (chosen.break) return `Nothing had to change, so the broken step was skipped. ${raise}, to see a rollback.`
   return `${raise}, to see an update; with --break, to see a rollback.`

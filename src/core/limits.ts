@@ -17,7 +17,7 @@ export const MAX_SMALL_FILE_BYTES = 256 * 1024
 /** Limits on the cost of reading one YAML text. */
 export interface YamlLimits {
   readonly bytes: number
-  /** The number of words, signs, gaps and line ends that the parser distinguishes. */
+  /** The number of words, signs, spaces and line endings that the parser distinguishes. */
   readonly lexemes: number
 }
 

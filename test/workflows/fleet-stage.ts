@@ -40,7 +40,7 @@ interface HostRow {
 export interface FleetStage extends Omit<Stage, 'root' | 'workspace' | 'writePlan'> {
   /** The operator's repository. */
   readonly repository: string
-  /** Writes a file of the repository. */
+  /** Writes a file in the repository. */
   write(path: string, text: string): void
   /** Publishes a version of the plugin `greeter`. A `broken` version fails the hosts' health check. */
   release(version: string, state?: 'healthy' | 'broken'): Promise<void>

@@ -97,7 +97,7 @@ function* limitedTokens(text: string, limits: YamlLimits, lines: LineCounter): G
     lexemes++
     if (lexemes % LEXEMES_BETWEEN_PAUSES === 0) yield undefined
     if (lexemes > limits.lexemes)
-      throw new Excess(`more than ${limits.lexemes} words, signs, spaces and line ends`, parser.offset)
+      throw new Excess(`more than ${limits.lexemes} words, signs, spaces and line endings`, parser.offset)
     yield* parser.next(lexeme)
     if (isTooDeep(parser.stack)) throw new Excess(`more than ${MAX_YAML_LEVELS} levels of nesting`, parser.offset)
   }

@@ -8,7 +8,7 @@ import type { YamlComplaint } from './compose-yaml.ts'
 export function yamlComplaintSentence({ code, message }: Pick<YamlComplaint, 'code' | 'message'>): string {
   switch (code) {
     case 'MULTIPLE_DOCS':
-      return 'the file must contain one YAML document, found another one here'
+      return 'the file must contain only one YAML document, but another begins here'
     case 'TAB_AS_INDENT':
       return 'tabs are not accepted as indentation: use spaces'
     case 'RESOURCE_EXHAUSTION':

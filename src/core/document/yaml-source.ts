@@ -47,7 +47,7 @@ export function* parseYamlSource(
     return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`)
   const stranger = unreadableCharacter(text)
   if (stranger !== undefined)
-    return unreadable(file, `the file must be UTF-8 text with LF or CRLF line ends, found ${stranger}`)
+    return unreadable(file, `the file must be UTF-8 text with LF or CRLF line endings, but it contains ${stranger}`)
   const plain = text.replace(/^\uFEFF/, '')
   const composed = yield* composeYaml(plain, limits, STRICT_YAML)
   yield

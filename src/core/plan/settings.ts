@@ -31,7 +31,7 @@ function addLine(settings: Map<string, string>, line: string, number: number): s
   const equals = line.indexOf('=')
   const name = line.slice(0, Math.max(0, equals)).trim()
   const value = line.slice(equals + 1)
-  if (!NAME.test(name)) return `must consist of lines NAME=value, but line ${number} has another form`
+  if (!NAME.test(name)) return `must consist of NAME=value lines, but line ${number} has a different form`
   if (settings.has(name)) return `must name ${name} only once, but line ${number} names it again`
   settings.set(name, value)
   if (quoteSetting(value) !== undefined) return undefined

@@ -70,8 +70,8 @@ export async function readServiceRun(service: Service, limits: Partial<Limits> =
 }
 
 /**
- * Returns how often containers of a Kubernetes deployment were restarted within their pods: such a restart may be too
- * short for the deployment to become unavailable. Returns null for other supervisors, and if the number is not known.
+ * Returns how many times containers of a Kubernetes deployment were restarted within their pods: such a restart may be
+ * too brief to make the deployment unavailable. Returns null for other supervisors, and if the number is not known.
  */
 export async function readRestarts(
   service: Service,

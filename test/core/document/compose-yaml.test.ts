@@ -15,7 +15,7 @@ describe('composeYaml', () => {
     'a comment and an end': '# first\n---\na: |\n  b\n\n  c\n...\n',
     anchors: 'a: &x [1]\nb: *x\n',
     'an empty text': '',
-    'line ends of Windows': 'a: 1\r\nb:\r\n  - c\r\n',
+    'Windows line endings': 'a: 1\r\nb:\r\n  - c\r\n',
   })) {
     it(`composes the same document as the library from ${name}`, () => {
       const { document, complaints } = compose(text)

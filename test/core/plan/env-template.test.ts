@@ -10,7 +10,7 @@ const CASES = {
   'an empty value, which counts as not set': ['A=1\n', { A: '' }, 'A=1\n'],
   'a setting that the template does not name': ['A=1\n', { OTHER: 'x' }, 'A=1\n'],
   'a commented-out key': ['#A=1\n', { A: 'x' }, '#A=1\n'],
-  'Windows line ends': ['A=1\r\nB=\r\n', { B: 'x' }, 'A=1\nB=x\n'],
+  'Windows line endings': ['A=1\r\nB=\r\n', { B: 'x' }, 'A=1\nB=x\n'],
   'a template without a final line end': ['A=1', {}, 'A=1\n'],
   'a value with a hash': ['A=\n', { A: 'p#ss' }, "A='p#ss'\n"],
   'a value with a dollar': ['A=\n', { A: '$HOME' }, "A='$HOME'\n"],

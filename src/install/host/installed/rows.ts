@@ -60,7 +60,7 @@ const snapshotSchema = z.extend(installedVersionSchema, {
   kept_paths: z.exactOptional(z.array(innerPathSchema)),
   /**
    * The paths that the snapshot's tree record leaves out, or that the snapshot may have lost to its successor; absent
-   * in rows of earlier versions of the action.
+   * from rows that earlier versions of the action wrote.
    */
   keep_paths: z.exactOptional(z.array(keepPathSchema)),
 })
@@ -74,8 +74,8 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
   /** The directory of plugins that the part is in; absent for `plugins`, and for a service. */
   directory: z.exactOptional(pluginsDirectorySchema),
   /**
-   * The paths that the part's tree record leaves out, because they belong to the host; absent in rows of earlier
-   * versions of the action.
+   * The paths that the part's tree record leaves out, because they belong to the host; absent from rows that
+   * earlier versions of the action wrote.
    */
   keep_paths: z.exactOptional(z.array(keepPathSchema)),
   /**

@@ -29,7 +29,7 @@ const CHANGES: Record<string, (root: string) => void> = {
     symlinkSync('lib/link', join(root, 'first'))
   },
   'a pipe': root => execFileSync('mkfifo', [join(root, 'pipe')]),
-  'names with line ends and quotes': root => writeTree(root, { 'a\nb\t"': '', '"': '' }),
+  'names with line breaks and quotes': root => writeTree(root, { 'a\nb\t"': '', '"': '' }),
   'a directory instead of a file': root => {
     rmSync(join(root, 'lib/a'))
     mkdirSync(join(root, 'lib/a'))
