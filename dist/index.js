@@ -17125,7 +17125,8 @@ function installPath(layout, place) {
     return (0,external_node_path_namespaceObject.join)(layout.root, placePath(place));
 }
 /**
- * The path of the host's own settings for a place, next to the installed directory so that no deployment replaces them.
+ * The path of the host's own settings for a place. The settings are next to the installed directory, so no deployment
+ * replaces them.
  */
 function settingsPath(layout, place) {
     return `${installPath(layout, place)}.env`;
@@ -17133,7 +17134,7 @@ function settingsPath(layout, place) {
 function snapshotsPath(layout, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(layout.snapshots, shelf, id);
 }
-/** Where a deployment keeps its journal until that deployment has locked the host. */
+/** Where a deployment keeps its journal until it has locked the host. */
 function begunPath({ own }, deploymentId) {
     return (0,external_node_path_namespaceObject.join)(own, `begun-${deploymentId}.jsonl`);
 }
@@ -17173,7 +17174,7 @@ function placeOf(row) {
     const part = partOf(row);
     return { ...part, directory: row.directory ?? usualDirectory(part.shelf) };
 }
-/** Returns the field by which a row records a directory of plugins; none for the usual directory. */
+/** Returns the field in which a row records a directory of plugins, or no field for the usual directory. */
 function directoryIn({ shelf, directory }) {
     return directory === usualDirectory(shelf) ? {} : { directory };
 }
@@ -17573,9 +17574,9 @@ function tryLstatSync(path) {
 
 const NOTE = 'Runs in containers use this host, so every run locks its journal while it fetches.\n';
 /**
- * Notes in the file of the kernel lock, which is never removed, that processes in containers use this host. Such
- * processes cannot see which processes of the machine have ended, so every run on this host locks its journal from now
- * on. If the note cannot be written, the next run in a container writes it.
+ * Notes in the kernel lock's file, which is never removed, that processes in containers use this host. Such processes
+ * cannot see which processes of the machine have ended, so from now on, every run on this host locks its journal. If
+ * the note cannot be written, the next run in a container writes it.
  */
 function noteContainers(kernelLock) {
     if (areContainersNoted(kernelLock))
@@ -17810,9 +17811,9 @@ const EXIT_BUSY = 1;
 const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
 /**
  * Tries once to lock a file, which is created if it is missing and must never be removed. `flock` (util-linux) locks a
- * descriptor that this process keeps open, and exits. Only `flock` inherits the descriptor, so the lock ends with this
- * process, however this process ends. Throws DeploymentError `unsafe_host` if the path is not a regular file,
- * the system's error, or the signal's reason.
+ * descriptor that this process keeps open, and then exits. Only `flock` inherits the descriptor, so the lock ends with
+ * this process, however this process ends. Throws the system's error, the signal's reason, or DeploymentError
+ * `unsafe_host` if the path is not a regular file.
  */
 async function tryKernelLock(request) {
     const { path } = request;
@@ -17832,7 +17833,7 @@ async function tryKernelLock(request) {
     }
 }
 /**
- * Returns the inode of a lock file that no process has locked; a shared lock, held for an instant, shows this. Returns
+ * Returns the inode of a lock file that no process has locked. To find out, takes a shared lock for an instant. Returns
  * undefined if a process has locked the file, if the file was replaced meanwhile, or if its state cannot be determined.
  * Writes nothing, and does not create a missing file. Throws only the signal's reason.
  */
@@ -17868,8 +17869,8 @@ function lockOf(fd) {
     };
 }
 /**
- * True if a path is on a file system that no two machines can use at once. On others (network file systems, folders
- * that a virtual machine shares with its host), each machine may keep its locks to itself.
+ * True if a path is on a file system that no two machines can use at once. On other file systems (network file systems,
+ * folders that a virtual machine shares with its host), each machine may keep its locks to itself.
  */
 function isOnOneMachine(path) {
     return ONE_MACHINE_FILE_SYSTEMS.has((0,external_node_fs_namespaceObject.statfsSync)(path).type);
@@ -17916,7 +17917,7 @@ async function flock(fd, { timeoutMs, signal, isShared = false }) {
         return 'held';
     return end.code === EXIT_BUSY ? 'busy' : 'unavailable';
 }
-/** A lock on a file that has been removed meanwhile excludes nobody. */
+/** A lock on a file that has since been removed excludes nobody. */
 function isFileAt(path, fd) {
     const locked = (0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true });
     const found = (0,external_node_fs_namespaceObject.lstatSync)(path, { bigint: true, throwIfNoEntry: false });
@@ -18321,7 +18322,7 @@ function readOwnIdentity() {
 /**
  * True if a process has provably ended: it ran before this machine was last booted, its pid no longer exists, or its
  * pid now belongs to a later process. A process on another machine or under another host name is never provably dead.
- * Nor is a process that was started since the last boot in another pid namespace.
+ * Nor is a process in another pid namespace that was started since the last boot.
  */
 function isProvablyDead(holder, own) {
     if (holder.hostname !== own.hostname)
@@ -18448,8 +18449,8 @@ function tryTake(path, own) {
     return !isBeingTakenOver(path, own) && readLock(path)?.id === own.id;
 }
 /**
- * Returns undefined if there is no file. Throws DeploymentError `unsafe_host` if the path is not a regular file of at
- * most 64 KiB, or the system's error.
+ * Returns undefined if there is no file. Throws the system's error, or DeploymentError `unsafe_host` if the path is not
+ * a regular file of at most 64 KiB.
  */
 function readLock(path) {
     const text = readIfPresentSync(path);
@@ -18535,8 +18536,8 @@ function replace(path, own) {
     }
 }
 /**
- * True if a live process may still replace the file, because that process read the file when it was half written and
- * looked like garbage. Must be called after the file is complete: from then on, no process reads garbage.
+ * True if a live process may still replace the file, because that process read the file while it was half written and
+ * looked like garbage. Call this function only after the file is complete, when no process reads garbage anymore.
  */
 function isBeingTakenOver(path, own) {
     const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice((0,external_node_path_namespaceObject.basename)(path + MARK).length)));
@@ -18552,14 +18553,14 @@ function isBeingTakenOver(path, own) {
 function isAbandoned({ path, holder }, own) {
     if (holder === undefined)
         return true;
-    // A holder of which only the host is known cannot be proved dead.
+    // If only the host of a holder is known, the holder cannot be proved dead.
     if (!('boot_id' in holder))
         return false;
     return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own);
 }
 /**
- * True if the holder no longer has its kernel lock, because this process has that lock or has found it free. Then the
- * holder has ended.
+ * True if the holder no longer has its kernel lock, because this process has that lock or has found it free. In that
+ * case, the holder has ended.
  */
 function isWithoutItsKernelLock(holder, own, path) {
     if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock)
@@ -18630,7 +18631,7 @@ const KERNEL_LOCK = 'kernel-lock';
  * is garbage, is taken over at once. If no kernel lock is available, the file alone decides.
  *
  * Throws DeploymentError `locked` with the holder and the link to its run, `unsafe_host` as `tryKernelLock` and
- * `readLock` do, or a system error as `toHostError` returns it; the signal's reason once the signal is aborted.
+ * `readLock` do, or a system error as `toHostError` returns it. Throws the signal's reason once the signal is aborted.
  */
 async function acquireLock(request, clock = systemClock) {
     const contender = { id: (0,external_node_crypto_namespaceObject.randomUUID)(), kernel: 'busy' };
@@ -18649,8 +18650,8 @@ async function acquireLock(request, clock = systemClock) {
 }
 /**
  * Describes the process that has the lock of a project root. Returns undefined if the lock file names no holder, or a
- * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws as `readLock` does, and the
- * signal's reason.
+ * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws as `readLock` does, and also
+ * throws the signal's reason.
  */
 async function describeLiveHolder(path, signal) {
     const found = readLock(path);
@@ -18777,12 +18778,12 @@ function readMountPoints() {
 
 
 
-/** Returns all paths of these lists, in their order, each once. */
+/** Returns all paths in these lists, in order and without duplicates. */
 function uniteKeepPaths(...lists) {
     return [...new Set(lists.flatMap(list => list ?? []))];
 }
 /**
- * Returns the keep-paths that exist in a tree, without those inside another keep-path. Throws DeploymentError
+ * Returns the keep-paths that exist in a tree, except those inside another keep-path. Throws DeploymentError
  * `step_failed` if one of these paths cannot be moved to the staged tree, because a parent of the path is not a
  * directory in one of the two trees.
  */
@@ -18799,7 +18800,7 @@ function findMovablePaths({ root, keepPaths }) {
         requireRealParents(root, path);
     return kept;
 }
-/** Returns the paths that exist in a directory, without any that is inside another of these paths. */
+/** Returns the paths that exist in a directory, except any that is inside another of these paths. */
 function presentPaths(root, paths) {
     return outermost(paths).filter(path => pathExistsSync((0,external_node_path_namespaceObject.join)(root, path)));
 }
@@ -18847,7 +18848,7 @@ function unkeepable(root, { path, parent }) {
 
 
 /**
- * The target of the renames that must fail always contains a directory of this name, so that the target is never empty.
+ * A directory of this name is always in the target of the renames that must fail, so that the target is never empty.
  */
 const FULL = 'full';
 /** The maximum number of names in one message. */
@@ -18858,14 +18859,13 @@ const OVERLAY_MAGIC = 0x794c7630;
  * point, and that the system lets this run move the content and the kept paths in it. Leaves the content where it is.
  *
  * Throws DeploymentError `unsafe_host`, which says what to do. Throws `inconsistent` as `requireNothingStranded` does,
- * or if a path was moved by the check and could not be moved back.
+ * or if the check moved a path and could not move it back.
  */
 function requireSwitchable({ layout, keepPaths }, place) {
     requireMovableTree(layout, { root: installPath(layout, place), keepPaths });
 }
 /**
- * Does the same as `requireSwitchable` for any tree of this host, for example a snapshot whose kept paths are to
- * return.
+ * Does the same as `requireSwitchable` for any tree of this host, for example a snapshot whose kept paths will return.
  */
 function requireMovableTree(layout, { root, keepPaths }) {
     if (!pathExistsSync(root))
@@ -18877,7 +18877,7 @@ function requireMovableTree(layout, { root, keepPaths }) {
 }
 /**
  * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, not
- * even those of one file system. Throws DeploymentError `host_not_writable`, or as `openDirectorySync` does.
+ * even two mounts of one file system. Throws DeploymentError `host_not_writable`, or as `openDirectorySync` does.
  */
 function requireOneMount(layout, { shelf, directory }) {
     const path = nearestDirectory((0,external_node_path_namespaceObject.join)(layout.root, directory));
@@ -18898,9 +18898,9 @@ function requireNoMountPoint(root) {
     throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment must move: the mounted volume would move, too. ${root} was not moved. ${remedy}`);
 }
 /**
- * Checks that a path can be moved, by a rename that must fail: no directory can replace a directory that is not empty,
- * and nothing else can replace a directory. If the path can be moved, the system reports that the target is not empty,
- * or is a directory. Otherwise, the system reports why the path cannot be moved.
+ * Checks, with a rename that must fail, that a path can be moved. The rename must fail because no directory can replace
+ * a directory that is not empty, and nothing else can replace a directory. If the path can be moved, the system reports
+ * that the target is not empty, or is a directory. Otherwise, the system reports why the path cannot be moved.
  */
 function requireMovable(moved, target) {
     const path = (0,external_node_path_namespaceObject.join)(moved.root, moved.path);
@@ -18945,7 +18945,7 @@ function switchable_ownerOf(path) {
     const found = lstatIfPresentSync(path);
     return found === undefined ? '' : `, which belongs to uid ${found.uid}`;
 }
-/** A move of a directory needs write access to the directory and to its parent. */
+/** Moving a directory requires write access to the directory and to its parent. */
 function grantFor({ root, path }) {
     const full = (0,external_node_path_namespaceObject.join)(root, path);
     const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, (0,external_node_path_namespaceObject.dirname)(full)] : [(0,external_node_path_namespaceObject.dirname)(full)];
@@ -18964,8 +18964,8 @@ function isWritable(path) {
     }
 }
 /**
- * Returns a directory that no rename can replace, because it is never empty. So several runs can use it without a lock.
- * The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
+ * Returns a directory that no rename can replace, because it is never empty. Therefore, several runs can use it without
+ * a lock. The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
  */
 function irreplaceable(layout) {
     const renameProbe = renameProbePath(layout);
@@ -18977,8 +18977,8 @@ function irreplaceable(layout) {
 }
 /**
  * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains an entry other than
- * `full`. Then a rename may have succeeded and put another directory in place of the target, in a run that was killed
- * or could not move that directory back.
+ * `full`. In that case, a rename may have succeeded and put another directory where the target was, in a run that was
+ * killed or could not move that directory back.
  */
 function requireNothingStranded(layout) {
     const names = strandedNames(layout);
@@ -19191,7 +19191,7 @@ async function openAndSync(path, flags) {
 
 
 
-/** The fields of our own state files, parsed as strictly as a hub's answer: some of them become paths. */
+/** The fields of our own state files, parsed as strictly as a hub's answer, because some of them become paths. */
 const ID_PATTERN = '[a-z0-9][a-z0-9_.-]{0,127}';
 /** Pattern of a part's name, `<shelf>/<id>`, without anchors. */
 const PART_NAME_PATTERN = `(?:plugins|extensions)/${ID_PATTERN}`;
@@ -20223,8 +20223,8 @@ const MAX_STATE_BYTES = 256 * 1024 * 1024;
 const state_file_NOT_A_FILE = new Set(['ELOOP', 'ENXIO']);
 /**
  * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
- * Throws DeploymentError `host_not_writable` if the path is not a regular file of at most 256 MiB, or the system's
- * error as `toHostError` returns it. Both messages contain the path.
+ * Throws the system's error as `toHostError` returns it, or DeploymentError `host_not_writable` if the path is not a
+ * regular file of at most 256 MiB. Both messages contain the path.
  */
 function readStateFileSync(path) {
     try {
@@ -20240,14 +20240,14 @@ function readStateFileSync(path) {
     }
     throw new DeploymentError('host_not_writable', `${path} must be a regular file of at most 256 MiB, because this action keeps records in it. Move it away, restore the file if you have a copy, and run again.`);
 }
-/** Describes on one line what is wrong in a state file, and where. */
+/** Describes on one line what is wrong with a state file, and where. */
 function describeDamage(error) {
     if (!(error instanceof $ZodError))
         return 'it is not JSON';
     const issue = error.issues[0];
     return cleanForeignText(`${issue?.path.join('.') || 'its content'} ${describeIssue(issue)}`, 300);
 }
-/** Replaces the default message of the schema library, which an issue has if the schema sets none. */
+/** Replaces the default message of the schema library, which an issue has if the schema sets no message. */
 function describeIssue(issue) {
     if (issue?.message !== 'Invalid input')
         return issue?.message ?? '';
@@ -20272,8 +20272,8 @@ const installedVersionSchema = object({
     artifact_sha256: nullable(digestSchema),
     tree_digest: nullable(digestSchema),
     /**
-     * The name of the record of the version's files; absent if there is none, or if an earlier version of the action
-     * wrote it.
+     * The name of the record of the version's files; absent if there is no such record, or if an earlier version of the
+     * action wrote that record.
      */
     tree_record: exactOptional(digestSchema),
     installed_at: nullable(timeSchema),
@@ -20297,8 +20297,8 @@ const snapshotSchema = schemas_extend(installedVersionSchema, {
     /** Present only if the snapshot's origin differs from the row's own. */
     origin: exactOptional(originSchema),
     /**
-     * Whether the snapshot's files had been changed on this host; then the tree digest and the record, if any, are those
-     * of the changed files.
+     * Whether the snapshot's files had been changed on this host. If so, the tree digest and the record, if any, are
+     * those of the changed files.
      */
     modified: exactOptional(literal(true)),
     /** The keep-paths that stayed in the snapshot, because no newer version took over their files. */
@@ -20322,7 +20322,7 @@ const installedRowSchema = schemas_extend(installedVersionSchema, {
      */
     keep_paths: exactOptional(array(keepPathSchema)),
     /**
-     * Whether the part is a restored snapshot that had been modified: then the part's files are not those of the
+     * Whether the part is a restored snapshot that had been modified. If so, the part's files are not those of the
      * artifact.
      */
     modified: exactOptional(literal(true)),
@@ -20402,8 +20402,8 @@ async function writeRecordFile(layout, record) {
     return recordOf(file);
 }
 /**
- * Returns the file's content for a record. Parsing gives the keys one order, so that the same rows always have the same
- * bytes.
+ * Returns the file's content for a record. Parsing puts the keys in a fixed order, so the same rows always have the
+ * same bytes.
  */
 function fileOf({ installed, ...lists }) {
     const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0));
@@ -20418,7 +20418,7 @@ function retainedPaths(rows) {
     return new Set(rows.flatMap(row => row.snapshots.map(({ name }) => `.hub-deploy/snapshots/${nameOf(row)}/${name}`)));
 }
 /**
- * The last text that was parsed, and its record: a process reads the same text many times, and need not check it each
+ * The last text that was parsed, and its record. A process reads the same text many times and need not check it each
  * time.
  */
 let latest;
@@ -21637,12 +21637,12 @@ async function readUnended(layout, signal) {
 ;// CONCATENATED MODULE: ./build/install/host/installed/project-versions.js
 
 
-/** The limit for one project, so that a project that changes only its version does not fill the record. */
+/** The limit for one project. Without it, a project that changes only its version would fill the record. */
 const MAX_PROJECT_VERSIONS = 20;
 /**
- * Returns the versions that stay recorded, with `added` if there is one: of each project, the newest 20 whose parts
- * this host still has (see `isLeft`). A version whose sources had different contents at different times is recorded
- * once for each set of trees.
+ * Returns the versions that stay recorded, with `added` if there is one: for each project, the newest 20 versions whose
+ * parts this host still has (see `isLeft`). A version whose sources had different contents at different times is
+ * recorded once for each set of trees.
  */
 function retainVersions(known, added, rows) {
     const others = known.filter(version => added === undefined || !isSameSet(version, added));
@@ -21681,9 +21681,9 @@ function isSameTree(a, b) {
 
 
 /**
- * The records of the hosts that this process has locked, by the path of their file: no other process may write these
- * files meanwhile. The records are here, and not in a context, because the lock also belongs to the process: a reader
- * without the context would read what another process has written.
+ * The records of the hosts that this process has locked, by the path of the record's file. While a host is locked, no
+ * other process may write its file. The records are kept here rather than in a context, because the lock, too, belongs
+ * to the process. A reader without the context would read what another process has written.
  */
 const held = new Map();
 /**
@@ -21702,8 +21702,9 @@ function readInstalled(layout) {
     return readHostRecord(layout).installed;
 }
 /**
- * Returns the parts that are installed on this host, and the removed ones with their snapshots; empty if there is no
- * record. Every name in the record is safe in a path, and each part is listed once. Throws as `readRecordFile` does.
+ * Returns the parts that are installed on this host and the removed ones with their snapshots, or an empty record if
+ * there is none. Every name in the record is safe in a path, and each part is listed once. Throws as `readRecordFile`
+ * does.
  */
 function readHostRecord(layout) {
     return held.get(layout.installed) ?? readRecordFile(layout);
@@ -21764,7 +21765,7 @@ function inOrder(rows) {
 /** The number of symlinks that Linux follows in one path. */
 const MAX_SYMLINKS = 40;
 /**
- * Returns everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
+ * Returns everything that decides where an absolute path leads: each directory, starting with `/`, and each symlink.
  *
  * Throws the system's error if this process has no access to one of them.
  */
@@ -21839,8 +21840,8 @@ function judge(visited, { us, isEnd }) {
 const GROUP_WRITE = 0o020;
 const OTHERS_WRITE = 0o002;
 /**
- * Names those who can write to a file or directory, other than its owner. Write access by an ACL shows in the group's
- * bits.
+ * Names those who can write to a file or directory, other than its owner. Write access that an ACL grants shows in the
+ * group's bits.
  */
 function otherWriters({ mode, gid }) {
     return [
@@ -21880,8 +21881,8 @@ function findName(file, id) {
 
 /**
  * Refuses a host because another user may have written below the project root, or because this could not be ruled out.
- * Then nothing below the root may be read, written or run: no journal, lock, report, audit line or outbox. The outputs
- * and the report to the hub still state the result.
+ * In that case, nothing below the root may be read, written or run: no journal, lock, report, audit line or outbox. The
+ * outputs and the report to the hub still state the result.
  */
 class UntouchableHostError extends DeploymentError {
     name = 'UntouchableHostError';
@@ -21897,7 +21898,7 @@ class UntouchableHostError extends DeploymentError {
 
 
 
-/** Returns who else owns or can write a path, and the fix; undefined if only root and this user do. */
+/** Returns who else owns or can write to a path, and the fix; undefined if nobody but root and this user does. */
 function exposureOf({ path, stat, isForeign, isOpen }, us) {
     if (!isForeign && !isOpen)
         return undefined;
@@ -21930,7 +21931,10 @@ function describeRemedy(exposures, option) {
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/private-directory.js
 const GROUP_AND_OTHERS = 0o077;
-/** Returns the fault of a directory that must be ours alone: its type, owner or mode; undefined if it has none. */
+/**
+ * Returns what is wrong with a directory that must be ours alone (its type, owner or mode), or undefined if nothing is
+ * wrong.
+ */
 function findExposureOf(found, us) {
     if (!found.isDirectory())
         return 'type';
@@ -21952,16 +21956,16 @@ function isOpenToOthers({ mode }) {
 
 
 /**
- * The number of times that a folder is listed before it is refused: another run may just have created a second name for
- * a file and not yet removed the first name.
+ * The number of times that a folder is listed before it is refused. Another run may just have created a second name for
+ * a file, and may not have removed the first name yet.
  */
 const MAX_LISTINGS = 5;
 /**
  * Checks that `.hub-deploy/` is a real directory of this user, to which no other user has access. Every name in it that
- * a run relies on must be a real directory or a regular file of this user, which nobody else can write; a file must
+ * a run relies on must be a real directory or a regular file of this user, which nobody else can write to. A file must
  * have no name elsewhere. Does not check the contents of staged trees and snapshots, which belong to the owner of the
- * installed files. A missing folder passes. Tightens no permissions, because somebody may already have used the open
- * ones.
+ * installed files. A missing folder passes. Does not tighten permissions, because somebody may already have used the
+ * open ones.
  *
  * Throws UntouchableHostError `unsafe_host`.
  */
@@ -22083,13 +22087,13 @@ const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
 /**
  * Checks that only the runner's user and root could have written the files that a run trusts below the project root.
  * The root, its shelves, and every directory and symlink on the way to them must belong to one of these two users, and
- * nobody else may be able to write there; `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads
+ * nobody else may be able to write there. `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads
  * names, owners and modes, and then, from `installed.json`, the directories of plugins.
  *
- * Returns one sentence for each path that others own or can write and that the operator accepts.
+ * Returns one sentence for each path that others own or can write to and that the operator accepts.
  *
- * Throws UntouchableHostError: `unsafe_host`, with what is unsafe and the fix; or, if the host could not be checked,
- * the code and message of the error that prevented the check.
+ * Throws UntouchableHostError `unsafe_host`, which says what is unsafe and how to fix it. If the host could not be
+ * checked, throws UntouchableHostError with the code and message of the error that prevented the check.
  */
 function requireSafeHost(access) {
     return checking(access, us => {
@@ -22100,8 +22104,9 @@ function requireSafeHost(access) {
     });
 }
 /**
- * Checks, as `requireSafeHost` does, one more directory of plugins, relative to the root, and everything on the way
- * there. Leaves out the sentences about the root and its usual directories. Throws UntouchableHostError.
+ * Checks one more directory of plugins, given relative to the root, and everything on the way there, as
+ * `requireSafeHost` does. Leaves out the sentences about the root and its usual directories. Throws
+ * UntouchableHostError.
  */
 function requireSafeDirectory(access, directory) {
     return checking(access, us => {
@@ -22149,7 +22154,7 @@ function requireTrusted(access, trusted) {
 }
 /**
  * Returns the directories of plugins in our own record, except the usual ones. If the record cannot be read, returns
- * none: no run then uses those directories.
+ * none, because no run uses those directories in that case.
  */
 function ownership_recordedDirectories(layout) {
     try {
@@ -22160,7 +22165,7 @@ function ownership_recordedDirectories(layout) {
         return [];
     }
 }
-/** Returns each exposed path once, those of the root first. */
+/** Returns each exposed path once, with those of the root first. */
 function findExposures(root, { us, directories }) {
     const found = new Map();
     if (directories.length === 0)
@@ -22705,7 +22710,7 @@ function withoutMode(fields) {
 const WINDOW_BYTES = 64 * 1024;
 /**
  * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
- * caller uses the items, which are verified only once all have been read without an error.
+ * caller uses the items. They are verified only once all of them have been read without an error.
  *
  * Throws TreeRecordDamage or the system's error; for a record of an earlier version of the action, throws as
  * `readEarlierRecord` does.
@@ -22719,7 +22724,7 @@ function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
 }
 /**
  * Returns the lines of a version's record in order; undefined if the version has no record. Reads the whole record
- * first, and leaves the lines unparsed. So it takes a fifth of the time that `readTreeRecord` takes for all items.
+ * first and leaves the lines unparsed, so it takes a fifth of the time that `readTreeRecord` takes for all items.
  * Throws as `readTreeRecord` does, before the first line.
  */
 function readRecordLines(layout, identity) {
@@ -23081,7 +23086,8 @@ const MAX_ADDED = 10_000;
 /**
  * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads a file only if its inode and times
  * do not show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in
- * slices. Throws the errors of reading the record, the system's error, and the signal's reason once it is aborted.
+ * slices. Throws any error from reading the record, the system's error, and the signal's reason once the signal is
+ * aborted.
  */
 async function compareTree(tree, record, signal) {
     const instead = findNoDirectory(tree.root);
@@ -23121,7 +23127,7 @@ async function* findDifferences({ root, keepPaths, onDirectory, onStamp }, recor
         }
     }
 }
-/** Returns the type of entry in place of a directory; undefined if the path is a directory. */
+/** Returns the type of entry found instead of a directory; undefined if the path is a directory. */
 function findNoDirectory(root) {
     const stat = lstatIfPresentSync(root);
     if (stat === undefined)
@@ -23202,14 +23208,14 @@ function* pairUp(record, tree) {
 
 
 /**
- * Returns the differences between the files of an installed plugin or extension and those that were installed, without
- * keep-paths and unrecorded files in bytecode caches. Apart from these exceptions, three empty lists mean that every
- * file and symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an earlier
- * version of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
+ * Returns the differences between the files of an installed plugin or extension and those that were installed. Leaves
+ * out keep-paths and unrecorded files in bytecode caches. Apart from these exceptions, three empty lists mean that
+ * every file and symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an
+ * earlier version of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
  *
- * Undefined means that the differences are not known, because nothing is recorded, or (with a warning) the record or
- * the tree cannot be read: then do not treat the tree as intact. Throws only the signal's reason, once it is aborted.
- * Reads a file only if its inode and times do not show that it is unchanged.
+ * Undefined means that the differences are not known, because nothing is recorded or (with a warning) because the
+ * record or the tree cannot be read. In that case, do not treat the tree as intact. Throws only the signal's reason,
+ * once the signal is aborted. Reads a file only if its inode and times do not show that it is unchanged.
  */
 async function findDrift(folder, tree, signal) {
     return await compareInstalled(folder, tree, { signal });
@@ -23238,7 +23244,7 @@ async function compareInstalled(folder, tree, { signal, byContent = false }) {
     }
 }
 /**
- * Returns a function that looks up single paths in the record of an installed tree. The first call of that function
+ * Returns a function that looks up single paths in the record of an installed tree. The first call to that function
  * opens the record, and throws as `readInstalled` and `openTreeRecord` do.
  */
 function findRecordedIn(layout, tree) {
@@ -23336,8 +23342,8 @@ class TreeStamps {
     }
     /**
      * True if nothing in this tree has changed since the scan. The tree may have been moved: the stamp of its root does
-     * not count, but the number of entries in its root does. A directory that a kept path was moved out of counts as
-     * changed. Throws the signal's reason once it is aborted.
+     * not count, but the number of entries in its root does. A directory counts as changed if a kept path was moved out
+     * of it. Throws the signal's reason once the signal is aborted.
      */
     async areThoseOf({ root, keepPaths }, signal) {
         const slice = new TimeSlice(signal);
@@ -23371,13 +23377,13 @@ class TreeStamps {
 
 
 /**
- * The age in milliseconds up to which a comparison is recent enough for a note about a tree. The note is only about the
- * tree's state before the move; see `moved`.
+ * The maximum age, in milliseconds, of a comparison that is recent enough for a note about a tree. The note is only
+ * about the tree's state before the move; see `moved`.
  */
 const RECENT_MS = 5000;
 /**
- * The age in milliseconds up to which a comparison counts as current. The age counts from the start of the comparison,
- * when the first files are read.
+ * The maximum age, in milliseconds, of a comparison that counts as current. The age is measured from the start of the
+ * comparison, when the first files are read.
  */
 const JUST_NOW_MS = 1000;
 /** Compares installed trees with their records; see `findDrift`. */
@@ -23390,11 +23396,11 @@ class DriftCheck {
         this.#setting = setting;
         this.#clockMs = setting.clockMs ?? monotonicMs;
     }
-    /** From now on, no difference is known: the places do not contain the trees that the records describe. */
+    /** After this call, no difference is known, because the places do not contain the trees that the records describe. */
     disregard() {
         this.#isDisregarded = true;
     }
-    /** Returns the last differences found; compares a part only if it was not compared yet. */
+    /** Returns the last differences found; compares a part only if it has not been compared yet. */
     async of(part) {
         if (this.#isDisregarded)
             return undefined;
@@ -23409,7 +23415,7 @@ class DriftCheck {
             return undefined;
         return await this.#compare(part).difference;
     }
-    /** Returns the current differences, or those of less than 5 seconds ago. */
+    /** Returns the current differences, or those from less than 5 seconds ago. */
     async recent(part) {
         const found = this.#found.get(placeName(part));
         return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
@@ -23418,7 +23424,7 @@ class DriftCheck {
     }
     /**
      * Returns the differences that a tree had when it left its place. For a tree that is going to be kept, differences
-     * from up to a second earlier count, too. The tree was moved to `root`, where no process reaches the tree by its old
+     * from up to a second earlier also count. The tree was moved to `root`, where no process reaches the tree by its old
      * name. Compares the tree again only if anything in it has changed since the last comparison. A part that could not
      * be compared is not compared again.
      */
@@ -27769,9 +27775,9 @@ function expect(schema, value, rule) {
 const INTEGRATION = 'integration.yaml';
 /**
  * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if that file names a different directory than the operator. If the operator names none and the file cannot be used,
- * warns and returns the recorded directory (`plugins` without a record), because somebody may have damaged the file to
- * make plugins move.
+ * if that file names a different directory than the operator does. If the operator names none and the file cannot be
+ * used, warns and returns the recorded directory (`plugins` without a record), because somebody may have damaged the
+ * file to make plugins move.
  */
 function findPluginsDirectory(layout, { input, recorded }, log) {
     const { directory, problem } = readHostsDirectory(layout);
@@ -28790,8 +28796,8 @@ function formerPlace({ place, installed, removed }, origin) {
     return isReturning ? placeOf(removed) : place;
 }
 /**
- * Returns the versions from this origin that our record lists for an installed part: the installed one and the
- * snapshots; none if the part is not installed. Versions from other origins cannot be compared with these.
+ * Returns the versions from this origin that our record lists for an installed part (the installed one and the
+ * snapshots), or none if the part is not installed. Versions from other origins cannot be compared with these.
  */
 function versionsFrom({ installed }, origin) {
     if (installed === undefined)
@@ -28881,7 +28887,7 @@ function findRealPath(layout, { directory, id }) {
 function placeTaken(place, owner) {
     return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there. This run would replace it and take over its kept paths, or act on its service. Nothing was changed. Use another id or project root; if you mean to replace it, deploy with allow-takeover: true.`);
 }
-/** Returns the version in the plugin.yaml of a part without a record; null if there is none that can be used. */
+/** Returns the version in the plugin.yaml of a part without a record; null if there is no usable version. */
 function readForeignVersion(path) {
     try {
         const text = readSmallFileSync((0,external_node_path_namespaceObject.join)(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes);
@@ -29064,7 +29070,7 @@ function needsPluginSig(plugin) {
  * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
  * `plugin.yaml`, then over each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
  *
- * Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin, and file system errors.
+ * Throws file system errors, and ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
  */
 async function buildPluginSig({ id, staged, pluginYaml }, secret) {
     const hmac = (0,external_node_crypto_namespaceObject.createHmac)('sha256', Buffer.from(secret, 'utf8'));
@@ -29131,9 +29137,9 @@ function escapeNonAscii(json) {
 
 
 /**
- * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such
- * file or if it is not a regular file, `invalid_manifest` if it is too large, and otherwise as `parsePluginYaml` does;
- * throws the system's error as DeploymentError.
+ * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such file or
+ * if it is not a regular file, and `invalid_manifest` if it is too large. Otherwise, throws as `parsePluginYaml` does.
+ * Throws the system's error as DeploymentError.
  */
 function readPluginYaml(staged) {
     const path = (0,external_node_path_namespaceObject.join)(staged, 'plugin.yaml');
@@ -29774,9 +29780,9 @@ function isIrreplaceable(row) {
     return row.artifact_sha256 === null || row.kept_paths !== undefined;
 }
 /**
- * Chooses the snapshots to keep: the newest `limit` snapshots without changes made on this host, at least one (the last
- * good version); the newest `limit` snapshots with such changes, at least one; and all snapshots whose content nobody
- * could fetch again, because we did not install them or because they contain kept paths.
+ * Chooses the snapshots to keep: the newest `limit` snapshots without changes made on this host, but at least one (the
+ * last good version); the newest `limit` snapshots with such changes, but at least one; and all snapshots whose content
+ * nobody could fetch again, because we did not install them or because they contain kept paths.
  */
 function chooseRetained(rows, limit) {
     const newestOf = (some) => some.slice(-Math.max(limit, 1));
@@ -30162,8 +30168,8 @@ async function prepareHost(access, log) {
 /**
  * Checks in advance that this run can switch versions in a place: that the place's shelf passes `checkShelf`, and that
  * the place's present content can be moved. Throws as `checkShelf` and `requireSwitchable` do, and DeploymentError
- * `host_not_writable` if the path for the place's snapshots has anything but a directory, or if the present content is
- * a directory that this user cannot write.
+ * `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the present content
+ * is a directory that this user cannot write to.
  */
 function checkHost(host, place) {
     const { layout } = host;
@@ -30178,7 +30184,7 @@ function checkHost(host, place) {
         throw toHostError(error, `checking ${path}`);
     }
 }
-/** Calls `checkHost` for the present place and the target of a part; only once if the two places are equal. */
+/** Calls `checkHost` for the present place and the target of a part, but only once if the two places are equal. */
 function checkPlaces(host, present, target) {
     if (installPath(host.layout, present) !== installPath(host.layout, target))
         checkHost(host, present);
@@ -30246,7 +30252,7 @@ function makeRoot(root) {
         throw new DeploymentError('host_not_writable', `Neither project-root ${root} nor its parent directory exists. Create the parent directory, or correct the path.`);
     }
 }
-/** A move of a directory to another parent needs write access to the directory itself. */
+/** Moving a directory to another parent requires write access to the directory itself. */
 function readiness_requireMovable(place) {
     const found = lstatIfPresentSync(place);
     if (found?.isDirectory())
@@ -30986,8 +30992,9 @@ function tryToRead(path) {
 
 /**
  * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
- * later commit and notes. Any other content is from another process, which must not write there. Then this function
- * sets the file aside, even if the file contains a valid record. Throws file system errors; the file is then as it was.
+ * later commit and notes. Any other content is from another process, which must not write there. In that case, this
+ * function sets the file aside, even if the file contains a valid record. Throws file system errors. After an error,
+ * the file is as it was.
  */
 async function restoreRecord({ layout, log }, known, committed) {
     const found = restore_record_tryToRead(layout);
@@ -31016,7 +31023,7 @@ async function tryToRestoreRecord(host, known) {
         return toHostError(error, `writing ${host.layout.installed} again`);
     }
 }
-/** Undefined if the file cannot be read, or is not a record. */
+/** Returns undefined if the file cannot be read or is not a record. */
 function restore_record_tryToRead(layout) {
     try {
         return readRecordFile(layout);
@@ -31025,7 +31032,7 @@ function restore_record_tryToRead(layout) {
         return undefined;
     }
 }
-/** True if the run itself may have written all differences. A run also forgets discarded snapshots that are gone. */
+/** True if all differences may come from the run itself. A run also forgets discarded snapshots that are gone. */
 function isOfRun(found, { record, services = [] }, committed) {
     const expected = [record, ...(committed === undefined ? [] : [withInstalled(record, committed)])];
     const mayDiscard = new Set([...record.discard, ...(committed?.discard ?? [])]);
@@ -31053,7 +31060,7 @@ async function setAside({ installed, snapshots }) {
 
 /**
  * Removes the records that no installed or retained version names, and nothing else. If some cannot be removed, throws
- * the first error after trying all.
+ * the first error after trying to remove all of them.
  */
 function pruneTreeRecords({ trees }, used) {
     const names = new Set(used.flatMap(({ tree_digest: digest, tree_record: record }) => {
@@ -31097,8 +31104,8 @@ const DISCARDED = 'discarded-';
 const LONGEST_WRITE_MS = 3_600_000;
 /**
  * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
- * `known` or, without it, on the present record. Moves the snapshots that are not retained to the staging folder, where
- * `cleanStaging` deletes them.
+ * `known`, or on the present record if `known` is undefined. Moves the snapshots that are not retained to the staging
+ * folder, where `cleanStaging` deletes them.
  *
  * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
  * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
@@ -31113,8 +31120,8 @@ async function finishCommitted({ layout, log }, installation, known) {
     return isRecorded;
 }
 /**
- * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. Logs
- * a warning for each failure. The caller holds the lock.
+ * Tries again to remove the snapshots that earlier runs could not remove. The snapshots stay recorded until they are
+ * gone. Logs a warning for each failure. The caller holds the lock.
  */
 async function retryDiscarded(layout, log) {
     const before = discardedIn(layout);
@@ -31145,8 +31152,8 @@ async function noteDiscarded(layout, left) {
     await recordDiscarded(layout, [...new Set([...readHostRecord(layout).discard, ...left])]);
 }
 /**
- * Renames the staging folder of a deployment whose journal no longer needs the folder, so that `cleanStaging` deletes
- * the folder. Does nothing if the folder is gone; throws the system's error if the folder cannot be renamed.
+ * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. Does
+ * nothing if the folder is gone. Throws the system's error if the folder cannot be renamed.
  */
 function discardStaging(layout, deploymentId) {
     try {
@@ -31159,8 +31166,8 @@ function discardStaging(layout, deploymentId) {
 }
 /**
  * Empties the staging folder and removes tree records that nothing refers to. Deletes only discarded trees and empty
- * folders: the staging folder of a deployment without a journal may contain this host's own files, so that folder is
- * moved to `set-aside`.
+ * folders. Moves the staging folder of a deployment without a journal to `set-aside`, because that folder may contain
+ * this host's own files.
  *
  * The caller holds the lock, and no journal needs a staged file.
  */
@@ -31172,9 +31179,9 @@ async function cleanStaging(layout, log) {
     await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
 }
 /**
- * Removes the temporary files of processes that no longer exist, those with the id of this process, which is writing
- * none at this time, and those that are older than an hour. Leaves the lock's temporary files alone: the holder of the
- * lock has already removed those that no process may still be writing.
+ * Removes three kinds of temporary files: those of processes that no longer exist, those with the id of this process
+ * (which is writing none at this time), and those that are older than an hour. Leaves the lock's temporary files alone,
+ * because the holder of the lock has already removed those that no process could still be writing.
  */
 async function removeStrayTemporaries(layout, log) {
     for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
@@ -31197,8 +31204,8 @@ function mayBeWriting(pid, writtenAtMs) {
     return pid !== process.pid && pidExists(pid) && Date.now() - writtenAtMs < LONGEST_WRITE_MS;
 }
 /**
- * Moves a snapshot to the staging folder by one rename, so that no snapshot is ever half removed. Later runs empty the
- * staging folder if this run cannot.
+ * Moves a snapshot to the staging folder with one rename, so that no snapshot is ever half removed. Later runs empty
+ * the staging folder if this run cannot.
  */
 function cleanup_putAside(layout, path) {
     try {
@@ -31310,9 +31317,9 @@ function driftNotePath(stagingFolder, { shelf, id }) {
     return (0,external_node_path_namespaceObject.join)(stagingFolder, `drift-${shelf}-${id}.json`);
 }
 /**
- * Notes the differences between a tree and its record before the deployment, so that a rollback can distinguish them
- * from damage. Replaces an earlier note about the tree. The note is not durable: without it, a rollback can only verify
- * less.
+ * Notes the differences that exist between a tree and its record before the deployment, so that a rollback can
+ * distinguish them from damage. Replaces an earlier note about the tree. The note is not durable: without it, a
+ * rollback can only verify less.
  */
 async function noteDrift(stagingFolder, tree, drift) {
     const path = driftNotePath(stagingFolder, tree);
@@ -31376,7 +31383,7 @@ const moving_files_MAX_ATTEMPTS = 14;
 const MAX_MS = 1000;
 /**
  * Examines the damaged paths again, and returns those at which the old file is found after all, because another process
- * renames it, or a directory that contains it, back and forth. Never throws; once the signal is aborted, examines
+ * is renaming it, or a directory that contains it, back and forth. Never throws; once the signal is aborted, examines
  * nothing more.
  */
 async function findMoving(before, damaged, signal) {
@@ -32095,16 +32102,16 @@ async function announceModified(deployment, place, { path }) {
 
 /** The limit for reading a tree, in bytes: a service may have added any number of bytes and files. */
 const modified_tree_MAX_BYTES = 256 * 1024 * 1024;
-/** The minimum that counts for each unrecorded file or symlink, in bytes. */
+/** The minimum number of bytes that each unrecorded file or symlink counts as. */
 const BYTES_PER_FILE = 1024;
 /** The number of symlinks in a chain that an archive may contain. */
 const MAX_LINKS = 40;
 /**
  * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only
- * unrecorded files, and those whose size or stamp differs from the record; returns undefined if these files would
+ * unrecorded files, and those whose size or stamp differs from the record. Returns undefined if these files would
  * exceed the limit, or if two items have the same path. Follows no symlink on the disk: a symlink gets the digest of
- * the returned file that it leads to, if there is one. Throws the errors of reading the record, the system's error, and
- * the signal's reason once it is aborted.
+ * the returned file that it leads to, if there is one. Throws any error from reading the record, the system's error,
+ * and the signal's reason once the signal is aborted.
  */
 async function describeTree({ root, keepPaths }, record, signal) {
     let room = modified_tree_MAX_BYTES;
@@ -32151,7 +32158,7 @@ function digestBehind(link, byPath) {
 const write_tree_record_WINDOW_BYTES = 64 * 1024;
 /**
  * Records a tree whose items come in order; the record is durable on return. The name of the record is the SHA-256 of
- * its text, which contains the stamps of the files. So every installed tree has a record of its own. The record stays
+ * its text, which contains the stamps of the files, so every installed tree has a record of its own. The record stays
  * valid when the tree is moved. Works in slices.
  */
 async function writeTreeRecord(layout, items, signal) {
@@ -33204,7 +33211,7 @@ class TreeChange {
     #isUncounted = false;
     /**
      * The numbers of counted files for which the new tree only undoes a change on the host: edited and missing files are
-     * restored, added files are removed.
+     * restored, and added files are removed.
      */
     #undone = { restored: 0, removed: 0 };
     /**
@@ -33238,7 +33245,7 @@ class TreeChange {
             this.#counts.removed++;
     }
     /**
-     * Corrects the counts, which compare two records, by the differences between the replaced tree and its own record.
+     * Adjusts the counts, which compare two records, for the differences between the replaced tree and its own record.
      * Reads each record at most once, however many files differ. Works in slices. If a record cannot be read, throws as
      * `readRecordLines` does and corrects nothing.
      */
@@ -33282,7 +33289,8 @@ class TreeChange {
         this.#counts[to]++;
     }
     /**
-     * For example `58 files changed, 2 added, 1 removed`; the number of all files if the changes could not be counted.
+     * Returns, for example, `58 files changed, 2 added, 1 removed`; returns the number of all files if the changes could
+     * not be counted.
      */
     inWords() {
         const { changed, added, removed, all } = this.#counts;
@@ -33318,7 +33326,7 @@ async function findVersions(paths, layout, records) {
 function tree_change_isSame({ before, after } = {}) {
     return before !== undefined && after !== undefined && isAlike(before, after);
 }
-/** Returns undefined instead of throwing. Damage of a record is reported where the record is needed. */
+/** Returns undefined instead of throwing. Damage to a record is reported where the record is needed. */
 function orUndefined(read) {
     try {
         return read();
@@ -33646,13 +33654,13 @@ async function planSwitches(context, { removed, prepared }, reach) {
 
 
 
-/** The maximum number of paths, because each is moved separately. */
+/** The maximum number of paths. There is a limit, because each path is moved separately. */
 const MAX_STRAYS = 2000;
 /**
- * Returns the relative paths of the unrecorded files in the bytecode caches of a tree, without keep-paths; for a cache
- * that is unrecorded as a whole, only the path of the cache. A process that could write in the tree may have put code
- * in these files. Returns undefined if there are more than 2,000 paths. Throws the system's error, and the signal's
- * reason once it is aborted.
+ * Returns the relative paths of the unrecorded files in the bytecode caches of a tree, without keep-paths. For a cache
+ * that is entirely unrecorded, returns only the path of the cache. A process that could write to the tree may have put
+ * code in these files. Returns undefined if there are more than 2,000 paths. Throws the system's error, and the
+ * signal's reason once the signal is aborted.
  */
 async function findStrayCaches({ root, keepPaths }, record, signal) {
     const slice = new TimeSlice(signal);
@@ -34407,8 +34415,8 @@ const KEEP_PREVIOUS = {
 
 
 /**
- * Checks that a part keeps this host's data when the part's directory changes: the settings, and the targets of
- * symlinks in the kept paths. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
+ * Checks that a part keeps this host's data (the settings, and the targets of symlinks in the kept paths) when the
+ * part's directory changes. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
  */
 async function requireMovableData(host, move) {
     if (isSamePlace(move.target, formerPlace(move.previous, move.origin)))
@@ -34417,8 +34425,8 @@ async function requireMovableData(host, move) {
     await requireMovableLinks(host, move);
 }
 /**
- * Refuses settings that are not a regular file: the target of a symlink may be relative to the symlink's directory. If
- * both places have settings, only the operator may choose between them.
+ * Refuses settings that are not a regular file, because the target of a symlink may be relative to the symlink's
+ * directory. If both places have settings, only the operator may choose between them.
  */
 function requireMovableSettings(layout, { target, previous, origin, chosenBy }) {
     const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)];
@@ -34521,8 +34529,8 @@ function refuseForeignDirectory(layout, { directory }) {
     throw new DeploymentError('place_taken', `This project wants to install plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, found)} exists and is not known to be for plugins. Nothing was changed. If it is for plugins, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`);
 }
 /**
- * A subdirectory of a directory of parts, with everything in it, belongs to the part that has the subdirectory's name,
- * whichever process created the subdirectory.
+ * A subdirectory of a directory of parts, and everything in it, belongs to the part that has the subdirectory's name,
+ * no matter which process created the subdirectory.
  */
 function refuseBelowPart(layout, { target: { directory }, chosenBy }) {
     const path = realDirectory(layout, directory);
@@ -34534,7 +34542,7 @@ function refuseBelowPart(layout, { target: { directory }, chosenBy }) {
         throw new DeploymentError('place_taken', `Nothing can be installed in ${directory}, because ${shelf}/${id} is reserved for a part of that name. Nothing was changed. A plugins directory must not be below ${shelf}: ${CHOOSE_ANOTHER[chosenBy]}.`);
     }
 }
-/** If a part were inside another one, moving the outer part would move the inner one, too. */
+/** If a part were inside another one, moving the outer part would also move the inner one. */
 function refuseNesting(layout, { target, chosenBy }) {
     const path = realPath(layout, target);
     for (const row of readInstalled(layout)) {
@@ -34549,7 +34557,7 @@ function refuseNesting(layout, { target, chosenBy }) {
 }
 /**
  * Advice for the reader of an error, as the end of a clause: how to replace content without a record. An operator needs
- * none, because the choice of a directory is enough to replace its content.
+ * no such advice, because choosing a directory is enough to replace its content.
  */
 const REPLACE = {
     operator: '',
@@ -34611,8 +34619,9 @@ async function signForHost(plugin, secret) {
     };
 }
 /**
- * True if `signForHost` would not change the `plugin.sig` of an installed plugin, or the lack of one; then logs the
- * same warnings as `signForHost`. False if only the artifact could show whether `signForHost` would change the file.
+ * True if `signForHost` would leave the `plugin.sig` of an installed plugin, or the lack of one, unchanged. In that
+ * case, logs the same warnings as `signForHost`. False if only the artifact could show whether `signForHost` would
+ * change the file.
  */
 async function isSignedForHost(plugin, secret) {
     const { installed, pluginYaml, find } = plugin;
@@ -46790,8 +46799,8 @@ async function rollback_refuse(inputs, tools) {
 
 /**
  * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a journal that is damaged or cannot be
- * read, `unsafe_host` for a lock that is not a regular file of at most 64 KiB, the system's error, and the signal's
- * reason once the signal is aborted.
+ * read, and `unsafe_host` for a lock that is not a regular file of at most 64 KiB. Also throws the system's error, and
+ * the signal's reason once the signal is aborted.
  */
 async function readActivity(layout, signal) {
     const other = await readUnended(layout, signal);
@@ -46947,13 +46956,13 @@ function isDrifted({ activity, parts, isRecordLost }) {
         return true;
     return found.length > 0 || mayDiffer(activity) ? undefined : false;
 }
-/** True if a part may be installed that no record names yet, as in a first install. */
+/** True if a part that no record names yet may be installed, as in a first install. */
 function mayDiffer(activity) {
     return activity.kind === 'busy' || (activity.kind === 'interrupted' && activity.inDoubt.size > 0);
 }
 /** The maximum number of differing paths to list. */
 const MAX_PATHS = 2000;
-/** The maximum number of times to examine a host that changes meanwhile. */
+/** The maximum number of times to examine a host that changes during the examination. */
 const inspect_MAX_ATTEMPTS = 3;
 /**
  * Examines a host without changing anything: waits for no lock and writes no file. The result describes one moment, or
@@ -47007,8 +47016,8 @@ async function examine({ layout, keepPaths }, signal) {
 }
 /**
  * Returns the record with the commit of a dead run, if there is one. The journal of a dead run contains a copy of the
- * record. The copy counts if the run has not committed, even if another process has changed the file since, and if the
- * run has committed but the file is gone. The recovery writes the file again, with the commit.
+ * record. The copy counts in two cases: if the run has not committed, even if another process has since changed the
+ * file, and if the run has committed but the file is gone. The recovery writes the file again, with the commit.
  */
 function readRecord(layout, activity) {
     const { commit, found } = activity.kind === 'interrupted' ? activity : {};
@@ -47035,8 +47044,8 @@ function directoriesIn(root, directory) {
     return entries.filter(entry => entry.isDirectory()).map(({ name }) => `${directory}/${name}`);
 }
 /**
- * Compares a part, unless a deployment is changing the host or has died while it changed the part: a difference would
- * then mean nothing.
+ * Compares a part, unless a deployment is changing the host or died while it was changing the part. In these cases, a
+ * difference would mean nothing.
  */
 async function driftOf(setting, row, activity) {
     if (activity.kind === 'busy')
@@ -47057,7 +47066,7 @@ function givenUp(inspection) {
     const parts = inspection.parts.map(part => ({ ...part, drift: waiting('deployments keep changing this host') }));
     return { ...inspection, parts, activity: { kind: 'busy', holder: 'one deployment follows another' } };
 }
-/** Refuses a root that is not a directory. An empty result would hide a typing error, or a disk that is not mounted. */
+/** Refuses a root that is not a directory. An empty result would hide a typo, or a disk that is not mounted. */
 function inspect_requireDirectory(root) {
     if ((0,external_node_fs_namespaceObject.statSync)(root, { throwIfNoEntry: false })?.isDirectory())
         return;

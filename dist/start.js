@@ -100,7 +100,10 @@ function ownerOfTemporary(name) {
 
 ;// CONCATENATED MODULE: ./build/install/host/ownership/private-directory.js
 const GROUP_AND_OTHERS = 0o077;
-/** Returns the fault of a directory that must be ours alone: its type, owner or mode; undefined if it has none. */
+/**
+ * Returns what is wrong with a directory that must be ours alone (its type, owner or mode), or undefined if nothing is
+ * wrong.
+ */
 function findExposureOf(found, us) {
     if (!found.isDirectory())
         return 'type';
@@ -192,7 +195,7 @@ function tryUnlink(path) {
 /** The number of symlinks that Linux follows in one path. */
 const MAX_SYMLINKS = 40;
 /**
- * Returns everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
+ * Returns everything that decides where an absolute path leads: each directory, starting with `/`, and each symlink.
  *
  * Throws the system's error if this process has no access to one of them.
  */

@@ -24,8 +24,8 @@ const LONGEST_WRITE_MS = 3_600_000
 
 /**
  * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
- * `known` or, without it, on the present record. Moves the snapshots that are not retained to the staging folder, where
- * `cleanStaging` deletes them.
+ * `known`, or on the present record if `known` is undefined. Moves the snapshots that are not retained to the staging
+ * folder, where `cleanStaging` deletes them.
  *
  * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
  * Returns true if every discarded snapshot has left the snapshots folder or is recorded for later runs. After false,
@@ -44,8 +44,8 @@ export async function finishCommitted(
 }
 
 /**
- * Tries again to remove the snapshots that earlier runs could not remove. They stay recorded until they are gone. Logs
- * a warning for each failure. The caller holds the lock.
+ * Tries again to remove the snapshots that earlier runs could not remove. The snapshots stay recorded until they are
+ * gone. Logs a warning for each failure. The caller holds the lock.
  */
 export async function retryDiscarded(layout: Layout, log: Log): Promise<void> {
   const before = discardedIn(layout)
@@ -76,8 +76,8 @@ async function noteDiscarded(layout: Layout, left: readonly string[]): Promise<v
 }
 
 /**
- * Renames the staging folder of a deployment whose journal no longer needs the folder, so that `cleanStaging` deletes
- * the folder. Does nothing if the folder is gone; throws the system's error if the folder cannot be renamed.
+ * Renames a deployment's staging folder, which the journal no longer needs, so that `cleanStaging` deletes it. Does
+ * nothing if the folder is gone. Throws the system's error if the folder cannot be renamed.
  */
 export function discardStaging(layout: Layout, deploymentId: string): void {
   try {
@@ -89,8 +89,8 @@ export function discardStaging(layout: Layout, deploymentId: string): void {
 
 /**
  * Empties the staging folder and removes tree records that nothing refers to. Deletes only discarded trees and empty
- * folders: the staging folder of a deployment without a journal may contain this host's own files, so that folder is
- * moved to `set-aside`.
+ * folders. Moves the staging folder of a deployment without a journal to `set-aside`, because that folder may contain
+ * this host's own files.
  *
  * The caller holds the lock, and no journal needs a staged file.
  */
@@ -103,9 +103,9 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
 }
 
 /**
- * Removes the temporary files of processes that no longer exist, those with the id of this process, which is writing
- * none at this time, and those that are older than an hour. Leaves the lock's temporary files alone: the holder of the
- * lock has already removed those that no process may still be writing.
+ * Removes three kinds of temporary files: those of processes that no longer exist, those with the id of this process
+ * (which is writing none at this time), and those that are older than an hour. Leaves the lock's temporary files alone,
+ * because the holder of the lock has already removed those that no process could still be writing.
  */
 export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<void> {
   for (const folder of [layout.own, layout.trees, layout.reports, layout.outbox]) {
@@ -129,8 +129,8 @@ function mayBeWriting(pid: number, writtenAtMs: number): boolean {
 }
 
 /**
- * Moves a snapshot to the staging folder by one rename, so that no snapshot is ever half removed. Later runs empty the
- * staging folder if this run cannot.
+ * Moves a snapshot to the staging folder with one rename, so that no snapshot is ever half removed. Later runs empty
+ * the staging folder if this run cannot.
  */
 function putAside(layout: Layout, path: string): void {
   try {

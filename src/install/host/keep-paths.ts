@@ -9,13 +9,13 @@ export interface HostTree {
   readonly keepPaths: readonly string[]
 }
 
-/** Returns all paths of these lists, in their order, each once. */
+/** Returns all paths in these lists, in order and without duplicates. */
 export function uniteKeepPaths(...lists: readonly (readonly string[] | undefined)[]): string[] {
   return [...new Set(lists.flatMap(list => list ?? []))]
 }
 
 /**
- * Returns the keep-paths that exist in a tree, without those inside another keep-path. Throws DeploymentError
+ * Returns the keep-paths that exist in a tree, except those inside another keep-path. Throws DeploymentError
  * `step_failed` if one of these paths cannot be moved to the staged tree, because a parent of the path is not a
  * directory in one of the two trees.
  */
@@ -32,7 +32,7 @@ export function findMovablePaths({ root, keepPaths }: HostTree): string[] {
   return kept
 }
 
-/** Returns the paths that exist in a directory, without any that is inside another of these paths. */
+/** Returns the paths that exist in a directory, except any that is inside another of these paths. */
 export function presentPaths(root: string, paths: readonly string[]): string[] {
   return outermost(paths).filter(path => pathExistsSync(join(root, path)))
 }

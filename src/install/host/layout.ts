@@ -80,7 +80,8 @@ export function installPath(layout: Layout, place: Place): string {
 }
 
 /**
- * The path of the host's own settings for a place, next to the installed directory so that no deployment replaces them.
+ * The path of the host's own settings for a place. The settings are next to the installed directory, so no deployment
+ * replaces them.
  */
 export function settingsPath(layout: Layout, place: Place): string {
   return `${installPath(layout, place)}.env`
@@ -90,7 +91,7 @@ export function snapshotsPath(layout: Layout, { shelf, id }: PartName): string {
   return join(layout.snapshots, shelf, id)
 }
 
-/** Where a deployment keeps its journal until that deployment has locked the host. */
+/** Where a deployment keeps its journal until it has locked the host. */
 export function begunPath({ own }: Layout, deploymentId: string): string {
   return join(own, `begun-${deploymentId}.jsonl`)
 }

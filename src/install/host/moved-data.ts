@@ -22,8 +22,8 @@ export interface Move {
 }
 
 /**
- * Checks that a part keeps this host's data when the part's directory changes: the settings, and the targets of
- * symlinks in the kept paths. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
+ * Checks that a part keeps this host's data (the settings, and the targets of symlinks in the kept paths) when the
+ * part's directory changes. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
  */
 export async function requireMovableData(host: SwitchingHost, move: Move): Promise<void> {
   if (isSamePlace(move.target, formerPlace(move.previous, move.origin))) return
@@ -32,8 +32,8 @@ export async function requireMovableData(host: SwitchingHost, move: Move): Promi
 }
 
 /**
- * Refuses settings that are not a regular file: the target of a symlink may be relative to the symlink's directory. If
- * both places have settings, only the operator may choose between them.
+ * Refuses settings that are not a regular file, because the target of a symlink may be relative to the symlink's
+ * directory. If both places have settings, only the operator may choose between them.
  */
 function requireMovableSettings(layout: Layout, { target, previous, origin, chosenBy }: Move): void {
   const [from, to] = [settingsPath(layout, formerPlace(previous, origin)), settingsPath(layout, target)]

@@ -40,7 +40,7 @@ export function needsPluginSig(plugin: PluginYaml): boolean {
  * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
  * `plugin.yaml`, then over each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
  *
- * Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin, and file system errors.
+ * Throws file system errors, and ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
  */
 export async function buildPluginSig({ id, staged, pluginYaml }: StagedPlugin, secret: string): Promise<string> {
   const hmac = createHmac('sha256', Buffer.from(secret, 'utf8'))

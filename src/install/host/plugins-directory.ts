@@ -31,9 +31,9 @@ export interface KnownDirectories {
 
 /**
  * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if that file names a different directory than the operator. If the operator names none and the file cannot be used,
- * warns and returns the recorded directory (`plugins` without a record), because somebody may have damaged the file to
- * make plugins move.
+ * if that file names a different directory than the operator does. If the operator names none and the file cannot be
+ * used, warns and returns the recorded directory (`plugins` without a record), because somebody may have damaged the
+ * file to make plugins move.
  */
 export function findPluginsDirectory(
   layout: Layout,
@@ -81,7 +81,7 @@ export function knownDirectories(layout: Layout): string[] {
 }
 
 /**
- * The content of the host framework's own file; neither field is set if there is no file, or if the file names no
+ * The content of the host framework's own file. Neither field is set if there is no file, or if the file names no
  * directory.
  */
 interface HostsDirectory {

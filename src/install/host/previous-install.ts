@@ -50,8 +50,8 @@ export function formerPlace({ place, installed, removed }: PreviousInstall, orig
 }
 
 /**
- * Returns the versions from this origin that our record lists for an installed part: the installed one and the
- * snapshots; none if the part is not installed. Versions from other origins cannot be compared with these.
+ * Returns the versions from this origin that our record lists for an installed part (the installed one and the
+ * snapshots), or none if the part is not installed. Versions from other origins cannot be compared with these.
  */
 export function versionsFrom({ installed }: PreviousInstall, origin: Origin): InstalledVersion[] {
   if (installed === undefined) return []
@@ -160,7 +160,7 @@ function placeTaken(place: Place, owner: string): DeploymentError {
   )
 }
 
-/** Returns the version in the plugin.yaml of a part without a record; null if there is none that can be used. */
+/** Returns the version in the plugin.yaml of a part without a record; null if there is no usable version. */
 function readForeignVersion(path: string): string | null {
   try {
     const text = readSmallFileSync(join(path, 'plugin.yaml'), PLUGIN_YAML_LIMITS.bytes)

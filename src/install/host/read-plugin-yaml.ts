@@ -6,9 +6,9 @@ import { PLUGIN_YAML_LIMITS } from '../../core/limits.ts'
 import { toHostError } from '../files/system-errors.ts'
 
 /**
- * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such
- * file or if it is not a regular file, `invalid_manifest` if it is too large, and otherwise as `parsePluginYaml` does;
- * throws the system's error as DeploymentError.
+ * Reads `plugin.yaml` at the root of a plugin's tree. Throws ArtifactError `not_a_plugin` if there is no such file or
+ * if it is not a regular file, and `invalid_manifest` if it is too large. Otherwise, throws as `parsePluginYaml` does.
+ * Throws the system's error as DeploymentError.
  */
 export function readPluginYaml(staged: string): PluginYaml {
   const path = join(staged, 'plugin.yaml')

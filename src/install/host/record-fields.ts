@@ -2,7 +2,7 @@ import { z } from 'zod/mini'
 import { projectIdSchema, slugSchema } from '../../core/identifiers.ts'
 import { PARTS_DIRECTORY_PATTERN } from '../../core/plugins-directory.ts'
 
-/** The fields of our own state files, parsed as strictly as a hub's answer: some of them become paths. */
+/** The fields of our own state files, parsed as strictly as a hub's answer, because some of them become paths. */
 
 const ID_PATTERN = '[a-z0-9][a-z0-9_.-]{0,127}'
 /** Pattern of a part's name, `<shelf>/<id>`, without anchors. */

@@ -73,8 +73,8 @@ function refuseForeignDirectory(layout: Layout, { directory }: Place): void {
 }
 
 /**
- * A subdirectory of a directory of parts, with everything in it, belongs to the part that has the subdirectory's name,
- * whichever process created the subdirectory.
+ * A subdirectory of a directory of parts, and everything in it, belongs to the part that has the subdirectory's name,
+ * no matter which process created the subdirectory.
  */
 function refuseBelowPart(layout: Layout, { target: { directory }, chosenBy }: Destination): void {
   const path = realDirectory(layout, directory)
@@ -89,7 +89,7 @@ function refuseBelowPart(layout: Layout, { target: { directory }, chosenBy }: De
   }
 }
 
-/** If a part were inside another one, moving the outer part would move the inner one, too. */
+/** If a part were inside another one, moving the outer part would also move the inner one. */
 function refuseNesting(layout: Layout, { target, chosenBy }: Destination): void {
   const path = realPath(layout, target)
   for (const row of readInstalled(layout)) {
@@ -106,7 +106,7 @@ function refuseNesting(layout: Layout, { target, chosenBy }: Destination): void 
 
 /**
  * Advice for the reader of an error, as the end of a clause: how to replace content without a record. An operator needs
- * none, because the choice of a directory is enough to replace its content.
+ * no such advice, because choosing a directory is enough to replace its content.
  */
 const REPLACE: Readonly<Record<Chooser, string>> = {
   operator: '',

@@ -50,8 +50,9 @@ export type InstalledPlugin = Pick<PluginToSign, 'id' | 'installed' | 'pluginYam
 }
 
 /**
- * True if `signForHost` would not change the `plugin.sig` of an installed plugin, or the lack of one; then logs the
- * same warnings as `signForHost`. False if only the artifact could show whether `signForHost` would change the file.
+ * True if `signForHost` would leave the `plugin.sig` of an installed plugin, or the lack of one, unchanged. In that
+ * case, logs the same warnings as `signForHost`. False if only the artifact could show whether `signForHost` would
+ * change the file.
  */
 export async function isSignedForHost(plugin: InstalledPlugin, secret: string | undefined): Promise<boolean> {
   const { installed, pluginYaml, find } = plugin

@@ -48,9 +48,9 @@ export function isIrreplaceable(row: SnapshotRow): boolean {
 }
 
 /**
- * Chooses the snapshots to keep: the newest `limit` snapshots without changes made on this host, at least one (the last
- * good version); the newest `limit` snapshots with such changes, at least one; and all snapshots whose content nobody
- * could fetch again, because we did not install them or because they contain kept paths.
+ * Chooses the snapshots to keep: the newest `limit` snapshots without changes made on this host, but at least one (the
+ * last good version); the newest `limit` snapshots with such changes, but at least one; and all snapshots whose content
+ * nobody could fetch again, because we did not install them or because they contain kept paths.
  */
 export function chooseRetained(rows: readonly SnapshotRow[], limit: number): Retention {
   const newestOf = (some: readonly SnapshotRow[]): readonly SnapshotRow[] => some.slice(-Math.max(limit, 1))

@@ -13,8 +13,8 @@ const NOT_A_FILE: ReadonlySet<string> = new Set(['ELOOP', 'ENXIO'])
 
 /**
  * Returns the text of one of our own files; undefined if there is none. Follows no symlink and never waits for a pipe.
- * Throws DeploymentError `host_not_writable` if the path is not a regular file of at most 256 MiB, or the system's
- * error as `toHostError` returns it. Both messages contain the path.
+ * Throws the system's error as `toHostError` returns it, or DeploymentError `host_not_writable` if the path is not a
+ * regular file of at most 256 MiB. Both messages contain the path.
  */
 export function readStateFileSync(path: string): string | undefined {
   try {
@@ -30,14 +30,14 @@ export function readStateFileSync(path: string): string | undefined {
   )
 }
 
-/** Describes on one line what is wrong in a state file, and where. */
+/** Describes on one line what is wrong with a state file, and where. */
 export function describeDamage(error: unknown): string {
   if (!(error instanceof z.core.$ZodError)) return 'it is not JSON'
   const issue = error.issues[0]
   return cleanForeignText(`${issue?.path.join('.') || 'its content'} ${describeIssue(issue)}`, 300)
 }
 
-/** Replaces the default message of the schema library, which an issue has if the schema sets none. */
+/** Replaces the default message of the schema library, which an issue has if the schema sets no message. */
 function describeIssue(issue: z.core.$ZodIssue | undefined): string {
   if (issue?.message !== 'Invalid input') return issue?.message ?? ''
   if (issue.code === 'invalid_type') return `must be of type ${issue.expected}`

@@ -9,7 +9,7 @@ import { type HostTree, presentPaths } from './keep-paths.ts'
 import { installPath, type Layout, type Place, renameProbePath } from './layout.ts'
 
 /**
- * The target of the renames that must fail always contains a directory of this name, so that the target is never empty.
+ * A directory of this name is always in the target of the renames that must fail, so that the target is never empty.
  */
 const FULL = 'full'
 /** The maximum number of names in one message. */
@@ -27,15 +27,14 @@ export interface SwitchingHost {
  * point, and that the system lets this run move the content and the kept paths in it. Leaves the content where it is.
  *
  * Throws DeploymentError `unsafe_host`, which says what to do. Throws `inconsistent` as `requireNothingStranded` does,
- * or if a path was moved by the check and could not be moved back.
+ * or if the check moved a path and could not move it back.
  */
 export function requireSwitchable({ layout, keepPaths }: SwitchingHost, place: Place): void {
   requireMovableTree(layout, { root: installPath(layout, place), keepPaths })
 }
 
 /**
- * Does the same as `requireSwitchable` for any tree of this host, for example a snapshot whose kept paths are to
- * return.
+ * Does the same as `requireSwitchable` for any tree of this host, for example a snapshot whose kept paths will return.
  */
 export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree): void {
   if (!pathExistsSync(root)) return
@@ -46,7 +45,7 @@ export function requireMovableTree(layout: Layout, { root, keepPaths }: HostTree
 
 /**
  * Checks that a shelf, the staging folder and the snapshots are on one mount, because no rename crosses mounts, not
- * even those of one file system. Throws DeploymentError `host_not_writable`, or as `openDirectorySync` does.
+ * even two mounts of one file system. Throws DeploymentError `host_not_writable`, or as `openDirectorySync` does.
  */
 export function requireOneMount(layout: Layout, { shelf, directory }: Pick<Place, 'shelf' | 'directory'>): void {
   const path = nearestDirectory(join(layout.root, directory))
@@ -80,9 +79,9 @@ interface MovedPath {
 }
 
 /**
- * Checks that a path can be moved, by a rename that must fail: no directory can replace a directory that is not empty,
- * and nothing else can replace a directory. If the path can be moved, the system reports that the target is not empty,
- * or is a directory. Otherwise, the system reports why the path cannot be moved.
+ * Checks, with a rename that must fail, that a path can be moved. The rename must fail because no directory can replace
+ * a directory that is not empty, and nothing else can replace a directory. If the path can be moved, the system reports
+ * that the target is not empty, or is a directory. Otherwise, the system reports why the path cannot be moved.
  */
 function requireMovable(moved: MovedPath, target: string): void {
   const path = join(moved.root, moved.path)
@@ -135,7 +134,7 @@ function ownerOf(path: string): string {
   return found === undefined ? '' : `, which belongs to uid ${found.uid}`
 }
 
-/** A move of a directory needs write access to the directory and to its parent. */
+/** Moving a directory requires write access to the directory and to its parent. */
 function grantFor({ root, path }: MovedPath): string {
   const full = join(root, path)
   const needed = lstatIfPresentSync(full)?.isDirectory() ? [full, dirname(full)] : [dirname(full)]
@@ -154,8 +153,8 @@ function isWritable(path: string): boolean {
 }
 
 /**
- * Returns a directory that no rename can replace, because it is never empty. So several runs can use it without a lock.
- * The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
+ * Returns a directory that no rename can replace, because it is never empty. Therefore, several runs can use it without
+ * a lock. The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
  */
 function irreplaceable(layout: Layout): string {
   const renameProbe = renameProbePath(layout)
@@ -167,8 +166,8 @@ function irreplaceable(layout: Layout): string {
 
 /**
  * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains an entry other than
- * `full`. Then a rename may have succeeded and put another directory in place of the target, in a run that was killed
- * or could not move that directory back.
+ * `full`. In that case, a rename may have succeeded and put another directory where the target was, in a run that was
+ * killed or could not move that directory back.
  */
 export function requireNothingStranded(layout: Layout): void {
   const names = strandedNames(layout)

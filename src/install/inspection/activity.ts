@@ -16,7 +16,10 @@ import { nameRun } from '../transaction/run-name.ts'
 /** The activity of deployments on a host. */
 export type Activity =
   | { readonly kind: 'quiet' }
-  /** A live run is changing or recovering the host; `holder` names that run, or says that one follows another. */
+  /**
+   * A live run is changing or recovering the host; `holder` names that run, or says that one deployment follows
+   * another.
+   */
   | { readonly kind: 'busy'; readonly holder: string }
   | InterruptedRun
 
@@ -25,7 +28,7 @@ export interface InterruptedRun {
   readonly kind: 'interrupted'
   /** How the run left the host, and what recovers it. */
   readonly sentence: string
-  /** The commit of the run, if there is one: its versions are installed, whatever the record says. */
+  /** The run's commit, if there is one. The versions in the commit are installed, whatever the record says. */
   readonly commit: CommitRecord | undefined
   /** The record of the host as the run found it; undefined if not known. */
   readonly found: HostRecord | undefined
@@ -35,8 +38,8 @@ export interface InterruptedRun {
 
 /**
  * Reads the journal and the lock. Throws DeploymentError `inconsistent` for a journal that is damaged or cannot be
- * read, `unsafe_host` for a lock that is not a regular file of at most 64 KiB, the system's error, and the signal's
- * reason once the signal is aborted.
+ * read, and `unsafe_host` for a lock that is not a regular file of at most 64 KiB. Also throws the system's error, and
+ * the signal's reason once the signal is aborted.
  */
 export async function readActivity(layout: Layout, signal: AbortSignal): Promise<Activity> {
   const other = await readUnended(layout, signal)

@@ -44,7 +44,7 @@ export function isDrifted({ activity, parts, isRecordLost }: Inspection): boolea
   return found.length > 0 || mayDiffer(activity) ? undefined : false
 }
 
-/** True if a part may be installed that no record names yet, as in a first install. */
+/** True if a part that no record names yet may be installed, as in a first install. */
 function mayDiffer(activity: Activity): boolean {
   return activity.kind === 'busy' || (activity.kind === 'interrupted' && activity.inDoubt.size > 0)
 }
@@ -68,11 +68,11 @@ export interface Inspection {
    * installed.
    */
   readonly isRecordLost: boolean
-  /** Whether this host has a `.hub-deploy/`. A host has this folder from its first deployment on. */
+  /** Whether this host has a `.hub-deploy/`. A host has had this folder since its first deployment. */
   readonly isKnown: boolean
   /**
-   * The number of services that a rollback could not restore, so that they may run a different version than they
-   * should.
+   * The number of services that a rollback could not restore, so they may be running a different version than they
+   * should be.
    */
   readonly unrestored: number
 }
@@ -88,7 +88,7 @@ interface InspectionTools {
 
 /** The maximum number of differing paths to list. */
 const MAX_PATHS = 2000
-/** The maximum number of times to examine a host that changes meanwhile. */
+/** The maximum number of times to examine a host that changes during the examination. */
 const MAX_ATTEMPTS = 3
 
 /**
@@ -139,8 +139,8 @@ async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSi
 
 /**
  * Returns the record with the commit of a dead run, if there is one. The journal of a dead run contains a copy of the
- * record. The copy counts if the run has not committed, even if another process has changed the file since, and if the
- * run has committed but the file is gone. The recovery writes the file again, with the commit.
+ * record. The copy counts in two cases: if the run has not committed, even if another process has since changed the
+ * file, and if the run has committed but the file is gone. The recovery writes the file again, with the commit.
  */
 function readRecord(layout: Layout, activity: Activity): HostRecord {
   const { commit, found } = activity.kind === 'interrupted' ? activity : {}
@@ -173,8 +173,8 @@ function directoriesIn(root: string, directory: string): string[] {
 }
 
 /**
- * Compares a part, unless a deployment is changing the host or has died while it changed the part: a difference would
- * then mean nothing.
+ * Compares a part, unless a deployment is changing the host or died while it was changing the part. In these cases, a
+ * difference would mean nothing.
  */
 async function driftOf(setting: CheckSetting, row: InstalledRow, activity: Activity): Promise<PartDrift | undefined> {
   if (activity.kind === 'busy') return waiting('a deployment is changing this host at this moment')
@@ -198,7 +198,7 @@ function givenUp(inspection: Inspection): Inspection {
   return { ...inspection, parts, activity: { kind: 'busy', holder: 'one deployment follows another' } }
 }
 
-/** Refuses a root that is not a directory. An empty result would hide a typing error, or a disk that is not mounted. */
+/** Refuses a root that is not a directory. An empty result would hide a typo, or a disk that is not mounted. */
 function requireDirectory(root: string): void {
   if (statSync(root, { throwIfNoEntry: false })?.isDirectory()) return
   throw new ConfigError(

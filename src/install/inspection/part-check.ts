@@ -19,7 +19,7 @@ import {
 
 /**
  * How one path differs. `mode`: the same bytes with a different mode. `replaced`: an entry of a different kind.
- * `writable`: a directory that group or others can write, unlike any that a deployment makes.
+ * `writable`: a directory that the group or others can write to, unlike any that a deployment makes.
  */
 export type How = 'added' | 'removed' | 'changed' | 'mode' | 'replaced' | 'writable'
 
@@ -31,7 +31,7 @@ export interface PathDrift {
 
 /** How an installed part differs from what was installed, or why this is not known. */
 export type PartDrift =
-  /** `paths` is in order and contains as many as there was room for; `count` includes the others. */
+  /** `paths` is in order and contains as many paths as there was room for; `count` includes the rest. */
   | { readonly kind: 'differs'; readonly paths: readonly PathDrift[]; readonly count: number }
   | { readonly kind: 'no directory'; readonly instead: NoDirectory }
   /**
@@ -43,7 +43,7 @@ export type PartDrift =
 /** The settings of a check, and the limit that all parts share. */
 export interface CheckSetting {
   readonly layout: Layout
-  /** In addition to the keep-paths that each part was installed with. */
+  /** Keep-paths in addition to those that each part was installed with. */
   readonly keepPaths: readonly string[]
   readonly signal: AbortSignal
   /** The number of differing paths that all parts together may still list. */

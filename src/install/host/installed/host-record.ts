@@ -5,14 +5,14 @@ import { type HostRecord, readRecordFile, retainedPaths, writeRecordFile } from 
 import { nameOf, placeOf } from './row-place.ts'
 import type { InstalledRow, ProjectVersion, RemovedRow } from './rows.ts'
 
-/** The changes to the record of this host that a deployment commits. */
+/** The changes that a deployment commits to this host's record. */
 export interface Installation {
   rows: readonly InstalledRow[]
-  /** Places that are empty from now on. */
+  /** Places that are empty after the commit. */
   removed: readonly RemovedRow[]
   /** Snapshots to remove, relative to the project root. */
   discard: readonly string[]
-  /** For a project: the version that the host has from now on. */
+  /** For a project, the version that the host has after the commit. */
   project?: ProjectVersion
 }
 
@@ -20,9 +20,9 @@ export interface Installation {
 export type InstalledChange = Omit<Installation, 'discard'>
 
 /**
- * The records of the hosts that this process has locked, by the path of their file: no other process may write these
- * files meanwhile. The records are here, and not in a context, because the lock also belongs to the process: a reader
- * without the context would read what another process has written.
+ * The records of the hosts that this process has locked, by the path of the record's file. While a host is locked, no
+ * other process may write its file. The records are kept here rather than in a context, because the lock, too, belongs
+ * to the process. A reader without the context would read what another process has written.
  */
 const held = new Map<string, HostRecord>()
 
@@ -45,8 +45,9 @@ export function readInstalled(layout: Layout): readonly InstalledRow[] {
 }
 
 /**
- * Returns the parts that are installed on this host, and the removed ones with their snapshots; empty if there is no
- * record. Every name in the record is safe in a path, and each part is listed once. Throws as `readRecordFile` does.
+ * Returns the parts that are installed on this host and the removed ones with their snapshots, or an empty record if
+ * there is none. Every name in the record is safe in a path, and each part is listed once. Throws as `readRecordFile`
+ * does.
  */
 export function readHostRecord(layout: Layout): HostRecord {
   return held.get(layout.installed) ?? readRecordFile(layout)

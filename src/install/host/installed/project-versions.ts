@@ -2,13 +2,13 @@ import { snapshotsFrom } from './origin.ts'
 import { nameOf } from './row-place.ts'
 import type { InstalledRow, InstalledVersion, ProjectVersion, RemovedRow } from './rows.ts'
 
-/** The limit for one project, so that a project that changes only its version does not fill the record. */
+/** The limit for one project. Without it, a project that changes only its version would fill the record. */
 const MAX_PROJECT_VERSIONS = 20
 
 /**
- * Returns the versions that stay recorded, with `added` if there is one: of each project, the newest 20 whose parts
- * this host still has (see `isLeft`). A version whose sources had different contents at different times is recorded
- * once for each set of trees.
+ * Returns the versions that stay recorded, with `added` if there is one: for each project, the newest 20 versions whose
+ * parts this host still has (see `isLeft`). A version whose sources had different contents at different times is
+ * recorded once for each set of trees.
  */
 export function retainVersions(
   known: readonly ProjectVersion[],
@@ -36,7 +36,7 @@ export function isSameSet(a: ProjectVersion, b: ProjectVersion): boolean {
   return isSameName(a, b) && treesOf(a).join() === treesOf(b).join()
 }
 
-/** The facts that decide whether a version is still of use. */
+/** The facts that decide whether a version is still useful. */
 interface Remains {
   readonly rows: readonly (InstalledRow | RemovedRow)[]
   /** Whether no later entry in the list is for the same version. */

@@ -80,8 +80,8 @@ export async function writeRecordFile(layout: Layout, record: HostRecord): Promi
 }
 
 /**
- * Returns the file's content for a record. Parsing gives the keys one order, so that the same rows always have the same
- * bytes.
+ * Returns the file's content for a record. Parsing puts the keys in a fixed order, so the same rows always have the
+ * same bytes.
  */
 export function fileOf({ installed, ...lists }: HostRecord): RecordFile {
   const optional = Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0))
@@ -105,7 +105,7 @@ export function retainedPaths(rows: readonly RemovedRow[]): Set<string> {
 }
 
 /**
- * The last text that was parsed, and its record: a process reads the same text many times, and need not check it each
+ * The last text that was parsed, and its record. A process reads the same text many times and need not check it each
  * time.
  */
 let latest: { readonly text: string; readonly record: HostRecord } | undefined

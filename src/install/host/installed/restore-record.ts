@@ -15,17 +15,18 @@ export interface RecordedHost {
   readonly log: Log
 }
 
-/** The record as known to a run that has, or had, locked the host. */
+/** The record as known to a run that holds, or held, the host's lock. */
 export interface KnownRecord {
   readonly record: HostRecord
-  /** The keys of services that the run may have noted since as unrestored, or as restored. */
+  /** The keys of services that the run may since have noted as unrestored or as restored. */
   readonly services?: readonly string[]
 }
 
 /**
  * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
- * later commit and notes. Any other content is from another process, which must not write there. Then this function
- * sets the file aside, even if the file contains a valid record. Throws file system errors; the file is then as it was.
+ * later commit and notes. Any other content is from another process, which must not write there. In that case, this
+ * function sets the file aside, even if the file contains a valid record. Throws file system errors. After an error,
+ * the file is as it was.
  */
 export async function restoreRecord(
   { layout, log }: RecordedHost,
@@ -58,7 +59,7 @@ export async function tryToRestoreRecord(host: RecordedHost, known: KnownRecord)
   }
 }
 
-/** Undefined if the file cannot be read, or is not a record. */
+/** Returns undefined if the file cannot be read or is not a record. */
 function tryToRead(layout: Layout): HostRecord | undefined {
   try {
     return readRecordFile(layout)
@@ -67,7 +68,7 @@ function tryToRead(layout: Layout): HostRecord | undefined {
   }
 }
 
-/** True if the run itself may have written all differences. A run also forgets discarded snapshots that are gone. */
+/** True if all differences may come from the run itself. A run also forgets discarded snapshots that are gone. */
 function isOfRun(found: HostRecord, { record, services = [] }: KnownRecord, committed?: Installation): boolean {
   const expected = [record, ...(committed === undefined ? [] : [withInstalled(record, committed)])]
   const mayDiscard = new Set([...record.discard, ...(committed?.discard ?? [])])

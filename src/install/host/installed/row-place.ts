@@ -22,7 +22,7 @@ export function placeOf(row: NamedPart & InDirectory): Place {
   return { ...part, directory: row.directory ?? usualDirectory(part.shelf) }
 }
 
-/** Returns the field by which a row records a directory of plugins; none for the usual directory. */
+/** Returns the field in which a row records a directory of plugins, or no field for the usual directory. */
 export function directoryIn({ shelf, directory }: Place): InDirectory {
   return directory === usualDirectory(shelf) ? {} : { directory }
 }

@@ -19,8 +19,8 @@ const installedVersionSchema = z.object({
   artifact_sha256: z.nullable(digestSchema),
   tree_digest: z.nullable(digestSchema),
   /**
-   * The name of the record of the version's files; absent if there is none, or if an earlier version of the action
-   * wrote it.
+   * The name of the record of the version's files; absent if there is no such record, or if an earlier version of the
+   * action wrote that record.
    */
   tree_record: z.exactOptional(digestSchema),
   installed_at: z.nullable(timeSchema),
@@ -52,8 +52,8 @@ const snapshotSchema = z.extend(installedVersionSchema, {
   /** Present only if the snapshot's origin differs from the row's own. */
   origin: z.exactOptional(originSchema),
   /**
-   * Whether the snapshot's files had been changed on this host; then the tree digest and the record, if any, are those
-   * of the changed files.
+   * Whether the snapshot's files had been changed on this host. If so, the tree digest and the record, if any, are
+   * those of the changed files.
    */
   modified: z.exactOptional(z.literal(true)),
   /** The keep-paths that stayed in the snapshot, because no newer version took over their files. */
@@ -79,7 +79,7 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
    */
   keep_paths: z.exactOptional(z.array(keepPathSchema)),
   /**
-   * Whether the part is a restored snapshot that had been modified: then the part's files are not those of the
+   * Whether the part is a restored snapshot that had been modified. If so, the part's files are not those of the
    * artifact.
    */
   modified: z.exactOptional(z.literal(true)),

@@ -28,9 +28,9 @@ export type KernelLockAttempt = KernelLock | 'busy' | 'unavailable'
 
 /**
  * Tries once to lock a file, which is created if it is missing and must never be removed. `flock` (util-linux) locks a
- * descriptor that this process keeps open, and exits. Only `flock` inherits the descriptor, so the lock ends with this
- * process, however this process ends. Throws DeploymentError `unsafe_host` if the path is not a regular file,
- * the system's error, or the signal's reason.
+ * descriptor that this process keeps open, and then exits. Only `flock` inherits the descriptor, so the lock ends with
+ * this process, however this process ends. Throws the system's error, the signal's reason, or DeploymentError
+ * `unsafe_host` if the path is not a regular file.
  */
 export async function tryKernelLock(request: KernelLockRequest): Promise<KernelLockAttempt> {
   const { path } = request
@@ -47,7 +47,7 @@ export async function tryKernelLock(request: KernelLockRequest): Promise<KernelL
 }
 
 /**
- * Returns the inode of a lock file that no process has locked; a shared lock, held for an instant, shows this. Returns
+ * Returns the inode of a lock file that no process has locked. To find out, takes a shared lock for an instant. Returns
  * undefined if a process has locked the file, if the file was replaced meanwhile, or if its state cannot be determined.
  * Writes nothing, and does not create a missing file. Throws only the signal's reason.
  */
@@ -82,8 +82,8 @@ function lockOf(fd: number): KernelLock {
 }
 
 /**
- * True if a path is on a file system that no two machines can use at once. On others (network file systems, folders
- * that a virtual machine shares with its host), each machine may keep its locks to itself.
+ * True if a path is on a file system that no two machines can use at once. On other file systems (network file systems,
+ * folders that a virtual machine shares with its host), each machine may keep its locks to itself.
  */
 export function isOnOneMachine(path: string): boolean {
   return ONE_MACHINE_FILE_SYSTEMS.has(statfsSync(path).type)
@@ -134,7 +134,7 @@ async function flock(
   return end.code === EXIT_BUSY ? 'busy' : 'unavailable'
 }
 
-/** A lock on a file that has been removed meanwhile excludes nobody. */
+/** A lock on a file that has since been removed excludes nobody. */
 function isFileAt(path: string, fd: number): boolean {
   const locked = fstatSync(fd, { bigint: true })
   const found = lstatSync(path, { bigint: true, throwIfNoEntry: false })

@@ -79,8 +79,8 @@ export function tryTake(path: string, own: Holder): boolean {
 }
 
 /**
- * Returns undefined if there is no file. Throws DeploymentError `unsafe_host` if the path is not a regular file of at
- * most 64 KiB, or the system's error.
+ * Returns undefined if there is no file. Throws the system's error, or DeploymentError `unsafe_host` if the path is not
+ * a regular file of at most 64 KiB.
  */
 export function readLock(path: string): FoundLock | undefined {
   const text = readIfPresentSync(path)
@@ -164,8 +164,8 @@ function replace(path: string, own: Holder): void {
 }
 
 /**
- * True if a live process may still replace the file, because that process read the file when it was half written and
- * looked like garbage. Must be called after the file is complete: from then on, no process reads garbage.
+ * True if a live process may still replace the file, because that process read the file while it was half written and
+ * looked like garbage. Call this function only after the file is complete, when no process reads garbage anymore.
  */
 function isBeingTakenOver(path: string, own: Holder): boolean {
   const marks = namesNextTo(path, MARK).filter(name => /^[0-9a-f]{32}$/.test(name.slice(basename(path + MARK).length)))
@@ -181,14 +181,14 @@ function isBeingTakenOver(path: string, own: Holder): boolean {
  */
 export function isAbandoned({ path, holder }: FoundLock, own: Holder): boolean {
   if (holder === undefined) return true
-  // A holder of which only the host is known cannot be proved dead.
+  // If only the host of a holder is known, the holder cannot be proved dead.
   if (!('boot_id' in holder)) return false
   return isWithoutItsKernelLock(holder, own, path) || isProvablyDead(holder, own)
 }
 
 /**
- * True if the holder no longer has its kernel lock, because this process has that lock or has found it free. Then the
- * holder has ended.
+ * True if the holder no longer has its kernel lock, because this process has that lock or has found it free. In that
+ * case, the holder has ended.
  */
 function isWithoutItsKernelLock(holder: WrittenHolder, own: Holder, path: string): boolean {
   if (own.kernel_lock === null || holder.kernel_lock !== own.kernel_lock) return false

@@ -44,7 +44,7 @@ export interface HeldLock {
  * is garbage, is taken over at once. If no kernel lock is available, the file alone decides.
  *
  * Throws DeploymentError `locked` with the holder and the link to its run, `unsafe_host` as `tryKernelLock` and
- * `readLock` do, or a system error as `toHostError` returns it; the signal's reason once the signal is aborted.
+ * `readLock` do, or a system error as `toHostError` returns it. Throws the signal's reason once the signal is aborted.
  */
 export async function acquireLock(request: LockRequest, clock: Clock = systemClock): Promise<HeldLock> {
   const contender: Contender = { id: randomUUID(), kernel: 'busy' }
@@ -62,8 +62,8 @@ export async function acquireLock(request: LockRequest, clock: Clock = systemClo
 
 /**
  * Describes the process that has the lock of a project root. Returns undefined if the lock file names no holder, or a
- * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws as `readLock` does, and the
- * signal's reason.
+ * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws as `readLock` does, and also
+ * throws the signal's reason.
  */
 export async function describeLiveHolder(path: string, signal?: AbortSignal): Promise<string | undefined> {
   const found = readLock(path)

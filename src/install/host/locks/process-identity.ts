@@ -41,7 +41,7 @@ export type FormerProcess = Omit<ProcessIdentity, 'machine_id'> & { machine_id?:
 /**
  * True if a process has provably ended: it ran before this machine was last booted, its pid no longer exists, or its
  * pid now belongs to a later process. A process on another machine or under another host name is never provably dead.
- * Nor is a process that was started since the last boot in another pid namespace.
+ * Nor is a process in another pid namespace that was started since the last boot.
  */
 export function isProvablyDead(holder: FormerProcess, own: ProcessIdentity): boolean {
   if (holder.hostname !== own.hostname) return false

@@ -5,9 +5,12 @@ const GROUP_AND_OTHERS_WRITE = 0o022
 
 /** A directory or symlink that decides where a path leads or what is there. */
 export interface Decider extends Visited {
-  /** The directory or symlink belongs neither to us nor to root. */
+  /** Whether the directory or symlink belongs neither to us nor to root. */
   readonly isForeign: boolean
-  /** Users other than the owner can change the result. Write access by an ACL shows in the group's bits. */
+  /**
+   * Whether users other than the owner can change the result. Write access that an ACL grants shows in the group's
+   * bits.
+   */
   readonly isOpen: boolean
 }
 

@@ -2,14 +2,14 @@ import { type Decider, isSticky } from './deciders.ts'
 import { nameUser, otherWriters, quote } from './permissions.ts'
 import { UntouchableHostError } from './untouchable-host.ts'
 
-/** A directory or symlink that others own or can write. */
+/** A directory or symlink that others own or can write to. */
 export interface Exposure {
   readonly path: string
   readonly who: string
   readonly fix: string
   /**
-   * Whether the directory is meant for all users, as /tmp is, and is not a part of the project root: closing it would
-   * break other programs.
+   * Whether the directory is meant for all users, as /tmp is, and is not a part of the project root. Closing such a
+   * directory would break other programs.
    */
   readonly isPublic: boolean
   /**
@@ -19,7 +19,7 @@ export interface Exposure {
   readonly isPlantable: boolean
 }
 
-/** Returns who else owns or can write a path, and the fix; undefined if only root and this user do. */
+/** Returns who else owns or can write to a path, and the fix; undefined if nobody but root and this user does. */
 export function exposureOf({ path, stat, isForeign, isOpen }: Decider, us: number) {
   if (!isForeign && !isOpen) return undefined
   const writers = isOpen ? otherWriters(stat) : []

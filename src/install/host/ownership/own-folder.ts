@@ -7,8 +7,8 @@ import { findExposureOf } from './private-directory.ts'
 import { UntouchableHostError } from './untouchable-host.ts'
 
 /**
- * The number of times that a folder is listed before it is refused: another run may just have created a second name for
- * a file and not yet removed the first name.
+ * The number of times that a folder is listed before it is refused. Another run may just have created a second name for
+ * a file, and may not have removed the first name yet.
  */
 const MAX_LISTINGS = 5
 
@@ -20,10 +20,10 @@ export interface OwnFolder {
 
 /**
  * Checks that `.hub-deploy/` is a real directory of this user, to which no other user has access. Every name in it that
- * a run relies on must be a real directory or a regular file of this user, which nobody else can write; a file must
+ * a run relies on must be a real directory or a regular file of this user, which nobody else can write to. A file must
  * have no name elsewhere. Does not check the contents of staged trees and snapshots, which belong to the owner of the
- * installed files. A missing folder passes. Tightens no permissions, because somebody may already have used the open
- * ones.
+ * installed files. A missing folder passes. Does not tighten permissions, because somebody may already have used the
+ * open ones.
  *
  * Throws UntouchableHostError `unsafe_host`.
  */

@@ -13,7 +13,7 @@ import { UntouchableHostError } from './untouchable-host.ts'
 
 const USUAL_DIRECTORIES: readonly string[] = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY]
 
-/** A project root, and whether the operator accepts a root that others own or can write. */
+/** A project root, and whether the operator accepts a root that others own or can write to. */
 export interface HostAccess {
   readonly layout: Layout
   readonly sharedRoot: SharedRoot
@@ -21,22 +21,20 @@ export interface HostAccess {
 
 export interface SharedRoot {
   readonly isAllowed: boolean
-  /**
-   * The name of the option that allows a shared root, for messages, if a program does not call it `allow-shared-root`.
-   */
+  /** The name that messages use for the option that allows a shared root. Default: `allow-shared-root`. */
   readonly option?: string
 }
 
 /**
  * Checks that only the runner's user and root could have written the files that a run trusts below the project root.
  * The root, its shelves, and every directory and symlink on the way to them must belong to one of these two users, and
- * nobody else may be able to write there; `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads
+ * nobody else may be able to write there. `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads
  * names, owners and modes, and then, from `installed.json`, the directories of plugins.
  *
- * Returns one sentence for each path that others own or can write and that the operator accepts.
+ * Returns one sentence for each path that others own or can write to and that the operator accepts.
  *
- * Throws UntouchableHostError: `unsafe_host`, with what is unsafe and the fix; or, if the host could not be checked,
- * the code and message of the error that prevented the check.
+ * Throws UntouchableHostError `unsafe_host`, which says what is unsafe and how to fix it. If the host could not be
+ * checked, throws UntouchableHostError with the code and message of the error that prevented the check.
  */
 export function requireSafeHost(access: HostAccess): string[] {
   return checking(access, us => {
@@ -48,8 +46,9 @@ export function requireSafeHost(access: HostAccess): string[] {
 }
 
 /**
- * Checks, as `requireSafeHost` does, one more directory of plugins, relative to the root, and everything on the way
- * there. Leaves out the sentences about the root and its usual directories. Throws UntouchableHostError.
+ * Checks one more directory of plugins, given relative to the root, and everything on the way there, as
+ * `requireSafeHost` does. Leaves out the sentences about the root and its usual directories. Throws
+ * UntouchableHostError.
  */
 export function requireSafeDirectory(access: HostAccess, directory: string): string[] {
   return checking(access, us => {
@@ -103,7 +102,7 @@ function requireTrusted(access: HostAccess, trusted: Trusted): string[] {
 
 /**
  * Returns the directories of plugins in our own record, except the usual ones. If the record cannot be read, returns
- * none: no run then uses those directories.
+ * none, because no run uses those directories in that case.
  */
 function recordedDirectories(layout: Layout): string[] {
   try {
@@ -114,7 +113,7 @@ function recordedDirectories(layout: Layout): string[] {
   }
 }
 
-/** Returns each exposed path once, those of the root first. */
+/** Returns each exposed path once, with those of the root first. */
 function findExposures(root: string, { us, directories }: Trusted): Exposure[] {
   const found = new Map<string, Exposure>()
   if (directories.length === 0) return []

@@ -19,7 +19,7 @@ export interface PathWalk {
 }
 
 /**
- * Returns everything that decides where an absolute path leads: each directory from `/` on, and each symlink.
+ * Returns everything that decides where an absolute path leads: each directory, starting with `/`, and each symlink.
  *
  * Throws the system's error if this process has no access to one of them.
  */

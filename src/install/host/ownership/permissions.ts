@@ -5,8 +5,8 @@ const GROUP_WRITE = 0o020
 const OTHERS_WRITE = 0o002
 
 /**
- * Names those who can write to a file or directory, other than its owner. Write access by an ACL shows in the group's
- * bits.
+ * Names those who can write to a file or directory, other than its owner. Write access that an ACL grants shows in the
+ * group's bits.
  */
 export function otherWriters({ mode, gid }: Stats): string[] {
   return [

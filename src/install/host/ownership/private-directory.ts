@@ -2,7 +2,10 @@ import type { Stats } from 'node:fs'
 
 const GROUP_AND_OTHERS = 0o077
 
-/** Returns the fault of a directory that must be ours alone: its type, owner or mode; undefined if it has none. */
+/**
+ * Returns what is wrong with a directory that must be ours alone (its type, owner or mode), or undefined if nothing is
+ * wrong.
+ */
 export function findExposureOf(found: Stats, us: number): 'type' | 'owner' | 'mode' | undefined {
   if (!found.isDirectory()) return 'type'
   if (found.uid !== us) return 'owner'

@@ -3,8 +3,8 @@ import { asSentence } from '../../../core/sentence.ts'
 
 /**
  * Refuses a host because another user may have written below the project root, or because this could not be ruled out.
- * Then nothing below the root may be read, written or run: no journal, lock, report, audit line or outbox. The outputs
- * and the report to the hub still state the result.
+ * In that case, nothing below the root may be read, written or run: no journal, lock, report, audit line or outbox. The
+ * outputs and the report to the hub still state the result.
  */
 export class UntouchableHostError extends DeploymentError {
   override readonly name: string = 'UntouchableHostError'

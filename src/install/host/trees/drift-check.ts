@@ -6,13 +6,13 @@ import { MAX_ADDED, type TreeDifference } from './tree-comparison.ts'
 import { TreeStamps } from './tree-stamps.ts'
 
 /**
- * The age in milliseconds up to which a comparison is recent enough for a note about a tree. The note is only about the
- * tree's state before the move; see `moved`.
+ * The maximum age, in milliseconds, of a comparison that is recent enough for a note about a tree. The note is only
+ * about the tree's state before the move; see `moved`.
  */
 const RECENT_MS = 5000
 /**
- * The age in milliseconds up to which a comparison counts as current. The age counts from the start of the comparison,
- * when the first files are read.
+ * The maximum age, in milliseconds, of a comparison that counts as current. The age is measured from the start of the
+ * comparison, when the first files are read.
  */
 const JUST_NOW_MS = 1000
 
@@ -42,12 +42,12 @@ export class DriftCheck {
     this.#clockMs = setting.clockMs ?? monotonicMs
   }
 
-  /** From now on, no difference is known: the places do not contain the trees that the records describe. */
+  /** After this call, no difference is known, because the places do not contain the trees that the records describe. */
   disregard(): void {
     this.#isDisregarded = true
   }
 
-  /** Returns the last differences found; compares a part only if it was not compared yet. */
+  /** Returns the last differences found; compares a part only if it has not been compared yet. */
   async of(part: PartName): Promise<TreeDifference | undefined> {
     if (this.#isDisregarded) return undefined
     return await (this.#found.get(placeName(part)) ?? this.#compare(part)).difference
@@ -61,7 +61,7 @@ export class DriftCheck {
     return await this.#compare(part).difference
   }
 
-  /** Returns the current differences, or those of less than 5 seconds ago. */
+  /** Returns the current differences, or those from less than 5 seconds ago. */
   async recent(part: PartName): Promise<TreeDifference | undefined> {
     const found = this.#found.get(placeName(part))
     return found !== undefined && this.#clockMs() - found.endedAt < RECENT_MS
@@ -71,7 +71,7 @@ export class DriftCheck {
 
   /**
    * Returns the differences that a tree had when it left its place. For a tree that is going to be kept, differences
-   * from up to a second earlier count, too. The tree was moved to `root`, where no process reaches the tree by its old
+   * from up to a second earlier also count. The tree was moved to `root`, where no process reaches the tree by its old
    * name. Compares the tree again only if anything in it has changed since the last comparison. A part that could not
    * be compared is not compared again.
    */

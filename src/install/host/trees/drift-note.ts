@@ -32,9 +32,9 @@ export function driftNotePath(stagingFolder: string, { shelf, id }: PartName): s
 }
 
 /**
- * Notes the differences between a tree and its record before the deployment, so that a rollback can distinguish them
- * from damage. Replaces an earlier note about the tree. The note is not durable: without it, a rollback can only verify
- * less.
+ * Notes the differences that exist between a tree and its record before the deployment, so that a rollback can
+ * distinguish them from damage. Replaces an earlier note about the tree. The note is not durable: without it, a
+ * rollback can only verify less.
  */
 export async function noteDrift(stagingFolder: string, tree: PlacedTree, drift: TreeDifference): Promise<void> {
   const path = driftNotePath(stagingFolder, tree)
@@ -64,14 +64,14 @@ export interface TreeBefore {
   readonly isAfterCrash: boolean
 }
 
-/** The recorded paths that differ now, and that did not differ in the same way when the note was made. */
+/** The recorded paths that differ now but did not differ in the same way when the note was made. */
 export interface LaterDifference {
   /**
    * Missing, no longer files, empty after a crash, or different without a sign of a write: the disk or a deployment may
    * have damaged them.
    */
   readonly damaged: readonly string[]
-  /** Files that another process has written or replaced since, as their inodes or times show. */
+  /** Files that another process has since written or replaced, as their inodes or times show. */
   readonly written: readonly string[]
 }
 

@@ -10,7 +10,7 @@ import { recordPath, type TreeIdentity } from './record/tree-identity.ts'
 import { TreeRecordDamage } from './record/tree-record-damage.ts'
 import { compareTree, type ScannedTree, type TreeDifference } from './tree-comparison.ts'
 
-/** The paths of this host's records, and the log for a damaged one. */
+/** The paths of this host's records, and the log for a damaged record. */
 export interface RecordFolder {
   readonly layout: Layout
   readonly log: Log
@@ -25,14 +25,14 @@ export interface InstalledTree extends PartName {
 }
 
 /**
- * Returns the differences between the files of an installed plugin or extension and those that were installed, without
- * keep-paths and unrecorded files in bytecode caches. Apart from these exceptions, three empty lists mean that every
- * file and symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an earlier
- * version of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
+ * Returns the differences between the files of an installed plugin or extension and those that were installed. Leaves
+ * out keep-paths and unrecorded files in bytecode caches. Apart from these exceptions, three empty lists mean that
+ * every file and symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an
+ * earlier version of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
  *
- * Undefined means that the differences are not known, because nothing is recorded, or (with a warning) the record or
- * the tree cannot be read: then do not treat the tree as intact. Throws only the signal's reason, once it is aborted.
- * Reads a file only if its inode and times do not show that it is unchanged.
+ * Undefined means that the differences are not known, because nothing is recorded or (with a warning) because the
+ * record or the tree cannot be read. In that case, do not treat the tree as intact. Throws only the signal's reason,
+ * once the signal is aborted. Reads a file only if its inode and times do not show that it is unchanged.
  */
 export async function findDrift(
   folder: RecordFolder,
@@ -75,7 +75,7 @@ export async function compareInstalled(
 }
 
 /**
- * Returns a function that looks up single paths in the record of an installed tree. The first call of that function
+ * Returns a function that looks up single paths in the record of an installed tree. The first call to that function
  * opens the record, and throws as `readInstalled` and `openTreeRecord` do.
  */
 export function findRecordedIn(layout: Layout, tree: PartName): FindRecorded {

@@ -10,17 +10,17 @@ import { isCache, isFile, pairUp } from './tree-comparison.ts'
 
 /** The limit for reading a tree, in bytes: a service may have added any number of bytes and files. */
 const MAX_BYTES = 256 * 1024 * 1024
-/** The minimum that counts for each unrecorded file or symlink, in bytes. */
+/** The minimum number of bytes that each unrecorded file or symlink counts as. */
 const BYTES_PER_FILE = 1024
 /** The number of symlinks in a chain that an archive may contain. */
 const MAX_LINKS = 40
 
 /**
  * Returns the present items of a tree, in order, without keep-paths and unrecorded bytecode caches. Reads only
- * unrecorded files, and those whose size or stamp differs from the record; returns undefined if these files would
+ * unrecorded files, and those whose size or stamp differs from the record. Returns undefined if these files would
  * exceed the limit, or if two items have the same path. Follows no symlink on the disk: a symlink gets the digest of
- * the returned file that it leads to, if there is one. Throws the errors of reading the record, the system's error, and
- * the signal's reason once it is aborted.
+ * the returned file that it leads to, if there is one. Throws any error from reading the record, the system's error,
+ * and the signal's reason once the signal is aborted.
  */
 export async function describeTree(
   { root, keepPaths }: HostTree,

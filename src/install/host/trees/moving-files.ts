@@ -13,7 +13,7 @@ const MAX_MS = 1000
 
 /**
  * Examines the damaged paths again, and returns those at which the old file is found after all, because another process
- * renames it, or a directory that contains it, back and forth. Never throws; once the signal is aborted, examines
+ * is renaming it, or a directory that contains it, back and forth. Never throws; once the signal is aborted, examines
  * nothing more.
  */
 export async function findMoving(

@@ -5,14 +5,14 @@ import type { HostTree } from '../keep-paths.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 import { isCache, pairUp } from './tree-comparison.ts'
 
-/** The maximum number of paths, because each is moved separately. */
+/** The maximum number of paths. There is a limit, because each path is moved separately. */
 const MAX_STRAYS = 2000
 
 /**
- * Returns the relative paths of the unrecorded files in the bytecode caches of a tree, without keep-paths; for a cache
- * that is unrecorded as a whole, only the path of the cache. A process that could write in the tree may have put code
- * in these files. Returns undefined if there are more than 2,000 paths. Throws the system's error, and the signal's
- * reason once it is aborted.
+ * Returns the relative paths of the unrecorded files in the bytecode caches of a tree, without keep-paths. For a cache
+ * that is entirely unrecorded, returns only the path of the cache. A process that could write to the tree may have put
+ * code in these files. Returns undefined if there are more than 2,000 paths. Throws the system's error, and the
+ * signal's reason once the signal is aborted.
  */
 export async function findStrayCaches(
   { root, keepPaths }: HostTree,

@@ -24,7 +24,7 @@ export class TreeChange {
   #isUncounted = false
   /**
    * The numbers of counted files for which the new tree only undoes a change on the host: edited and missing files are
-   * restored, added files are removed.
+   * restored, and added files are removed.
    */
   #undone = { restored: 0, removed: 0 }
 
@@ -58,7 +58,7 @@ export class TreeChange {
   }
 
   /**
-   * Corrects the counts, which compare two records, by the differences between the replaced tree and its own record.
+   * Adjusts the counts, which compare two records, for the differences between the replaced tree and its own record.
    * Reads each record at most once, however many files differ. Works in slices. If a record cannot be read, throws as
    * `readRecordLines` does and corrects nothing.
    */
@@ -99,7 +99,8 @@ export class TreeChange {
   }
 
   /**
-   * For example `58 files changed, 2 added, 1 removed`; the number of all files if the changes could not be counted.
+   * Returns, for example, `58 files changed, 2 added, 1 removed`; returns the number of all files if the changes could
+   * not be counted.
    */
   inWords(): string {
     const { changed, added, removed, all } = this.#counts
@@ -139,7 +140,7 @@ function isSame({ before, after }: Versions = {}): boolean {
   return before !== undefined && after !== undefined && isAlike(before, after)
 }
 
-/** Returns undefined instead of throwing. Damage of a record is reported where the record is needed. */
+/** Returns undefined instead of throwing. Damage to a record is reported where the record is needed. */
 function orUndefined<Value>(read: () => Value): Value | undefined {
   try {
     return read()

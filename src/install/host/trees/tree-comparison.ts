@@ -11,7 +11,7 @@ import type { RecordedItem } from './record/recorded-item.ts'
 /** The maximum number of added paths that are listed: a service may have written millions. */
 export const MAX_ADDED = 10_000
 
-/** The differences between a tree and its record; paths relative to the tree, in order. */
+/** The differences between a tree and its record. The paths are relative to the tree and in order. */
 export interface TreeDifference {
   /** In the tree, but not recorded; at most 10,000. */
   added: string[]
@@ -19,8 +19,8 @@ export interface TreeDifference {
   removed: string[]
   changed: string[]
   /**
-   * The type of entry in place of the directory, if there is no directory. Then `removed` contains each recorded path
-   * outside keep-paths, and the other lists are empty.
+   * The type of entry found instead of the directory, if there is no directory. In that case, `removed` contains each
+   * recorded path outside keep-paths, and the other lists are empty.
    */
   instead?: NoDirectory
 }
@@ -39,7 +39,8 @@ export type ScannedTree = HostTree & Omit<ScanRules, 'isLeftOut'>
 /**
  * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads a file only if its inode and times
  * do not show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in
- * slices. Throws the errors of reading the record, the system's error, and the signal's reason once it is aborted.
+ * slices. Throws any error from reading the record, the system's error, and the signal's reason once the signal is
+ * aborted.
  */
 export async function compareTree(
   tree: ScannedTree,
@@ -86,7 +87,7 @@ export async function* findDifferences(
   }
 }
 
-/** Returns the type of entry in place of a directory; undefined if the path is a directory. */
+/** Returns the type of entry found instead of a directory; undefined if the path is a directory. */
 export function findNoDirectory(root: string): NoDirectory | undefined {
   const stat = lstatIfPresentSync(root)
   if (stat === undefined) return 'nothing'

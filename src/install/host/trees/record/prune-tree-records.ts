@@ -4,7 +4,7 @@ import type { TreeIdentity } from './tree-identity.ts'
 
 /**
  * Removes the records that no installed or retained version names, and nothing else. If some cannot be removed, throws
- * the first error after trying all.
+ * the first error after trying to remove all of them.
  */
 export function pruneTreeRecords({ trees }: Layout, used: readonly TreeIdentity[]): void {
   const names = new Set(

@@ -14,7 +14,7 @@ const WINDOW_BYTES = 64 * 1024
 
 /**
  * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
- * caller uses the items, which are verified only once all have been read without an error.
+ * caller uses the items. They are verified only once all of them have been read without an error.
  *
  * Throws TreeRecordDamage or the system's error; for a record of an earlier version of the action, throws as
  * `readEarlierRecord` does.
@@ -32,7 +32,7 @@ export function readTreeRecord(
 
 /**
  * Returns the lines of a version's record in order; undefined if the version has no record. Reads the whole record
- * first, and leaves the lines unparsed. So it takes a fifth of the time that `readTreeRecord` takes for all items.
+ * first and leaves the lines unparsed, so it takes a fifth of the time that `readTreeRecord` takes for all items.
  * Throws as `readTreeRecord` does, before the first line.
  */
 export function readRecordLines(layout: Layout, identity: TreeIdentity): Iterable<RecordedLine> | undefined {
