@@ -23711,8 +23711,9 @@ function toWriteError(error) {
 
 
 /**
- * Runs an operation within its time limit. Rejects with ArtifactError `timeout` if it takes longer, and with the reason
- * of the settings' signal if that is aborted first. The operation must stop when the deadline's signal is aborted.
+ * Runs an operation within its time limit. Rejects with ArtifactError `timeout` if the operation takes longer, and with
+ * the reason of the settings' signal if that signal is aborted first. The operation must stop when the deadline's
+ * signal is aborted.
  */
 async function withDeadline(limit, settings, operation) {
     settings.signal.throwIfAborted();
@@ -24594,7 +24595,7 @@ class ConnectionWatch {
     origin;
     /** Aborted when a timeout expires, when the settings' signal is aborted, and when the connection is closed. */
     signal;
-    /** Whether the connection was ready, so that bytes of the request may have left. */
+    /** True if the connection was ready, so that bytes of the request may have left. */
     sent = false;
     #controller = new AbortController();
     #settings;
@@ -24628,8 +24629,8 @@ class ConnectionWatch {
         this.#controller.abort();
     }
     /**
-     * Ends the connection after an error and returns the error to throw: the signal's reason if it is aborted, otherwise
-     * the error, explained.
+     * Ends the connection after an error and returns the error to throw: the signal's reason if the signal is aborted,
+     * otherwise the error, explained.
      */
     endWith(error) {
         const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this);
@@ -25273,7 +25274,7 @@ class AddressPolicy {
         }));
     }
     /**
-     * Refuses a URL whose host is given as an address, if that address must not be reached: no lookup sees such a host.
+     * Refuses a URL whose host is given as an address if that address must not be reached. No lookup sees such a host.
      * Throws ConfigError `insecure_url`.
      */
     async verifyLiteral(url, hub) {
@@ -26833,7 +26834,7 @@ function default_plan_reasonOf({ kind, slug }, hostConfig) {
 
 /**
  * Binds the default plan with `ready`. Throws ConfigError `invalid_plan` with the reasons if the plan does not fit. The
- * error is not a PlanError, because no file of the operator has the lines of its problems.
+ * error is not a PlanError, because its problems are not in any file of the operator's.
  */
 function readyDefaultPlan(artifact, hostConfig, ready) {
     const defaultPlan = buildDefaultPlan(artifact, hostConfig);
@@ -27287,7 +27288,7 @@ function readReasonFields(body) {
 }
 /**
  * Returns at most MAX_REASON_CHARS of a reason as text, not cleaned; undefined for an empty one. A reason that is not
- * text, as some frameworks send it, becomes JSON.
+ * text, which some frameworks send, becomes JSON.
  */
 function reasonText(field) {
     if (field === undefined || field === null || field === '')
@@ -27352,8 +27353,8 @@ function refusal(answer, subject, wanted) {
     return new ArtifactError(status === 404 ? 'not_found' : 'artifact_unavailable', message);
 }
 /**
- * Returns, for example, `the hub answered 403 (its reason)`. Leaves out a reason that another server gave: messages are
- * sent to the hub, which must not learn what other servers answer.
+ * Returns, for example, `the hub answered 403 (its reason)`. Leaves out a reason that another server gave, because
+ * messages are sent to the hub, which must not learn what other servers answer.
  */
 function saidBy({ status, body, foreign }) {
     const reason = foreign ? undefined : parseErrorText(body);
@@ -27857,7 +27858,7 @@ function choosePlace(deployment, { id }) {
         tools.log.warning(accepted);
     return { place: { shelf, id, directory }, chosenBy: isOperators ? 'operator' : 'host' };
 }
-/** True if both paths lead to the same directory, for example by a symlink. Then nothing has to be moved. */
+/** True if both paths lead to the same directory, for example by a symlink. In that case, nothing has to be moved. */
 function place_isSame(layout, { directory }, recorded) {
     const real = findRealDirectory(layout, directory);
     return real !== undefined && real === findRealDirectory(layout, recorded);
@@ -28494,8 +28495,8 @@ function findOnlyCopy({ layout, request, shelf }, id) {
 
 /**
  * Checks the health of exactly the version and bytes that the request names, if they are installed and intact. Only the
- * plan's `healthcheck` steps run. Asks no hub; installs, starts, changes and reports nothing. Never throws for a failed
- * check: the result contains the error.
+ * plan's `healthcheck` steps run. Asks no hub, and installs, starts, changes and reports nothing. Never throws for a
+ * failed check: the result contains the error.
  */
 async function checkInstalled(request, tools) {
     const deployment = startCheck(request, tools);
@@ -28527,8 +28528,8 @@ async function check_check(deployment) {
         await runHealthchecks(deployment, plan);
     }
     finally {
-        // The check holds no lock. If another run has replaced the version meanwhile, the result of the check does not
-        // count.
+        // The check holds no lock. If another run has replaced the version in the meantime, the result of the check does
+        // not count.
         await requireInstalled(deployment, place);
     }
     await deployment.enter('succeeded');
@@ -34270,8 +34271,8 @@ async function fetchArtifact(deployment, fd) {
 }
 /**
  * Fetches the requested version without recording it. With `latest`, the hub chooses, and may serve a version other
- * than the one that it lists as its latest: it may hold that version back or have yanked it. For a private plugin, the
- * hub lists no version. Throws what the client throws.
+ * than the one that it lists as its latest, because it may hold that version back or have yanked it. For a private
+ * plugin, the hub lists no version. Throws what the client throws.
  */
 async function fetchRequested(fetching) {
     const { version } = fetching.request;
@@ -34288,7 +34289,10 @@ async function readListed({ client, tools: { log } }) {
         log.info(`Without a key, the hub lists no version (it answered ${answer.status}). This run asks for the artifact with the key.`);
     return 'version' in answer ? answer.version : undefined;
 }
-/** Logs a notice if the hub served a version that was not requested or not listed, or did not say which it served. */
+/**
+ * Logs a notice if the hub served a version that was not requested or not listed, or did not say which version it
+ * served.
+ */
 function noticeOtherVersion(log, { asked, listed }, decided) {
     const { version, source } = decided;
     if (asked !== undefined && !isSameVersion(version, asked))
@@ -37278,7 +37282,8 @@ async function extractArtifact(deployment, accepted, folder) {
     return { ...accepted, content: { staged, tree }, pluginYaml, version };
 }
 /**
- * Returns the installed files in place of the artifact's if they came from the same bytes and version and are intact.
+ * Returns the installed files instead of the artifact's if the installed files came from the same bytes and version and
+ * are intact.
  */
 async function findSameVersion(deployment, fetched) {
     const { target, verified } = fetched;
@@ -38346,9 +38351,9 @@ class Annotator {
         this.#redact = redact;
     }
     /**
-     * Writes one error annotation with the cause, or one for each problem of a plan or host config, at its line; the log
-     * lists the problems after the tenth. Adds an annotation if the restored version is unhealthy. Logs a stack only for
-     * an `internal_error`.
+     * Writes one error annotation with the cause, or one for each problem of a plan or host config, at the line of the
+     * problem. The log lists the problems after the tenth. Adds an annotation if the restored version is unhealthy. Logs
+     * a stack only for an `internal_error`.
      */
     annotateFailure(error, report) {
         if (error instanceof SourceError) {
@@ -38453,7 +38458,7 @@ function readWorkflowRun(env) {
 
 
 
-/** Leaves room in a line of 2,000 characters, in which the host records a part's name and the hub that supplied it. */
+/** Leaves room in the line of 2,000 characters in which the host records a part's name and the hub that supplied it. */
 const MAX_BASE_URL_CHARS = 1800;
 const isBaseUrl = (text) => {
     const url = URL.parse(text);
@@ -38477,7 +38482,7 @@ function integerSchema(least, most) {
     return pipe(schemas_string().check(_regex(/^\d{1,16}$/, error)), transform(Number))
         .check(refine(value => value >= least && value <= most, error));
 }
-/** A named version: `latest` is not one. */
+/** A named version; `latest` does not count as one. */
 const exactVersionSchema = versionSchema.check(refine(version => version !== 'latest', { error: 'must be a version other than latest' }));
 /** A number of hours, which need not be whole. */
 const hoursSchema = pipe(schemas_string(), transform(Number))
@@ -38817,8 +38822,8 @@ function commonLength(text, secret) {
 
 /**
  * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub
- * chooses its own secrets, so a hub's secret is not redacted if it is part of a fact that the run knows: a hub must not
- * remove a version, a digest or a host from the run's messages. The same applies to the values of settings.
+ * chooses its own secrets, so a hub's secret is not redacted if it is part of a fact that the run knows. Otherwise, a
+ * hub could remove a version, a digest or a host from the run's messages. The same applies to the values of settings.
  */
 function createSecretKeeper({ secrets, settingValues }) {
     const redactGiven = createRedactor(secrets);
@@ -38856,13 +38861,13 @@ const RAN = new Set(['done', 'warned', 'failed']);
 function actingSteps({ steps }) {
     return steps.flatMap(({ id, action, status }) => (isHostAction(action) && RAN.has(status) ? [id] : []));
 }
-/** True if a step moved a part into its place or removed one. */
+/** True if a step moved a part into its place or removed a part. */
 function hasMovedParts({ steps }) {
     return steps.some(({ action, status }) => (isInstallAction(action) || action === 'remove') && status === 'done');
 }
 /**
- * True if a run was killed while its plan ran: then no entry names the step that was running. A plan that failed has an
- * entry for each of its steps.
+ * True if a run was killed while its plan ran. In that case, no entry names the step that was running. A plan that
+ * failed has an entry for each of its steps.
  */
 function mayHaveRunUnlisted({ outcome, error, states, steps }) {
     if (outcome === 'success' || error?.code !== 'interrupted')
@@ -38880,7 +38885,7 @@ function provisionSteps({ steps }) {
 function ending_nameOf({ slug, id }) {
     return slug ?? id ?? 'This deployment';
 }
-/** True if a run ended without a change of its own, on a host whose state an earlier run has left uncertain. */
+/** True if a run ended without a change of its own, on a host that an earlier run has left in an uncertain state. */
 function isUncertainBefore({ outcome, rollback }) {
     return outcome === 'inconsistent' && rollback === null;
 }
@@ -38952,13 +38957,12 @@ const NEXT = {
 
 
 
-/** More than the annotations show; the log has all of them. */
+/** More problems than the annotations show; the log lists all of them. */
 const MAX_LISTED_PROBLEMS = 30;
 const MAX_FILE_CHARS = 200;
 const MAX_MESSAGE_CHARS = 500;
 /**
- * Lists the problems of a plan or host config, at most 30 of them, as one block, because the failure's sentence names
- * only the first.
+ * Lists at most 30 problems of a plan or host config as one block, because the failure's sentence names only the first.
  */
 function listProblems(error) {
     if (!(error instanceof SourceError) || error.problems.length < 2)
@@ -39038,7 +39042,7 @@ function toCheck(report) {
         return [`Check what ${ids.slice(0, MAX_PROBLEMS).join(', ')} did.`];
     return mayHaveRunUnlisted(report) ? ['If the plan has a `provision` step, check whether it ran.'] : [];
 }
-/** Lists several problems in place of a sentence that names only the first. */
+/** Lists several problems instead of a sentence that names only the first one. */
 function causeBlocks({ code: name, why, next: advice, error }, more) {
     const problems = listProblems(error);
     const next = `**Next:** ${words(advice)}`;
@@ -39141,7 +39145,7 @@ function block(kind, lines) {
 function warnings_linesOf(notes, level) {
     return notes.flatMap(note => (note.level === level ? [cellOf(note.text, MAX_NOTE_CHARS)] : []));
 }
-/** Leaves out the warning about drift: the report repeats it and also names the snapshots. */
+/** Leaves out the warning about drift, because the report repeats it and also names the snapshots. */
 function withoutDrift({ drift: entries = [] }, notes) {
     const differing = entries.filter(({ compared }) => compared !== false);
     if (differing.length === 0)
@@ -39279,7 +39283,7 @@ function success_sentence_describeChange(report) {
         return { mark: '\u2705', sentence: `${ending_nameOf(report)} ${before} \u2192 ${after} ${on}` };
     return { mark: '\u2705', sentence: describeSame(report, after) };
 }
-/** Describes the changes of a run to the version that was installed. */
+/** Describes the changes that a run made to the version that was installed. */
 function describeSame(report, version) {
     const { host_id: host, drift = [], steps, artifact_sha256: now, previous_sha256: before } = report;
     const there = `${ending_nameOf(report)} ${version}`;
@@ -39295,7 +39299,9 @@ function describeSame(report, version) {
     const other = isOther ? ` with different bytes (sha256 ${shortDigest(before)} \u2192 ${shortDigest(now)})` : '';
     return `${there} was already on ${host}, and was installed again${other}`;
 }
-/** True if the run replaced the tree. A tree that differs can stay in its place only if files were just added to it. */
+/**
+ * True if the run replaced the tree. A tree that differs can stay in its place only if files were merely added to it.
+ */
 function isOfReplaced({ snapshot, ...entry }) {
     return snapshot !== undefined || !isOnlyAdded(entry);
 }
@@ -39325,7 +39331,7 @@ function describeUnchanged({ report, plannedSteps, dryRun }) {
         return { mark: '\u2705', sentence: `${there} is already on ${host}; its steps were run again` };
     if (drift.length === 0)
         return { mark: '\u2705', sentence: `${there} is already on ${host}, unmodified` };
-    // A report lists added paths last, so every path that it omits here is an added one.
+    // A report lists added paths last, so every path that it omits here is an added path.
     if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
         return { mark: '\u26a0\ufe0f', sentence: `${there} is already on ${host}, but its files differ from what was installed` };
     const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0);
@@ -39603,7 +39609,7 @@ function artifact(report) {
 }
 /**
  * Judges by the states: only a run that passed the signature check enters the next state. In the state of that check,
- * the run then also compares digest and version, so an error there does not mean that the signature is wrong.
+ * the run then also compares the digest and the version, so an error there does not mean that the signature is wrong.
  */
 function signatureOf({ states, error, signature_valid: isValid, signer_public_key: signer }) {
     if (isValid)
@@ -39640,7 +39646,7 @@ function parts({ plugins, signer_public_key: signer }) {
 }
 /**
  * The duration of each state; the last one ends with the run. A wait for another run, and the phases in `END_WORK`
- * between the last two states, are shown apart and count toward no state.
+ * between the last two states, are shown separately and count toward no state.
  */
 function states({ states: entered, completed_at: end, waited }, took) {
     const last = entered.length - 1;
@@ -39684,7 +39690,10 @@ const RUN_STATE = 'deployment-id';
 const HANDOVER_STATE = 'restored';
 /** The name of the state that is `true` if the main step may have left something to recover or to report. */
 const BEGUN_STATE = 'locked';
-/** The time from the end of a cancelled step until the process exits, even if a name lookup would keep it alive. */
+/**
+ * The time from the end of a cancelled step until the process exits, even if a name lookup would keep the process
+ * alive.
+ */
 const EXIT_AFTER_MS = 200;
 /**
  * One step of a workflow that runs a deployment: the tools of the deployment, and the end of the step. Fails with
@@ -39785,7 +39794,10 @@ class ActionStep {
         if (this.tools.signal.aborted)
             setTimeout(() => process.exit(), EXIT_AFTER_MS).unref();
     }
-    /** Fails the step if the process would exit before its deployment has ended, because nothing is left to wake it. */
+    /**
+     * Fails the step if the process would exit before the deployment has ended, because nothing is left to wake the
+     * process.
+     */
     #failUnsettled = () => {
         const message = 'This action stopped before its deployment had ended. This is a bug in this action: report it.';
         const error = { code: 'internal_error', message, step: null };
@@ -39797,8 +39809,8 @@ class ActionStep {
         this.fail(new DeployError(error.code, message));
     };
     /**
-     * Writes the outputs before the hub gets the report: they must be right even if the run is killed meanwhile. A
-     * cancelled run also writes its summary, because the runner will soon kill it.
+     * Writes the outputs before the hub gets the report, because they must be right even if the run is killed in the
+     * meantime. A cancelled run also writes its summary, because the runner will soon kill it.
      */
     #noteBeforeReport(ended) {
         const { signal } = this.tools;
@@ -40048,8 +40060,8 @@ function file_input_readStart(path, maxBytes) {
     }
 }
 /**
- * Like `readStart`, for a workspace whose content may come from somebody else, such as the author of a pull request. A
- * path into the workspace must not lead through a symlink, which could point to any file of this machine. A path
+ * Like `readStart`, for a workspace whose content may come from someone else, such as the author of a pull request. A
+ * path into the workspace must not lead through a symlink, which could point to any file on this machine. A path
  * outside the workspace is the operator's own.
  */
 function readStartInside(workspace, path, maxBytes) {
@@ -40104,7 +40116,7 @@ function file_input_readBytes(fd, maxBytes) {
 
 
 
-/** The runner passes an empty text for a secret that does not exist, or that this run cannot read. */
+/** The runner passes an empty string for a secret that does not exist, or that this run cannot read. */
 const EMPTY_SECRET = 'has no value (is the secret defined in this repository or environment?)';
 /**
  * Reads inputs one by one and collects their problems, so that one run reports them all. An empty input counts as left
@@ -40116,16 +40128,16 @@ class InputReader {
     settingValues = [];
     #workspace;
     #readFile;
-    /** Paths in inputs are relative to `workspace`. If it is `foreign`, somebody else may have written its content. */
+    /** Paths in inputs are relative to `workspace`. If it is `foreign`, someone else may have written its content. */
     constructor(workspace, { foreign = false } = {}) {
         this.#workspace = workspace;
         this.#readFile = (path, maxBytes) => foreign ? readStartInside(workspace, path, maxBytes) : file_input_readStart((0,external_node_path_namespaceObject.resolve)(workspace, path), maxBytes);
     }
-    /** True if an input that was not read yet contains more than white space. */
+    /** True if an input that has not been read yet contains more than white space. */
     isGiven(name) {
         return getInput(name) !== '';
     }
-    /** True if an input that was not read yet is set, but not to `fallback`, its default in action.yml. */
+    /** True if an input that has not been read yet is set, but not to `fallback`, its default in action.yml. */
     isChosen(name, fallback) {
         return this.isGiven(name) && getInput(name).toLowerCase() !== fallback;
     }
@@ -40135,7 +40147,7 @@ class InputReader {
     optional(name, schema) {
         return this.#parse(take(name), schema);
     }
-    /** Returns `fallback` if the input was left out, but not if it is malformed: nobody asked for the default then. */
+    /** Returns `fallback` if the input was left out, but not if it is malformed: then nobody asked for the default. */
     withDefault(name, schema, fallback) {
         const input = take(name);
         return input.text === undefined ? fallback : this.#parse(input, schema);
@@ -40152,7 +40164,7 @@ class InputReader {
         return this.#wellFormed(this.#takeSecret(name), schema);
     }
     /**
-     * Reads lines `NAME=value`, as `parseSettings` does. Masks each value on its own, except for short values and truth
+     * Reads lines `NAME=value`, as `parseSettings` does. Masks each value on its own, except for short values and Boolean
      * values, and quotes none.
      */
     settings(name) {
@@ -40186,7 +40198,7 @@ class InputReader {
     isRefused(name) {
         return this.problems.some(({ input }) => input === name);
     }
-    /** Returns the secrets and problems. Call this method after all inputs were read. */
+    /** Returns the secrets and problems. Call this method after all inputs have been read. */
     given() {
         const { secrets, settingValues, problems } = this;
         return { secrets, settingValues, problems };
@@ -40217,7 +40229,7 @@ class InputReader {
         this.refuse(name, parsed.error.issues[0]?.message ?? 'is malformed');
         return undefined;
     }
-    /** Keeps short values and truth values readable: masking them would garble the log and empty the job's outputs. */
+    /** Keeps short values and Boolean values readable: masking them would garble the log and empty the job's outputs. */
     #maskSetting(value) {
         if (value.trim().length < SHORTEST_REDACTED || /^(true|false)$/i.test(value))
             return;
@@ -40428,7 +40440,7 @@ function runKindOf({ report, error }) {
 
 /**
  * The deploy action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
- * At the end of a successful run that changed the host, calls `onInstalled` with the kind of the run.
+ * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
  */
 async function deploy_deploy(onInstalled = () => { }) {
     let step;
@@ -40489,7 +40501,7 @@ function buildDeployOutputs(result, projectRoot) {
     const isKnown = projectRoot !== undefined && id !== null && kind !== null;
     return buildDeploymentOutputs(result, isKnown ? installPath(layoutOf(projectRoot), placeOf({ ...report, kind, id })) : undefined);
 }
-/** With `check-only`, no hub is asked: the inputs must name the version and the digest, and ask for nothing else. */
+/** With `check-only`, no hub is asked, so the inputs must name the version and the digest, and ask for nothing else. */
 function refuseUnclearCheck(read, request) {
     if (request.version === 'latest')
         read.refuse('version', 'must name a version with check-only: true');
@@ -40665,8 +40677,8 @@ const rowSchema = schemas_lazy(() => object({
 const host_report_timeSchema = pipe(schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)), transform(text => Date.parse(/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? text : `${text}Z`)))
     .check(refine(time => !Number.isNaN(time)));
 /**
- * The time of a report; undefined if there is none, and for a time in the future, which does not show when the host
- * reported.
+ * The time of a report; undefined if there is none, or if it is in the future, because such a time does not show when
+ * the host reported.
  */
 function host_report_timeOf({ completedAt }, now) {
     return credibleTime(Date.parse(completedAt ?? ''), now);
@@ -40928,8 +40940,8 @@ const [FIRST_POLL_MS, MAX_POLL_MS] = [2000, 15_000];
 const watch_fleet_REPORT_EVERY_MS = 60_000;
 /**
  * Asks the hub which version runs on which host. With an expected version, asks again until every host is known to run
- * it or the time is up; waits at most 15 s between two questions. After an error, asks again only if the error may
- * pass. Throws only the signal's reason, once the signal is aborted.
+ * it or the time is up; waits at most 15 s between two questions. After an error, asks again only if the error may go
+ * away. Throws only the signal's reason, once the signal is aborted.
  */
 async function watchFleet(request, tools) {
     const { log, signal, clock = systemClock } = tools;
@@ -40974,7 +40986,7 @@ function reporterOf(log, clock) {
         at = clock.now();
     };
 }
-/** True for an error that may pass soon, because the hub is restarting or the network is briefly down. */
+/** True for an error that may soon go away, because the hub is restarting or the network is briefly down. */
 function isPassing(error) {
     return error instanceof TransientError || error.code === 'timeout';
 }
@@ -40987,7 +40999,10 @@ function isPassing(error) {
 
 
 
-/** The time from the end of a cancelled step until the process exits, even if a name lookup would keep it alive. */
+/**
+ * The time from the end of a cancelled step until the process exits, even if a name lookup would keep the process
+ * alive.
+ */
 const reading_step_EXIT_AFTER_MS = 200;
 /**
  * Runs a step of an action that deploys nothing: sets the summary and the outputs, including `error-code`. Fails the
@@ -41060,7 +41075,9 @@ class ReadingStep {
         process.exitCode = 1;
         this.#annotator.annotateError(error);
     }
-    /** Fails the step if the process would exit before the step has ended, because nothing is left to wake it. */
+    /**
+     * Fails the step if the process would exit before the step has ended, because nothing is left to wake the process.
+     */
     #failUnsettled = () => {
         const message = 'This action stopped before its work had ended. This is a bug in this action: report it.';
         this.fail(new DeployError('internal_error', message));
@@ -41132,8 +41149,8 @@ function fleetBlocks(fleet, now) {
     ];
 }
 /**
- * Sorts hosts that are not `current` first, and within each group those whose last deployment did not succeed;
- * otherwise keeps the given order.
+ * Sorts hosts that are not `current` first. Within each group, hosts whose last deployment did not succeed come first.
+ * Otherwise keeps the given order.
  */
 function byAttention(hosts) {
     return hosts.toSorted((a, b) => rankOf(a) - rankOf(b));
@@ -41190,7 +41207,7 @@ function ageOf(time, now) {
         return `${Math.floor(age / fleet_summary_MINUTE_MS)} min ago`;
     return age < 2 * fleet_summary_DAY_MS ? `${Math.floor(age / HOUR_MS)} h ago` : `${Math.floor(age / fleet_summary_DAY_MS)} days ago`;
 }
-/** Names the hosts that have reported but are not among the expected ones. */
+/** Names the hosts that have reported but are not among the expected hosts. */
 function othersOf({ hosts, reports }) {
     const asked = new Set(hosts.map(({ id }) => id));
     const others = reports.flatMap(({ hostId }) => (asked.has(hostId) ? [] : [hostId])).toSorted(compareHosts);
@@ -41217,7 +41234,7 @@ function othersOf({ hosts, reports }) {
 
 
 
-/** GitHub accepts a megabyte of outputs from a job, and counts two bytes for a character. */
+/** GitHub accepts a megabyte of outputs from a job, and counts two bytes per character. */
 const fleet_MAX_CHARS = { hosts: 200_000, versions: 100_000, outdated: 100_000 };
 const MAX_WAIT_SECONDS = 86_400;
 const MAX_LOGGED_VERSIONS = 100;
@@ -41515,7 +41532,7 @@ const MAX_TEXT_CHARS = 8192;
 const bodies_textSchema = schemas_string()
     .check(_maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }));
 /**
- * The minimum length of a secret. A shorter one could be a word that the run itself uses. Then masking it would let the
+ * The minimum length of a secret. A shorter one could be a word that the run itself uses, and masking it would let the
  * hub remove that word from the log.
  */
 const MIN_SECRET_CHARS = 16;
@@ -41542,7 +41559,9 @@ const descriptorAnswerSchema = schemas_lazy(() => object({
 }));
 /** The answer of `POST /v1/deployments/authorize`. */
 const authorizeAnswerSchema = schemas_lazy(() => object({ dek: bodies_textSchema }));
-/** The reason in a refusal's JSON body: `error` (contract 7), else `detail`, else `message`; undefined without any. */
+/**
+ * The reason in a refusal's JSON body: `error` (contract 7), else `detail`, else `message`; undefined if there is none.
+ */
 function bodies_parseErrorText(body) {
     return reasonText(readReasonFields(body).find(reasonText));
 }
@@ -41649,8 +41668,8 @@ function inputsInRequest(call) {
 
 
 /**
- * Resolves the descriptor's `download_url`, which may be relative to the URL of the hub's answer. Plain http on the own
- * host of an https hub becomes https, because a hub behind a proxy may not know that it is reached by https. This
+ * Resolves the descriptor's `download_url`, which may be relative to the URL of the hub's answer. Plain http on an
+ * https hub's own host becomes https, because a hub behind a proxy may not know that it is reached over https. This
  * applies only if the URL names the hub's own port or no port, and the port stays as the URL names it. Another port is
  * another service, to which the wire's rules for plain http apply. Throws ArtifactError `bad_response` if
  * `download_url` is not a URL, and ConfigError `insecure_url` for a scheme other than https and http, and for a user
@@ -41779,8 +41798,8 @@ function parseHubUrl(text) {
     throw new ConfigError('invalid_input', 'hub-url must be an absolute https URL: correct hub-url.');
 }
 /**
- * Also refuses "." and "..": a URL drops these parts of its path, however they are encoded, and the part that follows
- * would take the place of the project id.
+ * Also refuses "." and "..", because a URL drops these parts of its path, however they are encoded, and the part that
+ * follows would take the place of the project id.
  */
 function verifyProjectId(projectId) {
     if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId))
@@ -41801,10 +41820,10 @@ function verifyProjectId(projectId) {
 const DEK_BYTES = 32;
 /**
  * The client side of the project contract for one project. An answer other than 2xx becomes the error of contract 7,
- * except that `sendReport` returns it, and any other answer that does not match the contract becomes `bad_response`.
- * Also throws what the wire throws. A call without a token authenticates first, and a call whose token may have expired
- * authenticates once more (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project id or version that
- * must not become part of a path.
+ * except that `sendReport` returns that answer. Any other answer that does not match the contract becomes
+ * `bad_response`. Also throws what the wire throws. A call without a token authenticates first, and a call whose token
+ * may have expired authenticates once more (`HubSession.withToken`). Throws ConfigError `invalid_input` for a project
+ * id or version that must not become part of a path.
  */
 function createProjectClient({ wire, reportWire }, access) {
     const session = new HubSession(access, wire);
@@ -41987,7 +42006,9 @@ async function requestArtifact(deployment) {
     tools.log.did(`${request.projectId} ${version}`);
     return { version, descriptor, pinned };
 }
-/** Refuses a `latest` as `refuseDowngrade` does, by the version that this run last read in the host's record. */
+/**
+ * Refuses a `latest` as `refuseDowngrade` does, based on the version that this run last read from the host's record.
+ */
 function refuseOlder({ request, record }, version) {
     if (request.version !== 'latest' || request.allowDowngrade)
         return;
@@ -42730,7 +42751,7 @@ function isStubFile({ path }) {
 /**
  * Lays a fetched tree over the part's stub from the archive: moves each stub file (`isStubFile`) into the fetched
  * tree's folder if nothing is in its way. If both trees have a file of the same name, the fetched file wins, even if it
- * is plugin.yaml. Two names are the same if this platform may not tell them apart. Leaves out symlinks of a stub,
+ * is plugin.yaml. Two names are the same if this platform may not tell them apart. Leaves out a stub's symlinks,
  * because they could now lead elsewhere.
  */
 async function layOverStub(fetched, stub, slice) {
@@ -42868,7 +42889,7 @@ function verifyTree(part, { tree }) {
         return found;
     throw new ArtifactError('content_mismatch', `The project's manifest.json gives the digest ${part.sha256} for ${placeName(part)}, but the files from its source have the digest ${found}: nothing was installed. The source may have changed: the publisher must check the source and seal the project again.`);
 }
-/** A commit has no version of its own: returns the one in plugin.yaml, else the one in the manifest. */
+/** Returns the version in plugin.yaml, else the one in the manifest, because a commit has no version of its own. */
 function fetch_parts_versionOf({ shelf, id, version }, { staged, tree }) {
     const hasPluginYaml = [...tree.files, ...tree.symlinks].some(({ path }) => path === 'plugin.yaml');
     if (shelf !== 'plugins' || !hasPluginYaml)
@@ -42908,7 +42929,9 @@ async function stagePart(deployment, source, part) {
     const newPart = { ...facts, ...files, environment: both(environment, pluginYaml), leftBehind };
     return await keepIfIntact(deployment, newPart, origin);
 }
-/** A fetched part has its actual version, a part that stays keeps its version, and any other has the manifest's. */
+/**
+ * A fetched part has its actual version, a part that stays keeps its version, and any other part has the manifest's.
+ */
 function part_versionOf(source, part, { installed: row }) {
     const fetched = source.supplied.get(placeName(part));
     if (fetched !== undefined)
@@ -42926,7 +42949,7 @@ async function signPart({ layout, keepPaths, request, tools }, { content, tree, 
     const toSign = { id, staged, tree: shipped, installed, keepPaths, log: tools.log };
     return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml };
 }
-/** Unites the variables that the manifest and plugin.yaml name: a plugin may declare its needs in either. */
+/** Combines the variables that the manifest and plugin.yaml name: a plugin may declare its needs in either. */
 function both(manifest, pluginYaml) {
     const { required, optional, ...injection } = environmentOf(pluginYaml);
     return {
@@ -43010,7 +43033,7 @@ async function checkPart(deployment, target) {
     checkPlaces(deployment, previous.place, target);
 }
 /**
- * The publisher chooses the ids. So no id may reach a service that is not the project's or, unless the operator allows
+ * The publisher chooses the ids, so no id may reach a service that is not the project's or, unless the operator allows
  * a takeover, the place of another origin.
  */
 function verifyReach({ layout, request, tools }, { bound, skipped, manifest, removals, hostConfig }) {
@@ -43040,8 +43063,8 @@ function verifyFetched({ keepPaths, tools }, { manifest, supplied }, { steps }) 
     orRefusePlan({ manifest, tools }, () => verifyTemplates(steps, keepPaths, from => !supplied.has(placeOfTemplate(from)) || files.has(from)));
 }
 /**
- * Runs a check, and turns its PlanError into ConfigError `invalid_plan`. No annotation can point to a line of this
- * plan, because the plan is not in the operator's repository. So the log lists each problem with its line.
+ * Runs a check, and turns its PlanError into ConfigError `invalid_plan`. The plan is not in the operator's repository,
+ * so no annotation can point to a line of it. Therefore, the log lists each problem with its line.
  */
 function orRefusePlan({ manifest, tools }, check) {
     try {
@@ -43056,8 +43079,8 @@ function orRefusePlan({ manifest, tools }, check) {
     }
 }
 /**
- * Warns of an installed part that the manifest lists but the plan does not install. Only the plan's author knows why,
- * so the part stays.
+ * Warns about an installed part that the manifest lists but the plan does not install. Only the plan's author knows
+ * why, so the part stays.
  */
 function warnOfRemaining({ tools }, { installed, ...place }) {
     tools.log.warning(`${placePath(place)} came with version ${installed.project_version} of this project, but no step of this run's plan installs it, so it stays unchanged. Remove it by hand if it must no longer run.`);
@@ -44159,7 +44182,7 @@ async function downloadSealed({ request, client, tools, record }, { descriptor }
     }
 }
 /**
- * Vouches for the sealed file: it has a valid signature of the pinned key, and the pinned digest if there is one.
+ * Vouches for the sealed file: it has a valid signature by the pinned key, and the pinned digest if there is one.
  * Throws SignatureError if either check fails.
  */
 async function verifySealed({ request, tools, record }, { pinned }, sealed) {
@@ -44182,7 +44205,7 @@ function sealed_acceptVersion(deployment, { version }, { sha256 }) {
     refuseReusedVersion({ version, sha256 }, knownVersions(deployment), deployment.request);
     sealed_refuseOldBytes(deployment, { version, sha256 });
 }
-/** Refuses a `latest` with bytes that this host has had and replaced, whatever the hub calls their version now. */
+/** Refuses a `latest` with bytes that this host has had and replaced, whatever version the hub now gives them. */
 function sealed_refuseOldBytes({ request, layout }, { version, sha256 }) {
     if (request.version !== 'latest' || request.allowDowngrade)
         return;
@@ -45433,7 +45456,7 @@ function supplier_describe(source) {
 
 /**
  * The project action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
- * At the end of a successful run that changed the host, calls `onInstalled` with the kind of the run.
+ * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
  */
 async function project(onInstalled = () => { }) {
     let step;
@@ -45520,8 +45543,8 @@ function readSignerKeys(read) {
     }
 }
 /**
- * This action has no input `dry-run`, but the runner passes on its value, and an operator who sets it expects that
- * nothing changes.
+ * This action has no `dry-run` input, but the runner still passes on a value for it. An operator who sets `dry-run`
+ * expects that nothing changes.
  */
 function readDryRun(read) {
     const dryRun = read.withDefault('dry-run', booleanSchema, false);
@@ -45666,7 +45689,7 @@ function parseOption(name, schema, text) {
     throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}, found ${JSON.stringify(text)}`);
 }
 /**
- * An absent directory must not pass as "nothing to recover": that would hide a typing error, or a disk that is not
+ * An absent directory must not pass as "nothing to recover", because that would hide a typo, or a disk that is not
  * mounted.
  */
 function requireDirectory(path) {
@@ -45744,7 +45767,7 @@ async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }, log)
     if (rollback?.healthy !== false)
         for (const problem of rollback?.problems ?? [])
             log.warning(problem);
-    // If nothing was recovered, the files are as they were: the services may start even if the record is damaged.
+    // If nothing was recovered, the files are as they were, so the services may start even if the record is damaged.
     if (recovered === undefined)
         await notifyReady();
     requireReadableRecord(host);
@@ -45769,7 +45792,7 @@ function requireReadableRecord({ layout }) {
 function sayNothingToRecover({ layout, log }) {
     if (pathExistsSync(layout.own))
         log.info(`Nothing to recover in ${layout.root}.`);
-    // This is no error, so that a host before its first deployment can start its services.
+    // This is not an error, so that a host can start its services before its first deployment.
     else
         log.warning(`${layout.root} has no .hub-deploy, so no deployment is recorded there: is the path right?`);
 }
@@ -45934,7 +45957,7 @@ const RETRIES = 1;
 /** The properties that all these steps share. The steps have no real position, because they are in no file. */
 const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 };
 /**
- * Builds the steps of a rollback without a plan. They restore each part; then they restart and check its service if the
+ * Builds the steps of a rollback without a plan. They restore each part. Then they restart and check its service if the
  * host config has a supervisor, or else run its health check if the host config has one. If no row of the host config
  * names a part's service, and the service with the usual name does not exist (with systemd: does not run), the
  * project's unit, if there is one, counts as the part's service. Without a project unit, no service is restarted for a
@@ -46037,7 +46060,7 @@ async function orderRollback(rollback, target, files) {
     const { steps, skipped } = await readySteps(rollback, target, files);
     verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from));
     const { origin, removals } = target;
-    // The publisher of the project has chosen the ids, so, as in a deployment, they must not reach other services.
+    // As in a deployment, the ids must not reach other services, because the project's publisher has chosen the ids.
     if (origin.contract === 'project') {
         const used = steps.filter(step => !skipped.has(step.id));
         verifyServiceNames(files.hostConfig, { steps: used, removedIds: removals.map(({ id }) => id) });
@@ -46211,8 +46234,8 @@ function keepInstalled({ layout }, { place, returning }) {
     return { ...place, ...target_part_versionOf(returning), previous, intact: tree_identity_identityOf(returning), returning };
 }
 /**
- * Builds a part whose snapshot returns, together with the host's own files that this or a later snapshot contains:
- * these files are not compared.
+ * Builds a part whose snapshot returns, together with the host's own files that this or a later snapshot contains.
+ * These files are not compared.
  */
 function takeRetained({ layout, keepPaths }, { place, origin, returning }, retained) {
     const allPaths = uniteKeepPaths(keepPaths, retained.keep_paths, retained.kept_paths);
@@ -46257,9 +46280,9 @@ async function choosePart(rollback, { place, origin, row }) {
 /**
  * Chooses the newest unmodified snapshot of the requested version or, if all its snapshots are modified, the newest of
  * them. If no version was requested, only an unmodified snapshot of a version that was installed before the present one
- * qualifies. A version that an earlier rollback replaced does not, because it was installed later. Ignores snapshots
- * without a record of their files. Throws DeploymentError `no_snapshot`, or `snapshot_modified` if the requested
- * version has only snapshots without a record.
+ * qualifies. A version that an earlier rollback replaced does not qualify, because it was installed later. Ignores
+ * snapshots without a record of their files. Throws DeploymentError `no_snapshot`, or `snapshot_modified` if the
+ * requested version has only snapshots without a record.
  */
 function chooseSnapshot({ layout, request }, place, row) {
     const { toVersion } = request;
@@ -46301,7 +46324,7 @@ function part_target_isEarlier(snapshot, row) {
 
 
 /**
- * Finds all parts of one version of a project. Parts that are installed with the same files stay, the others return
+ * Finds all parts of one version of a project. Parts that are installed with the same files stay, other parts return
  * from their snapshots, and parts that the version did not contain are removed. Throws as `findTarget` does; the
  * message of `no_snapshot` also names the parts that are missing or modified.
  */
@@ -46342,7 +46365,7 @@ async function project_target_chooseVersion(rollback, slug) {
     throw noProjectVersion(slug, { toVersion, known: [...new Set(known.map(({ version }) => version))] });
 }
 /**
- * Returns the candidates, newest first. A `toVersion` that is the present version means the earlier states of that
+ * Returns the candidates, newest first. A `toVersion` that names the present version means the earlier states of that
  * version or, if there are none, its present state.
  */
 function candidatesOf(known, toVersion) {
@@ -46424,7 +46447,7 @@ function lostPart(place, { version }, snapshots) {
 /**
  * Finds the snapshots to restore, and checks that this host can switch to them. A dry run only reads. Throws
  * DeploymentError `no_snapshot` (which lists the versions that could be restored), `snapshot_modified`, `place_taken`,
- * `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, and ConfigError `invalid_input` if another slug
+ * `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, and ConfigError `invalid_input` if a slug other
  * than the requested one is installed.
  */
 async function target_findTarget(rollback) {
@@ -46724,7 +46747,7 @@ function rollback_pathOf(subject, projectRoot, { report }) {
         return projectRoot;
     return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }));
 }
-/** True if a slug was given in place of the id: a slug belongs to a report, but no other input for a report is set. */
+/** True if a slug was given instead of the id: a slug belongs to a report, but no other input for a report is set. */
 function namesSlugForId(read) {
     return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name));
 }
@@ -47173,7 +47196,9 @@ function notComparedIn(parts) {
         ...(more > 0 ? [`${countInWords(more, 'more part')} could not be compared.`] : []),
     ];
 }
-/** Names unrecorded directories in one sentence: they may have been created by hand, or the record was lost. */
+/**
+ * Names unrecorded directories in one sentence: they may have been created by hand, or the record may have been lost.
+ */
 function describeUnrecorded({ unrecorded }) {
     if (unrecorded.length === 0)
         return [];
@@ -47271,7 +47296,7 @@ function countOf(drift) {
 
 
 
-/** The limit for one output: no step can start with more than 128 KiB in one variable of its environment. */
+/** The limit for one output: no step can start with more than 128 KiB in one environment variable. */
 const MAX_OUTPUT_CHARS = 100_000;
 const MAX_LOGGED_PARTS = 500;
 /** The outputs of a step that learned nothing. */
@@ -47331,7 +47356,7 @@ function logStatus({ parts, isKnown }, log) {
     if (!isKnown)
         log.warning('There is no .hub-deploy here, so no deployment is recorded: is project-root right?');
 }
-/** The error of a step with `fail-on-drift`; undefined if every part was compared and is as it was installed. */
+/** The error of a step with `fail-on-drift`; undefined if every part was compared and is still as it was installed. */
 function failureOf(inspection) {
     const { activity } = inspection;
     if (isDrifted(inspection) === false)
@@ -47825,7 +47850,10 @@ const KILLED = new DeploymentError('interrupted', 'The run was killed.');
 async function verify() {
     await runReadingStep(() => readVerifyInputs(readWorkspace()), act);
 }
-/** The verify action's post step: removes a private folder that the main step left. Fails if that is not possible. */
+/**
+ * The verify action's post step: removes a private folder that the main step left behind. Fails if the folder cannot be
+ * removed.
+ */
 async function verifyPost() {
     const folder = readState(FOLDER_STATE);
     if (folder === '')
@@ -47868,11 +47896,13 @@ function buildVerifyOutputs({ mode }, { facts, error }) {
     };
 }
 /**
- * Each of these inputs asks for the check of an artifact: if other inputs that the check needs are missing, the gate
- * must fail instead of checking less.
+ * Each of these inputs asks for an artifact to be checked. If other inputs that the check needs are missing, the gate
+ * must fail rather than check less.
  */
 const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256'];
-/** These inputs ask for that check too, except with their defaults, which the runner passes if they are left out. */
+/**
+ * These inputs also ask for that check, unless they have their defaults, which the runner passes if they are left out.
+ */
 const ARTIFACT_SETTINGS = {
     version: 'latest',
     'timeout-minutes': '15',
@@ -47885,7 +47915,7 @@ const ARTIFACT_SETTINGS = {
 const FILE_INPUTS = ['artifact-path', 'signature'];
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key'];
 const HUB_SECRETS = ['api-key', 'signing-secret'];
-/** The inputs without which no artifact can be fetched from a hub and verified. */
+/** The inputs that are required to fetch an artifact from a hub and verify it. */
 const HUB_NEEDS = ['hub-url', 'slug', ...HUB_SECRETS];
 function verify_modeOf(read) {
     if (FILE_INPUTS.some(name => read.isGiven(name)))
@@ -47901,7 +47931,7 @@ function artifactInputsGiven(read) {
     const chosen = Object.entries(ARTIFACT_SETTINGS).filter(([name, fallback]) => read.isChosen(name, fallback));
     return [...ARTIFACT_INPUTS.filter(name => read.isGiven(name)), ...chosen.map(([name]) => name)];
 }
-/** Refuses a check of what a hub serves if inputs for it are missing. The message names them. */
+/** Refuses to check what a hub serves if inputs for that check are missing. The message names those inputs. */
 function requireHub(read) {
     const missing = HUB_NEEDS.filter(name => !read.isGiven(name));
     if (missing.length === 0)

@@ -26,7 +26,7 @@ export type DeployInputs = StepInputs<IncompleteRequest>
 
 /**
  * The deploy action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
- * At the end of a successful run that changed the host, calls `onInstalled` with the kind of the run.
+ * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
  */
 export async function deploy(onInstalled: (kind: RunKind) => void = () => {}): Promise<void> {
   let step: ActionStep | undefined
@@ -90,7 +90,7 @@ export function buildDeployOutputs(result: KnownResult, projectRoot: string | un
   )
 }
 
-/** With `check-only`, no hub is asked: the inputs must name the version and the digest, and ask for nothing else. */
+/** With `check-only`, no hub is asked, so the inputs must name the version and the digest, and ask for nothing else. */
 function refuseUnclearCheck(read: InputReader, request: IncompleteRequest): void {
   if (request.version === 'latest') read.refuse('version', 'must name a version with check-only: true')
   if (request.artifactSha256 === undefined && !read.isRefused('artifact-sha256'))

@@ -31,7 +31,7 @@ export interface FleetInputs extends GivenInputs {
   readonly connection: Connection
 }
 
-/** GitHub accepts a megabyte of outputs from a job, and counts two bytes for a character. */
+/** GitHub accepts a megabyte of outputs from a job, and counts two bytes per character. */
 const MAX_CHARS = { hosts: 200_000, versions: 100_000, outdated: 100_000 }
 const MAX_WAIT_SECONDS = 86_400
 const MAX_LOGGED_VERSIONS = 100

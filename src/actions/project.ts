@@ -26,7 +26,7 @@ export interface ProjectInputs extends StepInputs<IncompleteProjectRequest> {
 
 /**
  * The project action: reads inputs, runs one deployment, and sets outputs. Fails the step unless everything succeeded.
- * At the end of a successful run that changed the host, calls `onInstalled` with the kind of the run.
+ * At the end of a successful run that changed the host, calls `onInstalled` with the kind of run.
  */
 export async function project(onInstalled: (kind: RunKind) => void = () => {}): Promise<void> {
   let step: ActionStep | undefined
@@ -116,8 +116,8 @@ function readSignerKeys(read: InputReader): IncompleteProjectRequest['signerKeys
 }
 
 /**
- * This action has no input `dry-run`, but the runner passes on its value, and an operator who sets it expects that
- * nothing changes.
+ * This action has no `dry-run` input, but the runner still passes on a value for it. An operator who sets `dry-run`
+ * expects that nothing changes.
  */
 function readDryRun(read: InputReader): boolean | undefined {
   const dryRun = read.withDefault('dry-run', booleanSchema, false)

@@ -66,7 +66,7 @@ async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }: Reco
   const rollback = recovered?.report.rollback
   // The sentence about an unhealthy version already names its problems.
   if (rollback?.healthy !== false) for (const problem of rollback?.problems ?? []) log.warning(problem)
-  // If nothing was recovered, the files are as they were: the services may start even if the record is damaged.
+  // If nothing was recovered, the files are as they were, so the services may start even if the record is damaged.
   if (recovered === undefined) await notifyReady()
   requireReadableRecord(host)
   if (recovered === undefined) sayNothingToRecover(host)
@@ -92,7 +92,7 @@ function requireReadableRecord({ layout }: Host): void {
 
 function sayNothingToRecover({ layout, log }: Host): void {
   if (pathExistsSync(layout.own)) log.info(`Nothing to recover in ${layout.root}.`)
-  // This is no error, so that a host before its first deployment can start its services.
+  // This is not an error, so that a host can start its services before its first deployment.
   else log.warning(`${layout.root} has no .hub-deploy, so no deployment is recorded there: is the path right?`)
 }
 

@@ -22,7 +22,9 @@ import { buildDeploymentOutputs } from '../runner/outputs.ts'
 import { runPostStep } from '../runner/post-step.ts'
 import { FLOWS } from './flows.ts'
 
-/** The request for a rollback, and the access to the hub that gets its report; undefined without a report. */
+/**
+ * The request for a rollback, and the access to the hub that gets its report. The access is undefined without a report.
+ */
 type ReportedRollback = IncompleteRollback & { readonly access: MarketplaceAccess | undefined }
 
 export type RollbackInputs = StepInputs<ReportedRollback>
@@ -102,7 +104,7 @@ function pathOf(subject: Subject, projectRoot: string, { report }: KnownResult):
   return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }))
 }
 
-/** True if a slug was given in place of the id: a slug belongs to a report, but no other input for a report is set. */
+/** True if a slug was given instead of the id: a slug belongs to a report, but no other input for a report is set. */
 function namesSlugForId(read: InputReader): boolean {
   return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name))
 }

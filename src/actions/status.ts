@@ -32,7 +32,7 @@ export interface StatusInputs extends GivenInputs {
   readonly failOnDrift: boolean
 }
 
-/** The limit for one output: no step can start with more than 128 KiB in one variable of its environment. */
+/** The limit for one output: no step can start with more than 128 KiB in one environment variable. */
 const MAX_OUTPUT_CHARS = 100_000
 const MAX_LOGGED_PARTS = 500
 
@@ -91,7 +91,7 @@ function logStatus({ parts, isKnown }: Inspection, log: Log): void {
   if (!isKnown) log.warning('There is no .hub-deploy here, so no deployment is recorded: is project-root right?')
 }
 
-/** The error of a step with `fail-on-drift`; undefined if every part was compared and is as it was installed. */
+/** The error of a step with `fail-on-drift`; undefined if every part was compared and is still as it was installed. */
 function failureOf(inspection: Inspection): DeployError | undefined {
   const { activity } = inspection
   if (isDrifted(inspection) === false) return undefined

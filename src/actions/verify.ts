@@ -50,7 +50,10 @@ export async function verify(): Promise<void> {
   await runReadingStep(() => readVerifyInputs(readWorkspace()), act)
 }
 
-/** The verify action's post step: removes a private folder that the main step left. Fails if that is not possible. */
+/**
+ * The verify action's post step: removes a private folder that the main step left behind. Fails if the folder cannot be
+ * removed.
+ */
 export async function verifyPost(): Promise<void> {
   const folder = readState(FOLDER_STATE)
   if (folder === '') return
@@ -93,11 +96,13 @@ export function buildVerifyOutputs({ mode }: CheckedSubject, { facts, error }: G
 }
 
 /**
- * Each of these inputs asks for the check of an artifact: if other inputs that the check needs are missing, the gate
- * must fail instead of checking less.
+ * Each of these inputs asks for an artifact to be checked. If other inputs that the check needs are missing, the gate
+ * must fail rather than check less.
  */
 const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256']
-/** These inputs ask for that check too, except with their defaults, which the runner passes if they are left out. */
+/**
+ * These inputs also ask for that check, unless they have their defaults, which the runner passes if they are left out.
+ */
 const ARTIFACT_SETTINGS = {
   version: 'latest',
   'timeout-minutes': '15',
@@ -110,7 +115,7 @@ const ARTIFACT_SETTINGS = {
 const FILE_INPUTS = ['artifact-path', 'signature']
 const HUB_INPUTS = ['hub-url', 'services-url', 'api-key']
 const HUB_SECRETS = ['api-key', 'signing-secret']
-/** The inputs without which no artifact can be fetched from a hub and verified. */
+/** The inputs that are required to fetch an artifact from a hub and verify it. */
 const HUB_NEEDS = ['hub-url', 'slug', ...HUB_SECRETS]
 
 function modeOf(read: InputReader): Mode {
@@ -128,7 +133,7 @@ function artifactInputsGiven(read: InputReader): string[] {
   return [...ARTIFACT_INPUTS.filter(name => read.isGiven(name)), ...chosen.map(([name]) => name)]
 }
 
-/** Refuses a check of what a hub serves if inputs for it are missing. The message names them. */
+/** Refuses to check what a hub serves if inputs for that check are missing. The message names those inputs. */
 function requireHub(read: InputReader): void {
   const missing = HUB_NEEDS.filter(name => !read.isGiven(name))
   if (missing.length === 0) return

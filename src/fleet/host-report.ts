@@ -74,8 +74,8 @@ const timeSchema = z
   .check(z.refine(time => !Number.isNaN(time)))
 
 /**
- * The time of a report; undefined if there is none, and for a time in the future, which does not show when the host
- * reported.
+ * The time of a report; undefined if there is none, or if it is in the future, because such a time does not show when
+ * the host reported.
  */
 export function timeOf({ completedAt }: Pick<HostReport, 'completedAt'>, now: number): number | undefined {
   return credibleTime(Date.parse(completedAt ?? ''), now)

@@ -25,8 +25,8 @@ type InstalledCheck = ArtifactDeployment<CheckState>
 
 /**
  * Checks the health of exactly the version and bytes that the request names, if they are installed and intact. Only the
- * plan's `healthcheck` steps run. Asks no hub; installs, starts, changes and reports nothing. Never throws for a failed
- * check: the result contains the error.
+ * plan's `healthcheck` steps run. Asks no hub, and installs, starts, changes and reports nothing. Never throws for a
+ * failed check: the result contains the error.
  */
 export async function checkInstalled(request: DeployRequest, tools: DeploymentTools): Promise<EndedDeployment> {
   const deployment = startCheck(request, tools)
@@ -58,8 +58,8 @@ async function check(deployment: InstalledCheck): Promise<void> {
   try {
     await runHealthchecks(deployment, plan)
   } finally {
-    // The check holds no lock. If another run has replaced the version meanwhile, the result of the check does not
-    // count.
+    // The check holds no lock. If another run has replaced the version in the meantime, the result of the check does
+    // not count.
     await requireInstalled(deployment, place)
   }
   await deployment.enter('succeeded')

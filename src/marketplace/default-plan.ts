@@ -10,7 +10,7 @@ export type WithDefault<Ready> = Ready & { readonly defaultPlan: DefaultPlan | u
 
 /**
  * Binds the default plan with `ready`. Throws ConfigError `invalid_plan` with the reasons if the plan does not fit. The
- * error is not a PlanError, because no file of the operator has the lines of its problems.
+ * error is not a PlanError, because its problems are not in any file of the operator's.
  */
 export function readyDefaultPlan<Ready>(
   artifact: Pick<DeployRequest, 'slug' | 'kind'>,

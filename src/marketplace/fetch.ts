@@ -41,8 +41,8 @@ export async function fetchArtifact(deployment: ArtifactDeployment, fd: number):
 
 /**
  * Fetches the requested version without recording it. With `latest`, the hub chooses, and may serve a version other
- * than the one that it lists as its latest: it may hold that version back or have yanked it. For a private plugin, the
- * hub lists no version. Throws what the client throws.
+ * than the one that it lists as its latest, because it may hold that version back or have yanked it. For a private
+ * plugin, the hub lists no version. Throws what the client throws.
  */
 export async function fetchRequested(fetching: Fetching): Promise<ServedVersion> {
   const { version } = fetching.request
@@ -62,7 +62,10 @@ async function readListed({ client, tools: { log } }: Fetching): Promise<string 
   return 'version' in answer ? answer.version : undefined
 }
 
-/** Logs a notice if the hub served a version that was not requested or not listed, or did not say which it served. */
+/**
+ * Logs a notice if the hub served a version that was not requested or not listed, or did not say which version it
+ * served.
+ */
 export function noticeOtherVersion(log: Log, { asked, listed }: ServedVersion, decided: DeployedVersion): void {
   const { version, source } = decided
   if (asked !== undefined && !isSameVersion(version, asked))

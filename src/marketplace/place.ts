@@ -32,7 +32,7 @@ export function choosePlace(deployment: ArtifactDeployment, { id }: ReadyArtifac
   return { place: { shelf, id, directory }, chosenBy: isOperators ? 'operator' : 'host' }
 }
 
-/** True if both paths lead to the same directory, for example by a symlink. Then nothing has to be moved. */
+/** True if both paths lead to the same directory, for example by a symlink. In that case, nothing has to be moved. */
 function isSame(layout: Layout, { directory }: { readonly directory: string }, recorded: string): boolean {
   const real = findRealDirectory(layout, directory)
   return real !== undefined && real === findRealDirectory(layout, recorded)

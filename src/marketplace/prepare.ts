@@ -134,7 +134,8 @@ export async function extractArtifact(
 }
 
 /**
- * Returns the installed files in place of the artifact's if they came from the same bytes and version and are intact.
+ * Returns the installed files instead of the artifact's if the installed files came from the same bytes and version and
+ * are intact.
  */
 async function findSameVersion(
   deployment: ArtifactDeployment,

@@ -27,7 +27,7 @@ export interface Call<T> {
 export interface AnswerHead {
   status: number
   headers: Headers
-  /** The final URL, after redirects. Its query may contain signed tokens: not for messages. */
+  /** The final URL, after redirects. Not for messages, because its query may contain signed tokens. */
   url: string
   /**
    * True if the answer is from a different origin than the operator's URL. No message quotes a foreign answer, because

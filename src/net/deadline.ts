@@ -17,8 +17,9 @@ export interface Deadline {
 }
 
 /**
- * Runs an operation within its time limit. Rejects with ArtifactError `timeout` if it takes longer, and with the reason
- * of the settings' signal if that is aborted first. The operation must stop when the deadline's signal is aborted.
+ * Runs an operation within its time limit. Rejects with ArtifactError `timeout` if the operation takes longer, and with
+ * the reason of the settings' signal if that signal is aborted first. The operation must stop when the deadline's
+ * signal is aborted.
  */
 export async function withDeadline<T>(
   limit: TimeLimit,

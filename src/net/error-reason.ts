@@ -12,7 +12,7 @@ export function readReasonFields(body: unknown): ReasonFields {
 
 /**
  * Returns at most MAX_REASON_CHARS of a reason as text, not cleaned; undefined for an empty one. A reason that is not
- * text, as some frameworks send it, becomes JSON.
+ * text, which some frameworks send, becomes JSON.
  */
 export function reasonText(field: unknown): string | undefined {
   if (field === undefined || field === null || field === '') return undefined

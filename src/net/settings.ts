@@ -26,7 +26,7 @@ export interface WireOptions {
 export interface Timeouts {
   /** The limit for name lookup, proxy, TCP and TLS together. */
   connectMs: number
-  /** The limit for the silence of a server while this client waits for the server. */
+  /** The time for which a server may stay silent while this client waits for the server. */
   idleMs: number
 }
 

@@ -26,7 +26,9 @@ export async function requestArtifact(deployment: ProjectDeployment): Promise<Of
   return { version, descriptor, pinned }
 }
 
-/** Refuses a `latest` as `refuseDowngrade` does, by the version that this run last read in the host's record. */
+/**
+ * Refuses a `latest` as `refuseDowngrade` does, based on the version that this run last read from the host's record.
+ */
 export function refuseOlder({ request, record }: ProjectDeployment, version: string): void {
   if (request.version !== 'latest' || request.allowDowngrade) return
   refuseDowngrade(version, { version: record.facts.previous_version, isOurs: true })

@@ -86,7 +86,7 @@ interface ProjectReach extends ReadyPlan<BoundProject> {
 }
 
 /**
- * The publisher chooses the ids. So no id may reach a service that is not the project's or, unless the operator allows
+ * The publisher chooses the ids, so no id may reach a service that is not the project's or, unless the operator allows
  * a takeover, the place of another origin.
  */
 function verifyReach(
@@ -131,8 +131,8 @@ function verifyFetched(
 }
 
 /**
- * Runs a check, and turns its PlanError into ConfigError `invalid_plan`. No annotation can point to a line of this
- * plan, because the plan is not in the operator's repository. So the log lists each problem with its line.
+ * Runs a check, and turns its PlanError into ConfigError `invalid_plan`. The plan is not in the operator's repository,
+ * so no annotation can point to a line of it. Therefore, the log lists each problem with its line.
  */
 function orRefusePlan<Result>(
   { manifest, tools }: Pick<VerifiedProject, 'manifest'> & Pick<ProjectDeployment, 'tools'>,
@@ -152,8 +152,8 @@ function orRefusePlan<Result>(
 }
 
 /**
- * Warns of an installed part that the manifest lists but the plan does not install. Only the plan's author knows why,
- * so the part stays.
+ * Warns about an installed part that the manifest lists but the plan does not install. Only the plan's author knows
+ * why, so the part stays.
  */
 function warnOfRemaining({ tools }: ProjectDeployment, { installed, ...place }: InstalledPart): void {
   tools.log.warning(

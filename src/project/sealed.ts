@@ -38,7 +38,7 @@ export interface ExtractedProject {
    * folder then contains only the manifest and the plan.
    */
   readonly installed?: ReadonlyMap<string, IntactTree> | undefined
-  /** By name, the project's parts that are installed from this artifact and intact, even if other parts are not. */
+  /** The project's parts, by name, that are installed from this artifact and intact, even if other parts are not. */
   readonly intact?: ReadonlyMap<string, IntactTree> | undefined
 }
 
@@ -77,7 +77,7 @@ export async function downloadSealed(
 }
 
 /**
- * Vouches for the sealed file: it has a valid signature of the pinned key, and the pinned digest if there is one.
+ * Vouches for the sealed file: it has a valid signature by the pinned key, and the pinned digest if there is one.
  * Throws SignatureError if either check fails.
  */
 export async function verifySealed(
@@ -109,7 +109,7 @@ export function acceptVersion(
   refuseOldBytes(deployment, { version, sha256 })
 }
 
-/** Refuses a `latest` with bytes that this host has had and replaced, whatever the hub calls their version now. */
+/** Refuses a `latest` with bytes that this host has had and replaced, whatever version the hub now gives them. */
 function refuseOldBytes({ request, layout }: ProjectDeployment, { version, sha256 }: ServedVersion): void {
   if (request.version !== 'latest' || request.allowDowngrade) return
   const origin = { contract: 'project' as const, slug: request.projectId }

@@ -24,7 +24,10 @@ const RUN_STATE = 'deployment-id'
 export const HANDOVER_STATE = 'restored'
 /** The name of the state that is `true` if the main step may have left something to recover or to report. */
 export const BEGUN_STATE = 'locked'
-/** The time from the end of a cancelled step until the process exits, even if a name lookup would keep it alive. */
+/**
+ * The time from the end of a cancelled step until the process exits, even if a name lookup would keep the process
+ * alive.
+ */
 const EXIT_AFTER_MS = 200
 
 /** The inputs of a step. The problems list every input that is missing or malformed. */
@@ -141,7 +144,10 @@ export class ActionStep {
     if (this.tools.signal.aborted) setTimeout(() => process.exit(), EXIT_AFTER_MS).unref()
   }
 
-  /** Fails the step if the process would exit before its deployment has ended, because nothing is left to wake it. */
+  /**
+   * Fails the step if the process would exit before the deployment has ended, because nothing is left to wake the
+   * process.
+   */
   readonly #failUnsettled = (): void => {
     const message = 'This action stopped before its deployment had ended. This is a bug in this action: report it.'
     const error = { code: 'internal_error', message, step: null } as const
@@ -152,8 +158,8 @@ export class ActionStep {
   }
 
   /**
-   * Writes the outputs before the hub gets the report: they must be right even if the run is killed meanwhile. A
-   * cancelled run also writes its summary, because the runner will soon kill it.
+   * Writes the outputs before the hub gets the report, because they must be right even if the run is killed in the
+   * meantime. A cancelled run also writes its summary, because the runner will soon kill it.
    */
   #noteBeforeReport(ended: EndedDeployment): void {
     const { signal } = this.tools

@@ -19,9 +19,9 @@ export class Annotator {
   }
 
   /**
-   * Writes one error annotation with the cause, or one for each problem of a plan or host config, at its line; the log
-   * lists the problems after the tenth. Adds an annotation if the restored version is unhealthy. Logs a stack only for
-   * an `internal_error`.
+   * Writes one error annotation with the cause, or one for each problem of a plan or host config, at the line of the
+   * problem. The log lists the problems after the tenth. Adds an annotation if the restored version is unhealthy. Logs
+   * a stack only for an `internal_error`.
    */
   annotateFailure(error: Error, report: LocalReport): void {
     if (error instanceof SourceError) {

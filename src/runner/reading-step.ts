@@ -8,7 +8,10 @@ import { createRunnerFiles, type RunnerFiles } from './runner-files.ts'
 import { createRunnerLog, type Note, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper, type GivenSecrets } from './secret-keeper.ts'
 
-/** The time from the end of a cancelled step until the process exits, even if a name lookup would keep it alive. */
+/**
+ * The time from the end of a cancelled step until the process exits, even if a name lookup would keep the process
+ * alive.
+ */
 const EXIT_AFTER_MS = 200
 
 /** The tools of a step that deploys nothing. */
@@ -112,7 +115,9 @@ class ReadingStep {
     this.#annotator.annotateError(error)
   }
 
-  /** Fails the step if the process would exit before the step has ended, because nothing is left to wake it. */
+  /**
+   * Fails the step if the process would exit before the step has ended, because nothing is left to wake the process.
+   */
   readonly #failUnsettled = (): void => {
     const message = 'This action stopped before its work had ended. This is a bug in this action: report it.'
     this.fail(new DeployError('internal_error', message))

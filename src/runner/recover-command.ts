@@ -69,7 +69,7 @@ function parseOption<Value>(name: string, schema: z.ZodMiniType<Value>, text: st
 }
 
 /**
- * An absent directory must not pass as "nothing to recover": that would hide a typing error, or a disk that is not
+ * An absent directory must not pass as "nothing to recover", because that would hide a typo, or a disk that is not
  * mounted.
  */
 function requireDirectory(path: string): string {

@@ -43,8 +43,8 @@ export function refusal(answer: Refused, subject: MarketplaceSubject, wanted: Wa
 }
 
 /**
- * Returns, for example, `the hub answered 403 (its reason)`. Leaves out a reason that another server gave: messages are
- * sent to the hub, which must not learn what other servers answer.
+ * Returns, for example, `the hub answered 403 (its reason)`. Leaves out a reason that another server gave, because
+ * messages are sent to the hub, which must not learn what other servers answer.
  */
 export function saidBy({ status, body, foreign }: Refused): string {
   const reason = foreign ? undefined : parseErrorText(body)

@@ -23,7 +23,7 @@ export interface FleetTools {
   readonly clock?: Clock
 }
 
-/** The last known state of the fleet, and the error of the last question if it got no usable answer. */
+/** The last known state of the fleet, and the error of the last question if that question got no usable answer. */
 export interface WatchedFleet {
   /** Undefined if no question got a usable answer. */
   readonly fleet: Fleet | undefined
@@ -35,8 +35,8 @@ const REPORT_EVERY_MS = 60_000
 
 /**
  * Asks the hub which version runs on which host. With an expected version, asks again until every host is known to run
- * it or the time is up; waits at most 15 s between two questions. After an error, asks again only if the error may
- * pass. Throws only the signal's reason, once the signal is aborted.
+ * it or the time is up; waits at most 15 s between two questions. After an error, asks again only if the error may go
+ * away. Throws only the signal's reason, once the signal is aborted.
  */
 export async function watchFleet(request: FleetRequest, tools: FleetTools): Promise<WatchedFleet> {
   const { log, signal, clock = systemClock } = tools
@@ -84,7 +84,7 @@ function reporterOf(log: Log, clock: Clock): (line: string) => void {
   }
 }
 
-/** True for an error that may pass soon, because the hub is restarting or the network is briefly down. */
+/** True for an error that may soon go away, because the hub is restarting or the network is briefly down. */
 function isPassing(error: DeployError): boolean {
   return error instanceof TransientError || error.code === 'timeout'
 }

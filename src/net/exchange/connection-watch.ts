@@ -15,7 +15,7 @@ export class ConnectionWatch {
   readonly origin: string
   /** Aborted when a timeout expires, when the settings' signal is aborted, and when the connection is closed. */
   readonly signal: AbortSignal
-  /** Whether the connection was ready, so that bytes of the request may have left. */
+  /** True if the connection was ready, so that bytes of the request may have left. */
   sent = false
   readonly #controller = new AbortController()
   readonly #settings: WatchSettings
@@ -55,8 +55,8 @@ export class ConnectionWatch {
   }
 
   /**
-   * Ends the connection after an error and returns the error to throw: the signal's reason if it is aborted, otherwise
-   * the error, explained.
+   * Ends the connection after an error and returns the error to throw: the signal's reason if the signal is aborted,
+   * otherwise the error, explained.
    */
   endWith(error: unknown): unknown {
     const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this)

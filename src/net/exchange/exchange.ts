@@ -23,7 +23,7 @@ export interface Exchange {
   headers: Headers
   url: URL
   /**
-   * Whether the answer is from a different origin than the operator's URL. No message quotes a foreign answer, because
+   * True if the answer is from a different origin than the operator's URL. No message quotes a foreign answer, because
    * messages are sent to the hub.
    */
   foreign: boolean

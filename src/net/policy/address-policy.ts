@@ -48,7 +48,7 @@ export class AddressPolicy {
   }
 
   /**
-   * Refuses a URL whose host is given as an address, if that address must not be reached: no lookup sees such a host.
+   * Refuses a URL whose host is given as an address if that address must not be reached. No lookup sees such a host.
    * Throws ConfigError `insecure_url`.
    */
   async verifyLiteral(url: URL, hub: URL): Promise<void> {

@@ -35,7 +35,7 @@ const ERROR_CLASSES: Readonly<Record<HubCall, { denied: ErrorClass; other: Error
   report: { denied: DeploymentError, other: DeploymentError },
 }
 
-/** One call and its subject: `project shop`, `version 1.0.0 of project shop`. */
+/** One call and its subject, for example `project shop` or `version 1.0.0 of project shop`. */
 export interface CallSubject {
   readonly call: HubCall
   readonly subject: string

@@ -8,7 +8,7 @@ const textSchema = z
   .check(z.maxLength(MAX_TEXT_CHARS, { error: `must be at most ${MAX_TEXT_CHARS} characters` }))
 
 /**
- * The minimum length of a secret. A shorter one could be a word that the run itself uses. Then masking it would let the
+ * The minimum length of a secret. A shorter one could be a word that the run itself uses, and masking it would let the
  * hub remove that word from the log.
  */
 const MIN_SECRET_CHARS = 16
@@ -67,7 +67,9 @@ export interface ReportBody {
   plugins: { id: string; version: string }[]
 }
 
-/** The reason in a refusal's JSON body: `error` (contract 7), else `detail`, else `message`; undefined without any. */
+/**
+ * The reason in a refusal's JSON body: `error` (contract 7), else `detail`, else `message`; undefined if there is none.
+ */
 export function parseErrorText(body: unknown): string | undefined {
   return reasonText(readReasonFields(body).find(reasonText))
 }

@@ -140,8 +140,8 @@ function parseHubUrl(text: string): URL {
 }
 
 /**
- * Also refuses "." and "..": a URL drops these parts of its path, however they are encoded, and the part that follows
- * would take the place of the project id.
+ * Also refuses "." and "..", because a URL drops these parts of its path, however they are encoded, and the part that
+ * follows would take the place of the project id.
  */
 function verifyProjectId(projectId: string): string {
   if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId)) return projectId

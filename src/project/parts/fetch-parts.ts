@@ -109,7 +109,7 @@ function verifyTree(part: SourcedPart, { tree }: FetchedPart): string {
   )
 }
 
-/** A commit has no version of its own: returns the one in plugin.yaml, else the one in the manifest. */
+/** Returns the version in plugin.yaml, else the one in the manifest, because a commit has no version of its own. */
 function versionOf({ shelf, id, version }: SourcedPart, { staged, tree }: PlacedTree): string {
   const hasPluginYaml = [...tree.files, ...tree.symlinks].some(({ path }) => path === 'plugin.yaml')
   if (shelf !== 'plugins' || !hasPluginYaml) return version

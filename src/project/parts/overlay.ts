@@ -25,7 +25,7 @@ export function isStubFile({ path }: { readonly path: string }): boolean {
 /**
  * Lays a fetched tree over the part's stub from the archive: moves each stub file (`isStubFile`) into the fetched
  * tree's folder if nothing is in its way. If both trees have a file of the same name, the fetched file wins, even if it
- * is plugin.yaml. Two names are the same if this platform may not tell them apart. Leaves out symlinks of a stub,
+ * is plugin.yaml. Two names are the same if this platform may not tell them apart. Leaves out a stub's symlinks,
  * because they could now lead elsewhere.
  */
 export async function layOverStub(fetched: PlacedTree, stub: PlacedTree, slice: TimeSlice): Promise<PlacedTree> {

@@ -21,7 +21,7 @@ import { readPartPluginYaml } from './part-plugin-yaml.ts'
 /** The trees from which a project's parts are installed. */
 export interface PartSource extends VerifiedProject {
   readonly artifactSha256: string
-  /** The fetched parts, by name; without those that are installed and stay. */
+  /** The fetched parts, by name, except those that are installed and stay. */
   readonly supplied: ReadonlyMap<string, SuppliedPart>
 }
 
@@ -46,7 +46,9 @@ export async function stagePart(deployment: ProjectDeployment, source: PartSourc
   return await keepIfIntact(deployment, newPart, origin)
 }
 
-/** A fetched part has its actual version, a part that stays keeps its version, and any other has the manifest's. */
+/**
+ * A fetched part has its actual version, a part that stays keeps its version, and any other part has the manifest's.
+ */
 function versionOf(
   source: PartSource,
   part: ManifestPart,
@@ -73,7 +75,7 @@ async function signPart(
   return { staged, tree: await signForHost({ ...toSign, pluginYaml }, request.pluginSecretKey), pluginYaml }
 }
 
-/** Unites the variables that the manifest and plugin.yaml name: a plugin may declare its needs in either. */
+/** Combines the variables that the manifest and plugin.yaml name: a plugin may declare its needs in either. */
 function both(manifest: VariableNames, pluginYaml: PluginYaml | undefined): PartEnvironment {
   const { required, optional, ...injection } = environmentOf(pluginYaml)
   return {

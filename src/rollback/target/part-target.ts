@@ -43,9 +43,9 @@ async function choosePart(rollback: RunningRollback, { place, origin, row }: Ins
 /**
  * Chooses the newest unmodified snapshot of the requested version or, if all its snapshots are modified, the newest of
  * them. If no version was requested, only an unmodified snapshot of a version that was installed before the present one
- * qualifies. A version that an earlier rollback replaced does not, because it was installed later. Ignores snapshots
- * without a record of their files. Throws DeploymentError `no_snapshot`, or `snapshot_modified` if the requested
- * version has only snapshots without a record.
+ * qualifies. A version that an earlier rollback replaced does not qualify, because it was installed later. Ignores
+ * snapshots without a record of their files. Throws DeploymentError `no_snapshot`, or `snapshot_modified` if the
+ * requested version has only snapshots without a record.
  */
 function chooseSnapshot({ layout, request }: RunningRollback, place: Place, row: InstalledRow): SnapshotRow {
   const { toVersion } = request

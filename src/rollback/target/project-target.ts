@@ -20,7 +20,7 @@ import type { Target } from './target.ts'
 import { isIntact, keepInstalled, type TargetPart, takeRetained } from './target-part.ts'
 
 /**
- * Finds all parts of one version of a project. Parts that are installed with the same files stay, the others return
+ * Finds all parts of one version of a project. Parts that are installed with the same files stay, other parts return
  * from their snapshots, and parts that the version did not contain are removed. Throws as `findTarget` does; the
  * message of `no_snapshot` also names the parts that are missing or modified.
  */
@@ -70,7 +70,7 @@ async function chooseVersion(rollback: RunningRollback, slug: string): Promise<W
 }
 
 /**
- * Returns the candidates, newest first. A `toVersion` that is the present version means the earlier states of that
+ * Returns the candidates, newest first. A `toVersion` that names the present version means the earlier states of that
  * version or, if there are none, its present state.
  */
 function candidatesOf(known: readonly ProjectVersion[], toVersion: string | undefined): readonly ProjectVersion[] {

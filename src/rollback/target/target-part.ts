@@ -31,8 +31,8 @@ export function keepInstalled({ layout }: RunningRollback, { place, returning }:
 }
 
 /**
- * Builds a part whose snapshot returns, together with the host's own files that this or a later snapshot contains:
- * these files are not compared.
+ * Builds a part whose snapshot returns, together with the host's own files that this or a later snapshot contains.
+ * These files are not compared.
  */
 export function takeRetained(
   { layout, keepPaths }: RunningRollback,

@@ -31,7 +31,7 @@ export interface Target {
 /**
  * Finds the snapshots to restore, and checks that this host can switch to them. A dry run only reads. Throws
  * DeploymentError `no_snapshot` (which lists the versions that could be restored), `snapshot_modified`, `place_taken`,
- * `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, and ConfigError `invalid_input` if another slug
+ * `host_not_writable`, `unsafe_host`, `disk_full` or `inconsistent`, and ConfigError `invalid_input` if a slug other
  * than the requested one is installed.
  */
 export async function findTarget(rollback: RunningRollback): Promise<Target> {

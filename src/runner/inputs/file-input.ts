@@ -18,8 +18,8 @@ export function readStart(path: string, maxBytes: number): string {
 }
 
 /**
- * Like `readStart`, for a workspace whose content may come from somebody else, such as the author of a pull request. A
- * path into the workspace must not lead through a symlink, which could point to any file of this machine. A path
+ * Like `readStart`, for a workspace whose content may come from someone else, such as the author of a pull request. A
+ * path into the workspace must not lead through a symlink, which could point to any file on this machine. A path
  * outside the workspace is the operator's own.
  */
 export function readStartInside(workspace: string, path: string, maxBytes: number): string {

@@ -13,7 +13,9 @@ import { readStart, readStartInside } from './file-input.ts'
 export interface GivenInputs {
   /** Every secret that was read, including malformed ones. All are masked, and redacted as `createRedactor` does. */
   readonly secrets: readonly string[]
-  /** Values that are masked too, but may be ordinary words: not redacted if part of a fact that the run knows. */
+  /**
+   * Values that are masked too, but may be ordinary words. They are not redacted if part of a fact that the run knows.
+   */
   readonly settingValues: readonly string[]
   readonly problems: readonly InputProblem[]
 }
@@ -27,7 +29,7 @@ export interface InputProblem {
 
 type TextSchema<T> = z.ZodMiniType<T, string>
 
-/** The runner passes an empty text for a secret that does not exist, or that this run cannot read. */
+/** The runner passes an empty string for a secret that does not exist, or that this run cannot read. */
 const EMPTY_SECRET = 'has no value (is the secret defined in this repository or environment?)'
 
 /**
@@ -41,19 +43,19 @@ export class InputReader implements GivenInputs {
   readonly #workspace: string
   readonly #readFile: (path: string, maxBytes: number) => string
 
-  /** Paths in inputs are relative to `workspace`. If it is `foreign`, somebody else may have written its content. */
+  /** Paths in inputs are relative to `workspace`. If it is `foreign`, someone else may have written its content. */
   constructor(workspace: string, { foreign = false } = {}) {
     this.#workspace = workspace
     this.#readFile = (path, maxBytes) =>
       foreign ? readStartInside(workspace, path, maxBytes) : readStart(resolve(workspace, path), maxBytes)
   }
 
-  /** True if an input that was not read yet contains more than white space. */
+  /** True if an input that has not been read yet contains more than white space. */
   isGiven(name: string): boolean {
     return core.getInput(name) !== ''
   }
 
-  /** True if an input that was not read yet is set, but not to `fallback`, its default in action.yml. */
+  /** True if an input that has not been read yet is set, but not to `fallback`, its default in action.yml. */
   isChosen(name: string, fallback: string): boolean {
     return this.isGiven(name) && core.getInput(name).toLowerCase() !== fallback
   }
@@ -66,7 +68,7 @@ export class InputReader implements GivenInputs {
     return this.#parse(take(name), schema)
   }
 
-  /** Returns `fallback` if the input was left out, but not if it is malformed: nobody asked for the default then. */
+  /** Returns `fallback` if the input was left out, but not if it is malformed: then nobody asked for the default. */
   withDefault<T>(name: string, schema: TextSchema<T>, fallback: T): T | undefined {
     const input = take(name)
     return input.text === undefined ? fallback : this.#parse(input, schema)
@@ -86,7 +88,7 @@ export class InputReader implements GivenInputs {
   }
 
   /**
-   * Reads lines `NAME=value`, as `parseSettings` does. Masks each value on its own, except for short values and truth
+   * Reads lines `NAME=value`, as `parseSettings` does. Masks each value on its own, except for short values and Boolean
    * values, and quotes none.
    */
   settings(name: string): Settings {
@@ -121,7 +123,7 @@ export class InputReader implements GivenInputs {
     return this.problems.some(({ input }) => input === name)
   }
 
-  /** Returns the secrets and problems. Call this method after all inputs were read. */
+  /** Returns the secrets and problems. Call this method after all inputs have been read. */
   given(): GivenInputs {
     const { secrets, settingValues, problems } = this
     return { secrets, settingValues, problems }
@@ -155,7 +157,7 @@ export class InputReader implements GivenInputs {
     return undefined
   }
 
-  /** Keeps short values and truth values readable: masking them would garble the log and empty the job's outputs. */
+  /** Keeps short values and Boolean values readable: masking them would garble the log and empty the job's outputs. */
   #maskSetting(value: string): void {
     if (value.trim().length < SHORTEST_REDACTED || /^(true|false)$/i.test(value)) return
     this.settingValues.push(value)

@@ -3,7 +3,7 @@ import { z } from 'zod/mini'
 import { hostIdSchema, idSchema, versionSchema } from '../../core/identifiers.ts'
 import { MAX_PROJECT_ROOT_BYTES } from '../../core/limits.ts'
 
-/** Leaves room in a line of 2,000 characters, in which the host records a part's name and the hub that supplied it. */
+/** Leaves room in the line of 2,000 characters in which the host records a part's name and the hub that supplied it. */
 const MAX_BASE_URL_CHARS = 1800
 
 const isBaseUrl = (text: string): boolean => {
@@ -46,7 +46,7 @@ export function integerSchema(least: number, most: number) {
     .check(z.refine(value => value >= least && value <= most, error))
 }
 
-/** A named version: `latest` is not one. */
+/** A named version; `latest` does not count as one. */
 export const exactVersionSchema = versionSchema.check(
   z.refine(version => version !== 'latest', { error: 'must be a version other than latest' }),
 )

@@ -9,14 +9,14 @@ export function actingSteps({ steps }: LocalReport): string[] {
   return steps.flatMap(({ id, action, status }) => (isHostAction(action) && RAN.has(status) ? [id] : []))
 }
 
-/** True if a step moved a part into its place or removed one. */
+/** True if a step moved a part into its place or removed a part. */
 export function hasMovedParts({ steps }: Pick<LocalReport, 'steps'>): boolean {
   return steps.some(({ action, status }) => (isInstallAction(action) || action === 'remove') && status === 'done')
 }
 
 /**
- * True if a run was killed while its plan ran: then no entry names the step that was running. A plan that failed has an
- * entry for each of its steps.
+ * True if a run was killed while its plan ran. In that case, no entry names the step that was running. A plan that
+ * failed has an entry for each of its steps.
  */
 export function mayHaveRunUnlisted({ outcome, error, states, steps }: LocalReport): boolean {
   if (outcome === 'success' || error?.code !== 'interrupted') return false

@@ -24,7 +24,7 @@ export function nameOf({ slug, id }: LocalReport): string {
   return slug ?? id ?? 'This deployment'
 }
 
-/** True if a run ended without a change of its own, on a host whose state an earlier run has left uncertain. */
+/** True if a run ended without a change of its own, on a host that an earlier run has left in an uncertain state. */
 export function isUncertainBefore({ outcome, rollback }: LocalReport): boolean {
   return outcome === 'inconsistent' && rollback === null
 }

@@ -80,7 +80,7 @@ interface Cause {
   readonly error: DeployError | undefined
 }
 
-/** Lists several problems in place of a sentence that names only the first. */
+/** Lists several problems instead of a sentence that names only the first one. */
 function causeBlocks({ code: name, why, next: advice, error }: Cause, more: readonly string[]): string[] {
   const problems = listProblems(error)
   const next = `**Next:** ${words(advice)}`

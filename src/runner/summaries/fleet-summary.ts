@@ -14,13 +14,13 @@ const MAX_CELL_CHARS = 120
 const [MINUTE_MS, HOUR_MS, DAY_MS] = [60_000, 3_600_000, 86_400_000]
 
 export interface FleetFacts {
-  /** Undefined if the input is missing or malformed; then `fleet` is undefined, too. */
+  /** Undefined if the input is missing or malformed; in that case, `fleet` is undefined too. */
   readonly slug: string | undefined
   /** Undefined if there was no usable answer about the fleet. */
   readonly fleet: Fleet | undefined
   /** The error that fails the step. */
   readonly error: DeployError | undefined
-  /** Whether the operator named the version that every host must run. */
+  /** True if the operator named the version that every host must run. */
   readonly isGate: boolean
   /** Sentences about the hub's reports, and about hosts that the outputs leave out. */
   readonly notes: readonly string[]
@@ -83,8 +83,8 @@ function fleetBlocks(fleet: Fleet, now: number): string[] {
 }
 
 /**
- * Sorts hosts that are not `current` first, and within each group those whose last deployment did not succeed;
- * otherwise keeps the given order.
+ * Sorts hosts that are not `current` first. Within each group, hosts whose last deployment did not succeed come first.
+ * Otherwise keeps the given order.
  */
 function byAttention(hosts: readonly FleetHost[]): FleetHost[] {
   return hosts.toSorted((a, b) => rankOf(a) - rankOf(b))
@@ -141,7 +141,7 @@ function ageOf(time: string | null, now: number): string {
   return age < 2 * DAY_MS ? `${Math.floor(age / HOUR_MS)} h ago` : `${Math.floor(age / DAY_MS)} days ago`
 }
 
-/** Names the hosts that have reported but are not among the expected ones. */
+/** Names the hosts that have reported but are not among the expected hosts. */
 function othersOf({ hosts, reports }: Fleet): string[] {
   const asked = new Set(hosts.map(({ id }) => id))
   const others = reports.flatMap(({ hostId }) => (asked.has(hostId) ? [] : [hostId])).toSorted(compareHosts)

@@ -2,14 +2,13 @@ import { SourceError } from '../../core/document/source-problem.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { cellOf, code } from '../../core/markdown.ts'
 
-/** More than the annotations show; the log has all of them. */
+/** More problems than the annotations show; the log lists all of them. */
 const MAX_LISTED_PROBLEMS = 30
 const MAX_FILE_CHARS = 200
 const MAX_MESSAGE_CHARS = 500
 
 /**
- * Lists the problems of a plan or host config, at most 30 of them, as one block, because the failure's sentence names
- * only the first.
+ * Lists at most 30 problems of a plan or host config as one block, because the failure's sentence names only the first.
  */
 export function listProblems(error: Error | undefined): string[] {
   if (!(error instanceof SourceError) || error.problems.length < 2) return []

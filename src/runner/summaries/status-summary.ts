@@ -130,7 +130,9 @@ function notComparedIn(parts: readonly InspectedPart[]): string[] {
   ]
 }
 
-/** Names unrecorded directories in one sentence: they may have been created by hand, or the record was lost. */
+/**
+ * Names unrecorded directories in one sentence: they may have been created by hand, or the record may have been lost.
+ */
 export function describeUnrecorded({ unrecorded }: Pick<Inspection, 'unrecorded'>): string[] {
   if (unrecorded.length === 0) return []
   const names = unrecorded.map(name => cleanForeignText(name, MAX_CELL_CHARS))

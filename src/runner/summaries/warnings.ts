@@ -33,7 +33,7 @@ function linesOf(notes: readonly Note[], level: Note['level']): string[] {
   return notes.flatMap(note => (note.level === level ? [cellOf(note.text, MAX_NOTE_CHARS)] : []))
 }
 
-/** Leaves out the warning about drift: the report repeats it and also names the snapshots. */
+/** Leaves out the warning about drift, because the report repeats it and also names the snapshots. */
 function withoutDrift({ drift: entries = [] }: LocalReport, notes: readonly Note[]): readonly Note[] {
   const differing = entries.filter(({ compared }) => compared !== false)
   if (differing.length === 0) return notes

@@ -126,7 +126,7 @@ function artifact(report: LocalReport): string {
 
 /**
  * Judges by the states: only a run that passed the signature check enters the next state. In the state of that check,
- * the run then also compares digest and version, so an error there does not mean that the signature is wrong.
+ * the run then also compares the digest and the version, so an error there does not mean that the signature is wrong.
  */
 function signatureOf({ states, error, signature_valid: isValid, signer_public_key: signer }: LocalReport): string {
   if (isValid) return 'valid'
@@ -163,7 +163,7 @@ function parts({ plugins, signer_public_key: signer }: LocalReport): string[] {
 
 /**
  * The duration of each state; the last one ends with the run. A wait for another run, and the phases in `END_WORK`
- * between the last two states, are shown apart and count toward no state.
+ * between the last two states, are shown separately and count toward no state.
  */
 function states(
   { states: entered, completed_at: end, waited }: LocalReport,

@@ -31,7 +31,7 @@ function describeChange(report: LocalReport): Ending {
   return { mark: '✅', sentence: describeSame(report, after) }
 }
 
-/** Describes the changes of a run to the version that was installed. */
+/** Describes the changes that a run made to the version that was installed. */
 function describeSame(report: LocalReport, version: string): string {
   const { host_id: host, drift = [], steps, artifact_sha256: now, previous_sha256: before } = report
   const there = `${nameOf(report)} ${version}`
@@ -46,7 +46,9 @@ function describeSame(report: LocalReport, version: string): string {
   return `${there} was already on ${host}, and was installed again${other}`
 }
 
-/** True if the run replaced the tree. A tree that differs can stay in its place only if files were just added to it. */
+/**
+ * True if the run replaced the tree. A tree that differs can stay in its place only if files were merely added to it.
+ */
 function isOfReplaced({ snapshot, ...entry }: DriftEntry): boolean {
   return snapshot !== undefined || !isOnlyAdded(entry)
 }
@@ -75,7 +77,7 @@ function describeUnchanged({ report, plannedSteps, dryRun }: RunFacts): Ending {
     }
   if (acted.length > 0) return { mark: '✅', sentence: `${there} is already on ${host}; its steps were run again` }
   if (drift.length === 0) return { mark: '✅', sentence: `${there} is already on ${host}, unmodified` }
-  // A report lists added paths last, so every path that it omits here is an added one.
+  // A report lists added paths last, so every path that it omits here is an added path.
   if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
     return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` }
   const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0)
