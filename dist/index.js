@@ -17519,7 +17519,7 @@ function isSystemError(error) {
 }
 /**
  * Turns a system error into an error for an operator: `disk_full` or `host_not_writable`, otherwise `step_failed`. The
- * message says what was being done. A DeployError passes unchanged.
+ * message says what was being done. A DeployError is returned unchanged.
  */
 function toHostError(error, doing) {
     if (error instanceof DeployError)
@@ -17543,7 +17543,10 @@ function toHostError(error, doing) {
         }
     }
 }
-/** Names the user who was refused, and the owner of the path, or, if the path cannot be examined, of its directory. */
+/**
+ * Names the user who was refused, and the owner of the path. If the path cannot be examined, names the owner of its
+ * directory instead.
+ */
 function usersOf(error) {
     const uid = process.getuid?.();
     if (uid === undefined)
@@ -17604,7 +17607,7 @@ const external_node_timers_namespaceObject = require("node:timers");
 const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 };
 const MAX_OUTPUT_BYTES = 2048;
 /**
- * The time that the output of an exited child may stay open, for example in a daemon that it left behind, before
+ * The time that the output of an exited child may stay open, for example in a daemon that the child left behind, before
  * reading stops.
  */
 const DRAIN_MS = 200;
@@ -17741,7 +17744,7 @@ function collectOutput(streams) {
         const bytes = Buffer.concat(chunks);
         if (size <= MAX_OUTPUT_BYTES)
             return bytes.toString('utf8');
-        // Drops a character that the cut has divided.
+        // Drops a character that the cut has split.
         return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`;
     };
 }
@@ -17982,8 +17985,8 @@ function ownerOfTemporary(name) {
 const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024;
 /**
  * Opens a directory. If the last component of the path is a symlink, does not follow it, and throws the system's error
- * ENOTDIR or ELOOP. Throws DeploymentError `unsafe_host` if a directory that other users own or can write can be
- * reached only by its name.
+ * ENOTDIR or ELOOP. Throws DeploymentError `unsafe_host` if other users own the directory or can write to it, and it
+ * can be reached only by its name.
  */
 function openDirectorySync(path) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_DIRECTORY | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
@@ -18105,11 +18108,9 @@ class TimeSlice {
 
 
 
-/** The number of attempts to empty directories that another process still fills. A later run removes the rest. */
+/** The number of attempts to empty directories that another process is still filling. A later run removes the rest. */
 const MAX_REFILLS = 100;
-/**
- * The limit for open directories. Directories at deeper levels are moved up first. An archive has at most 64 levels.
- */
+/** The limit on open directories. Directories at deeper levels are moved up first. An archive has at most 64 levels. */
 const MAX_OPEN = 70;
 /** Enough for a tree of 700,000 levels. */
 const MAX_MOVED_UP = 10_000;
@@ -18752,7 +18753,7 @@ function mountPointsIn(path) {
     return mountPoints.filter(point => point === real || point.startsWith(`${real}/`));
 }
 /**
- * Parses the mount points in the text of `/proc/self/mountinfo`, which has some bytes in octal. Omits deleted mount
+ * Parses the mount points in the text of `/proc/self/mountinfo`, which writes some bytes in octal. Omits deleted mount
  * points.
  */
 function parseMountPoints(text) {
@@ -19119,8 +19120,8 @@ async function syncDirectory(path) {
 /**
  * Makes whole trees of one file system durable, with one syncfs by `sync -f` (coreutils): an fsync of each file takes
  * ten times as long as the whole deployment. If `sync -f` is missing or fails, calls fsync for every file and directory
- * instead. Returns which of the two was used. Throws if the bytes could not be made durable, and the signal's reason if
- * the signal is aborted before `sync` has ended.
+ * instead. Returns which of the two was used. Throws an error if the bytes could not be made durable, and the signal's
+ * reason if the signal is aborted before `sync` has ended.
  */
 async function syncTrees([root, ...others], signal) {
     const end = await runChild({
@@ -19138,7 +19139,7 @@ async function syncTrees([root, ...others], signal) {
 }
 /**
  * Creates missing directories with mode 0700, durably. Does not create their parents, because Node's recursive mkdir
- * never ends in some file systems.
+ * never ends on some file systems.
  */
 async function makePrivateDirectories(...paths) {
     const parents = new Set();
@@ -19240,7 +19241,7 @@ const snapshotPathSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW_PATTERN}`;
 const partsDirectorySchema = pathSchema(PARTS_DIRECTORY_PATTERN);
-/** A settings file next to an installed part, or in it. */
+/** A settings file next to an installed part or inside it. */
 const settingsPathSchema = pathSchema(`${PLACE_PATTERN}(?:\\.env|/\\.env)`);
 const stagedPathSchema = pathSchema(STAGED);
 /** Either end of a move. */
@@ -19277,7 +19278,7 @@ function isSettingsMove({ from, to }) {
     const [before, after] = [placeAt(from), placeAt(to)];
     return before.shelf === 'plugins' && after.shelf === 'plugins' && before.id === after.id && from !== to;
 }
-/** True if the move takes a snapshot to the staging folder, from where it returns to its place. */
+/** True if the move takes a snapshot to the staging folder, from which it returns to its place. */
 function isRestoring({ from, to }) {
     const [, place, inner] = OF_SNAPSHOT.exec(from) ?? [];
     return place !== undefined && inner === undefined && RESTORED.exec(to)?.[1] === place;
@@ -19300,7 +19301,7 @@ function stagedBy(path) {
 function isPlacePath(path) {
     return IS_PLACE.test(path);
 }
-/** True if the path is a snapshot or in a staging folder, where only this action puts files. */
+/** True if the path is a snapshot or lies in a staging folder: only this action puts files there. */
 function isOwnPath(path) {
     return IS_STAGED.test(path) || IS_SNAPSHOT.test(path);
 }
@@ -19327,7 +19328,7 @@ const createdFileSchema = object({
     type: literal('create_file'),
     staged: stagedPathSchema,
     path: settingsPathSchema,
-    /** Inode of the staged file. */
+    /** The inode of the staged file. */
     ino: exactOptional(schemas_string().check(_regex(/^[0-9]{1,20}$/))),
 });
 /** Returns the file as it is announced, with the inode of the staged file. */
@@ -19589,9 +19590,12 @@ const moveSchema = object({
     type: literal('move'),
     from: movablePathSchema,
     to: movablePathSchema,
-    /** Inode of the moved file or tree, which distinguishes it from anything else at either path. */
+    /** The inode of the moved file or tree, which distinguishes it from anything else at either path. */
     ino: schemas_string().check(_regex(/^[0-9]{1,20}$/)),
-    /** Times of modification and creation, in nanoseconds, because some file systems renumber inodes at each mount. */
+    /**
+     * The times of modification and creation, in nanoseconds; needed because some file systems renumber inodes at each
+     * mount.
+     */
     times: exactOptional(schemas_string().check(_regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
 })
     .check(refine(isMove, { error: 'is not a move that a deployment makes' }));
@@ -19611,8 +19615,8 @@ async function identify(root, move) {
     }
 }
 /**
- * Throws DeploymentError `step_failed` if the target of a move is taken, unless the move installs a tree: `makeMove`
- * then sets aside anything in the place.
+ * Throws DeploymentError `step_failed` if the target of a move is taken, unless the move installs a tree: in that case,
+ * `makeMove` sets aside anything in the place.
  */
 function requireFree(root, move) {
     const isTree = isPlacePath(move.to) && isOwnPath(move.from);
@@ -19744,8 +19748,8 @@ function searching(folder, read) {
  * Moves back the file or tree that was announced; does nothing if it is back already. Sets aside files that another
  * process has put in the way. A kept path that the new version has renamed inside its tree is moved back from the new
  * name. Throws if the file or tree is at neither path, unless another file or tree is at the source and nothing is at
- * the target. Does not throw for a tree that was to be installed, because the host does not run it, nor for a kept path
- * that a process has removed: that path is lost, and no older move depends on it.
+ * the target. Does not throw for a tree that was to be installed, because the host does not run it. Does not throw for
+ * a kept path that a process has removed, either: that path is lost, and no older move depends on it.
  */
 async function move_back_moveBack(root, move) {
     switch (await locate(root, move)) {
@@ -19812,9 +19816,9 @@ function whereIs(move, { from, to }) {
     return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
 }
 /**
- * Moves back the file or tree at the target, for example a file that was rewritten. But if the new version has renamed
- * the announced file or tree inside its own tree, for example as a backup, moves the announced file or tree back
- * instead, and sets aside the file or tree at the target.
+ * Moves back the file or tree at the target, such as a file that was rewritten. But if the new version has renamed the
+ * announced file or tree inside its own tree, for example as a backup, moves the announced file or tree back instead,
+ * and sets aside the file or tree at the target.
  */
 async function moveExchangedBack(root, move) {
     // The target can be moved back in any case, so a tree that cannot be searched does not stop the undo.
@@ -19859,8 +19863,8 @@ function withoutIt({ from, to }, ends) {
     throw new Error(`the files to move back from ${to} to ${from} are at neither path`);
 }
 /**
- * True if the file or folder found was created at another time than the moved file or folder, even if the inodes are
- * equal.
+ * True if the file or folder found was created at a different time than the moved file or folder, even if the inodes
+ * are equal.
  */
 function isMadeAnew(move, found) {
     const [before, now] = [madeAt(move), madeAt(identityOf(found))];
@@ -19891,7 +19895,7 @@ function isDirectory({ at }) {
 
 
 /**
- * The changes that a deployment makes outside its staging folder, as data: announced in the journal, with everything
+ * The changes that a deployment makes outside its staging folder, as data. The journal announces them, with everything
  * that an undo needs. Paths are relative to the project root, and lie where that type of change may happen.
  */
 const changeSchema = schemas_lazy(() => discriminatedUnion('type', [
@@ -19912,9 +19916,9 @@ function placesIn(changes) {
 }
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
- * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing, if the path
- * to be created is taken, and as `requireFree` does, because the undo of a change that was never possible might move
- * the host's own files.
+ * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing or if the
+ * path to be created is taken, and throws as `requireFree` does, because undoing a change that was never possible might
+ * move the host's own files.
  */
 async function announceable(root, change) {
     if (change.type === 'move')
@@ -19926,11 +19930,11 @@ async function announceable(root, change) {
 /** Each move keeps the folders of its two ends open, and a process is often limited to 1,024 descriptors. */
 const MAX_OPEN_MOVES = 100;
 /**
- * Makes changes, none of which depends on another, one right after the other. Makes moves durable only afterwards, but
- * after 100 moves at the latest, because each move keeps descriptors open until it is durable. Other changes are
- * durable at once. Calls `reach` with the index of each change before the change is made. Never replaces an existing
- * file. Sets aside files that another process has put in the place of a new version, and returns the paths to which
- * they were moved.
+ * Makes changes, none of which depends on another, one right after another. Makes moves durable only afterwards, in
+ * groups of at most 100, because each move keeps descriptors open until it is durable. Other changes are durable at
+ * once. Calls `reach` with the index of each change before the change is made. Never replaces an existing file. Sets
+ * aside files that another process has put in the place of a new version, and returns the paths to which they were
+ * moved.
  */
 async function applyChanges(root, changes, reach = () => undefined) {
     const open = [];
@@ -20073,7 +20077,7 @@ function isAnnouncement(record) {
 class JournalDamage extends Error {
     name = 'JournalDamage';
 }
-/** Fills the journal up, so that each record finds its room already allocated. */
+/** Fills up the journal, so that the room for each record is already allocated. */
 const PADDING = ' ';
 /** The unit that a disk writes whole or not at all. */
 const SECTOR_BYTES = 512;
@@ -20146,7 +20150,7 @@ function parseLineUnlessTorn(bytes, line) {
         throw error;
     }
 }
-/** True if a whole sector of the span, or its part of the first sector, consists of padding. */
+/** True if a whole sector of the span, or the span's part of the first sector, consists of padding. */
 function hasUnwrittenSector(bytes, { start, end }) {
     const padding = Buffer.alloc(SECTOR_BYTES, PADDING);
     for (let at = start, next = 0; at < end; at = next) {
@@ -20996,7 +21000,7 @@ const deploymentEndSchema = schemas_lazy(() => object({
     error: nullable(object({ code: schemas_enum(ERROR_CODES), message: schemas_string(), step: nullable(schemas_string()) })),
     rollback: nullable(rollbackSchema),
 }));
-/** Builds an end at this time: without a change, an error or a rollback, unless `known` contains one. */
+/** Builds an end at the given time, without a change, an error or a rollback unless `known` contains one. */
 function buildEnd(at, known) {
     return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
 }
@@ -21006,7 +21010,7 @@ function buildEnd(at, known) {
 
 
 
-/** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
+/** The workflow run that deploys, from `GITHUB_*`; its fields are null outside a workflow. */
 const workflowRunSchema = schemas_lazy(() => object({
     workflow: nullable(schemas_string()),
     run_id: nullable(schemas_string()),
@@ -21028,7 +21032,7 @@ const driftEntrySchema = schemas_lazy(() => object({
     added: array(schemas_string()),
     removed: array(schemas_string()),
     changed: array(schemas_string()),
-    /** The state of the place if it contained no directory; then no path is listed. */
+    /** The state of the place if it contained no directory; in that case, no path is listed. */
     instead: exactOptional(schemas_enum(['nothing', 'symlink', 'file', 'other'])),
     /** After a successful deployment: the path of the snapshot with the modified tree, relative to the project root. */
     snapshot: exactOptional(schemas_string()),
@@ -21080,7 +21084,7 @@ const deploymentFactsSchema = schemas_lazy(() => object({
     previous_sha256: exactOptional(sha256Schema),
     /** The artifact's signature is valid; absent otherwise. Only in the journal. */
     signature_valid: exactOptional(literal(true)),
-    /** The place contains files that this action has not installed; absent otherwise. Only in the journal. */
+    /** The place contains files that this action did not install; absent otherwise. Only in the journal. */
     unrecorded: exactOptional(literal(true)),
     /** How long this run waited for another run to leave the host, in which state, and for which run. */
     waited: exactOptional(object({ state: schemas_string(), duration_ms: schemas_number(), for: schemas_string() })),
@@ -21151,8 +21155,8 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     /** How to check the old version after a rollback. */
     object({ record: literal('healthchecks'), checks: array(restoredCheckSchema) }),
     /**
-     * The change that record number `of` announced, or the `nth` of several, counted from 0, is undone. `was_made` says
-     * whether the change had been made at all; `lost` says which file of the host could not be put back.
+     * The change that record number `of` announced, or the `nth` of several, counting from 0, is undone. `was_made`
+     * says whether the change had been made at all; `lost` says which file of the host could not be put back.
      */
     object({
         record: literal('undone'),
@@ -21184,7 +21188,7 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
 ]));
 /**
  * Records that announce a change or decide the outcome are on the disk before `append` returns, or `append` throws.
- * Other records are dropped if they cannot be written: a rollback must not need them.
+ * Other records are dropped if they cannot be written: a rollback must not depend on them.
  */
 const REQUIRED = new Set(['change', 'changes', 'service', 'commit']);
 /** The journal does not grow for these records: they use the room that announcements leave free. */
@@ -21325,17 +21329,16 @@ function readBegin(path) {
     }
 }
 /**
- * Returns the changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn
- * that record later.
+ * Returns the changes that were announced after a torn record. None of them was made, unless a damaged disk tore that
+ * record later.
  */
 function readUnprovenChanges(path) {
     const { records = [], behind = [] } = readText(path) ?? {};
     return recordsIn(behind).flatMap((record, index) => numberedIn(record, records.length + 1 + index));
 }
 /**
- * Throws JournalDamage if a durable record behind the torn one is followed by another record: the other record was
- * written only when the durable record, and everything before it, was on the disk. So the torn record was damaged
- * later.
+ * Throws JournalDamage if a durable record after the torn one is followed by another record: the other record was
+ * written only once the durable record and everything before it were on the disk. So the torn record was damaged later.
  */
 function verifyBehind({ records, behind }) {
     const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record));
@@ -21378,8 +21381,8 @@ function readBytes(path) {
  * whether any of the changes had been made.
  *
  * If a change cannot be undone, undoes the other changes that were announced together with it, and stops before the
- * older changes, on which it depends. Then throws RollbackError `rollback_failed`, which lists the remaining changes,
- * unless the host is exactly as it was.
+ * older changes, on which that change depends. Then, unless the host is exactly as it was, throws RollbackError
+ * `rollback_failed`, which lists the remaining changes.
  */
 async function undoChanges(changeLog, pending) {
     const { root } = changeLog;
@@ -21434,8 +21437,8 @@ function isAnyMade(root, pending) {
 }
 /**
  * Removes from `pending` the changes that an earlier undo has undone but not recorded, and records that they are
- * undone. Returns whether the oldest undone move had certainly been made, because a newer change was announced after
- * that move.
+ * undone. Returns whether the oldest undone move had certainly been made, that is, whether a newer change was announced
+ * after that move.
  */
 async function dropUndone({ root, journal }, pending) {
     const latest = pending.at(-1)?.seq ?? 0;
@@ -21453,7 +21456,7 @@ function wasCertainlyMade({ seq, change }, latest) {
 /**
  * Returns the index from which every change is undone. An undo goes from the newest change to the oldest: when a change
  * is undone, so are all changes that were announced after it. Each of the changes that were announced together with it
- * may have been made or not, because a power cut may have kept any of them.
+ * may or may not have been made, because any of them may have survived a power cut.
  */
 function firstUndone(root, pending) {
     const index = findBack(root, pending);
@@ -22900,7 +22903,7 @@ function isBarred(error) {
 }
 /** Returns the stamp of a `FoundItem`. */
 function stampOf({ ino, mtimeNs, ctimeNs }) {
-    // A template would also keep its parts in memory, and take three times as much.
+    // A template would also keep its parts in memory, which would take three times as much.
     return [ino, mtimeNs, ctimeNs].join('\t');
 }
 /**
@@ -23061,7 +23064,7 @@ function* tree_scan_listDirectory(at, prefix) {
     names.sort(hasSurrogates ? comparePaths : undefined);
     return { prefix, stamp, names: names.join('/'), count: names.length, directories };
 }
-/** Takes twice as long for each entry as `readdirSync`. */
+/** Takes twice as long as `readdirSync` for each entry. */
 function* readLarge(at) {
     const directory = (0,external_node_fs_namespaceObject.opendirSync)(at);
     try {
@@ -26902,7 +26905,8 @@ function statesBetween(transitions, from, to) {
 /** The size of a journal is a multiple of this number. */
 const CHUNK_BYTES = 64 * 1024;
 /**
- * Announcements leave this room free, so that the records of an undo, of the end and of the report find it allocated.
+ * Announcements leave this room free, so that room for the records of an undo, the end and the report is already
+ * allocated.
  */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024;
 const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
@@ -26922,14 +26926,14 @@ function writeNewJournalSync(path, line) {
     }
 }
 /**
- * The open journal. A line replaces padding in place, so that it needs no new space. A line after which a rollback
- * could be necessary leaves room for that rollback, or makes more room.
+ * The open journal. A line replaces padding in place, so it needs no new space. A line after which a rollback could be
+ * necessary leaves room for that rollback, or makes more room.
  */
 class JournalFile {
     #path;
     #fd;
     #size;
-    /** Length of the complete lines, in bytes. */
+    /** The length of the complete lines, in bytes. */
     #length;
     /** The end of the bytes that may no longer be padding, because a line was not written completely. */
     #dirtyEnd;
@@ -26945,8 +26949,8 @@ class JournalFile {
         this.#dirtyEnd = Math.max(this.#length, startOfPadding(bytes));
     }
     /**
-     * True if a line of this size fits. For an announcement, which must leave room for an undo, grows the journal or
-     * throws.
+     * True if a line of this size fits. For an announcement, which must leave room for an undo, grows the journal if
+     * necessary, or throws.
      */
     async makeRoom(bytes, use) {
         const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1;
@@ -26959,7 +26963,7 @@ class JournalFile {
     }
     /**
      * Writes a line; with `isDurable`, the line is on the disk on return. A line replaces only padding, so wherever a
-     * power cut lost a part of the line, there is padding.
+     * power cut loses part of the line, padding remains.
      */
     async write(line, isDurable) {
         await this.#eraseRemains();
@@ -27029,8 +27033,8 @@ class JournalFile {
             done += (0,external_node_fs_namespaceObject.writeSync)(this.#fd, bytes, done, bytes.length - done, position + done);
     }
     /**
-     * Moves the journal to a larger file, which is open before it takes the name. If that fails, the old file stays in
-     * use.
+     * Moves the journal to a larger file, which is open before it takes the journal's name. If that fails, the old file
+     * stays in use.
      */
     async #grow(bytes) {
         const text = (0,external_node_fs_namespaceObject.readFileSync)(this.#path).toString('utf8', 0, this.#length);
@@ -28638,7 +28642,10 @@ function stagedItems({ tree, staged }, keepPaths) {
 
 
 
-/** Returns the services that may still run files of a version that was rolled back, because they were not restored. */
+/**
+ * Returns the services that may still be running files of a version that was rolled back, because the services were not
+ * restored.
+ */
 function findUnrestored(layout, services) {
     const unrestored = new Set(readHostRecord(layout).unrestored);
     return services.filter(service => unrestored.has(keyOfService(service)));
@@ -29411,7 +29418,7 @@ const INSTEAD_WORDS = {
 function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
     return placePath({ shelf, id, directory });
 }
-/** Lists up to 20 of the files that differ, each with its part and its difference, and counts the others. */
+/** Lists up to 20 of the files that differ, each with its part and its difference, and counts the rest. */
 function listDrift(entries) {
     const all = entries.flatMap(entry => {
         const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
@@ -31437,8 +31444,8 @@ const restored_files_MAX_NAMED = 5;
 const restored_files_UNKNOWN = { verified: null, problems: [] };
 /**
  * Compares the restored trees with their records. A recorded file of the old version counts as damaged if it is missing
- * or different, if it was not so before the deployment, and if no other process wrote it or is renaming it. A tree with
- * only other differences counts as not verified. Never throws.
+ * or different, if that was not already the case before the deployment, and if no other process wrote it or is renaming
+ * it. A tree with only other differences counts as not verified. Never throws.
  */
 async function restored_files_verifyRestored(files) {
     try {
@@ -31598,8 +31605,8 @@ async function restoreAndCheckServices(request, starts) {
     }
 }
 /**
- * Records for later runs which services were restored. If they cannot be recorded, returns the error: the services must
- * then be restored again.
+ * Records, for later runs, which services were restored. If the services cannot be recorded, returns the error; in that
+ * case, they must be restored again.
  */
 async function noteServices({ layout }, restorations) {
     try {
@@ -31610,7 +31617,7 @@ async function noteServices({ layout }, restorations) {
         return toDeployError(error);
     }
 }
-/** False for a service that the plan only started: it did not run before, and is stopped again. */
+/** False for a service that the plan only started: it was not running before, and is stopped again. */
 function wasDisturbed({ action, was_running: wasRunning }) {
     return wasRunning || action !== 'start';
 }
@@ -32967,7 +32974,7 @@ async function runLocked(session, fetched, { deployment, flow }) {
 
 /**
  * Opens a file for private data, such as a download. The file is created in a private directory (0700) below `parent`
- * and then unlinked, so no other job can reach it by name, and nothing stays behind, even if this process is killed
+ * and then unlinked, so no other job can reach it by name, and nothing is left behind, even if this process is killed
  * later. Throws DeploymentError `disk_full`, `host_not_writable` or `step_failed`.
  */
 function openPrivateFileSync(parent) {
@@ -34374,8 +34381,8 @@ function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
 
 ;// CONCATENATED MODULE: ./build/install/files/trees/extracted-tree.js
 /**
- * Returns a function that says whether a path is that of one of these files. Only the first call of that function
- * collects the paths, because most plans name no file.
+ * Returns a function that says whether a path belongs to one of these files. The paths are collected only when that
+ * function is first called, because most plans name no file.
  */
 function pathTest(files) {
     let paths;
@@ -35099,7 +35106,7 @@ const PERMISSION_BITS = 4095n;
 const NEW_FILE = external_node_fs_namespaceObject.constants.O_WRONLY | external_node_fs_namespaceObject.constants.O_CREAT | external_node_fs_namespaceObject.constants.O_EXCL;
 /**
  * Creates new files, directories and symlinks below a folder. Files get the given modes, and directories 0755, whatever
- * the umask. Never writes over anything that exists. Create symlinks last, so that nothing is written through them.
+ * the umask. Never overwrites anything that exists. Create symlinks last, so that nothing is written through them.
  * Every method throws DeploymentError `disk_full`, `host_not_writable` or `step_failed` if the host refuses a write,
  * and ArchiveError `unsafe_archive` if this file system treats two paths as one or a path is too long for it.
  */
@@ -35182,7 +35189,7 @@ function finishFile(fd, mode) {
     return stampOf((0,external_node_fs_namespaceObject.fstatSync)(fd, { bigint: true }));
 }
 /**
- * Returns the space and the inodes that a planned tree takes on a disk, with the inodes for the deployment's own
+ * Returns the space and the inodes that a planned tree takes on a disk, including the inodes for the deployment's own
  * records. A directory or a symlink takes a block, too.
  */
 function spaceFor({ files, directories, symlinks }) {
@@ -35245,9 +35252,9 @@ class BatchInflater {
      * share with nothing else. Returns undefined if it cannot vouch for the entries together. Another call may still
      * vouch for fewer of the entries, and `readSmallEntry` for a single entry.
      * Vouches that each entry has its declared size and CRC, and that none of its packed bytes were left over. A member
-     * can begin only at the magic, which only our headers contain, so each member ends right before a header of ours or
-     * at the end. Each member ends with a trailer that matches its content. Because the sizes add up, each trailer is
-     * that of its own entry.
+     * can begin only at the magic, which only our headers contain, so each member ends immediately before one of our
+     * headers or at the end. Each member ends with a trailer that matches its content. Because the sizes add up, each
+     * trailer is that of its own entry.
      * Throws ArchiveError `invalid_archive` if the file does not contain all packed bytes.
      */
     async inflate(entries) {
@@ -36211,8 +36218,8 @@ const SATURATED_32 = 0xffffffff;
 /**
  * Finds the only central directory of a ZIP. Requires one end record, whose comment ends with the file and contains no
  * signature of another end record; zip64 only if a field asks for it, without an extensible sector; one disk; and the
- * directory right before its end record. Throws ArchiveError `invalid_archive` for anything in which another reader
- * might find another directory, and `empty_artifact` for an empty directory.
+ * directory immediately before its end record. Throws ArchiveError `invalid_archive` for anything in which another
+ * reader might find another directory, and `empty_artifact` for an empty directory.
  */
 function locateDirectory(window) {
     const end = readEndRecord(window);
@@ -36392,7 +36399,7 @@ const UNIX_SYSTEMS = new Set([UNIX, 19]);
  * `/`, and a file if not.
  * Throws ArchiveError `unsafe_archive` if the attributes call the entry a directory but its name does not end in `/`,
  * and if they call it a symlink, device or the like although neither Unix nor DOS made it: some tools believe such
- * attributes, others extract a file.
+ * attributes, and others extract a file.
  */
 function entryType(attributes, name) {
     verifySystem(attributes, name);
@@ -36644,9 +36651,10 @@ function parseName(rawName, isUtf8) {
 ;// CONCATENATED MODULE: ./build/install/archive/unpack-stream.js
 /**
  * Feeds the pieces to a stream of node:zlib and yields the stream's output. Each piece of the output is valid until the
- * next one is requested. The stream has used up an input piece before the next but one is requested, so two alternating
- * buffers are enough for the input. If the packed data ends before the pieces do, the output ends with the packed data,
- * and the stream's `bytesWritten` shows how many bytes were used. Throws what the stream or the pieces throw.
+ * next one is requested. By the time the second piece after an input piece is requested, the stream has used up that
+ * input piece, so two alternating buffers are enough for the input. If the packed data ends before the pieces do, the
+ * output ends with the packed data, and the stream's `bytesWritten` shows how many bytes were used. Throws what the
+ * stream or the pieces throw.
  */
 async function* unpack(stream, pieces) {
     void feed(stream, pieces);
@@ -36683,8 +36691,8 @@ function write(stream, piece) {
 
 
 /**
- * The bytes of one piece of a large entry: half as many cost more turns of the event loop, and twice as many do not
- * stay in the processor's cache.
+ * The bytes of one piece of a large entry: half as many would cost more turns of the event loop, and twice as many
+ * would not stay in the processor's cache.
  */
 const PIECE_BYTES = 256 * 1024;
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
@@ -36706,7 +36714,7 @@ function readSmallEntry(window, entry) {
 /**
  * Yields the bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is
  * requested. Vouches for the bytes only at the end. Throws ArchiveError `invalid_archive` for data that cannot be
- * unpacked, as soon as there are more bytes than declared, and at the end for too few bytes, another CRC or packed
+ * unpacked, as soon as there are more bytes than declared, and at the end for too few bytes, a different CRC or packed
  * bytes left over.
  */
 async function* readLargeEntry(window, entry) {
@@ -36835,10 +36843,10 @@ const zip_local_headers_SATURATED_32 = 0xffffffff;
 const READ_AHEAD_BYTES = 64 * 1024;
 /**
  * Locates the data of each entry of the directory. Verifies that each entry has a local header that agrees with the
- * directory: in name, encoding of the name, method, CRC and sizes. If a data descriptor follows, the header may leave
- * CRC and sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that goes
- * from local header to local header sees the same entries, because deflated data shows its own end, and stored data of
- * open size ends at the first signature of a data descriptor.
+ * directory in name, encoding of the name, method, CRC and sizes. If a data descriptor follows, the header may leave
+ * the CRC and the sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that
+ * goes from local header to local header sees the same entries, because deflated data shows its own end, and stored
+ * data of open size ends at the first signature of a data descriptor.
  * Throws ArchiveError `invalid_archive` or `unsafe_archive` if a header or byte breaks these rules, and the signal's
  * reason once the slice's signal is aborted.
  */
@@ -36927,7 +36935,7 @@ function isNamed(rawName, name) {
 function isEndless(header, { method }) {
     return method === 'stored' && hasDescriptor(header) && isLeftOpen(localSizes(header).packedSize);
 }
-/** True for a value that a writer may not have known yet; the data descriptor then contains the true value. */
+/** True for a value that a writer may not have known yet; in that case, the data descriptor contains the true value. */
 function isLeftOpen(value) {
     return value === 0 || value === zip_local_headers_SATURATED_32;
 }
@@ -36995,8 +37003,8 @@ const BATCHES_AHEAD = 2;
 /**
  * Yields small files that pass `canInflateTogether`, in the given order and in batches, because a promise for each file
  * would take time. Each file comes with all of its bytes, which are valid until the next file is requested. While one
- * batch is used, the thread pool inflates the next batches. Vouches that each file has its declared size and CRC, and
- * that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
+ * batch is being used, the thread pool inflates the next batches. Vouches that each file has its declared size and CRC,
+ * and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
  */
 async function* readInBatches(zip, files) {
     const inflater = new BatchInflater(zip);
@@ -43677,10 +43685,10 @@ class TarParts {
 /**
  * Reads a whole tar once and plans its extraction. Passes each file to `onFile`, which may read as much of the file's
  * data as it wants. The archive has passed only when this function returns, and may be refused until then. If `onFile`
- * throws, it gets no more files, but the tar is still read to its end, because a fault of the archive takes precedence
- * over an error of `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
+ * throws, it gets no more files, but the tar is still read to its end, because a fault in the archive takes precedence
+ * over an error from `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
  * `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the
- * error of `onFile`.
+ * error from `onFile`.
  */
 async function readTar({ rules, slice, unpack }, onFile) {
     const listing = new ArchiveListing(rules);
@@ -43981,7 +43989,7 @@ function toArchiveError(error) {
  * caller must not use anything in `target` before this function returns: only then has the whole listing passed. Writes
  * only into `target` and directories that it created, creates files exclusively, and creates symlinks last, so that
  * nothing is written through a symlink. Files become 0644 or 0755 and directories 0755, whatever the umask. With
- * `only`, makes the same checks, but writes only the files listed there, with their directories. Works in slices,
+ * `only`, performs the same checks, but writes only the files listed there, with their directories. Works in slices,
  * between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`. Throws
  * DeploymentError `disk_full`, `host_not_writable` or `step_failed` only if the archive itself is sound. Throws the
@@ -43997,9 +44005,9 @@ async function extractTar(opened, request) {
     return await writeTar(extraction);
 }
 /**
- * Throws DeploymentError `disk_full` unless there is room for all that will be written. Room for the largest tree that
- * the limits and the declared size allow is enough. Without that much room, an extra pass over the tar finds out what
- * its entries need, and throws as `readTar` does.
+ * Throws DeploymentError `disk_full` unless there is room for all that will be written. It is enough if there is room
+ * for the largest tree that the limits and the declared size allow. Without that much room, an extra pass over the tar
+ * finds out what its entries need, and throws as `readTar` does.
  */
 async function requireRoom(extraction) {
     const { target, limits, opened } = extraction;
@@ -44075,10 +44083,10 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const unseal_PIECE_BYTES = 1024 * 1024;
 /**
- * Decrypts a sealed artifact (AES-256-GCM: 12 bytes of nonce, the ciphertext, 16 bytes of tag; no associated data) in
- * its own buffer. The sealed bytes are gone afterwards, so call this function once for each artifact. The function
- * returns nothing before the tag has been verified. If it throws, it has overwritten the buffer with zeros. Works in
- * slices, between which signals are handled.
+ * Decrypts a sealed artifact (AES-256-GCM: a 12-byte nonce, the ciphertext, a 16-byte tag; no associated data) in its
+ * own buffer. The sealed bytes are gone afterwards, so call this function once for each artifact. The function returns
+ * nothing before the tag has been verified. If it throws, it has overwritten the buffer with zeros. Works in slices,
+ * between which signals are handled.
  * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes long or belongs to another artifact, and
  * for a file that is too short; throws the signal's reason once the signal is aborted.
  */
@@ -44950,8 +44958,8 @@ class PieceReader {
         this.#tooShort = tooShort;
     }
     /**
-     * Returns `length` bytes from `position`, valid until the next read. Throws the error of `tooShort` if the stream
-     * ends first.
+     * Returns `length` bytes from `position`, valid until the next read. Throws the error that `tooShort` builds if the
+     * stream ends first.
      */
     async read(position, length) {
         const parts = [];
@@ -47473,7 +47481,7 @@ function makePrivateFolderSync(path) {
     }
 }
 /**
- * Removes a private folder with everything in it, as `removeTree` does, if it exists. Does nothing for a path that
+ * Removes a private folder, if it exists, with everything in it, as `removeTree` does. Does nothing for a path that
  * `namePrivateFolder` would not return for this parent.
  */
 async function removePrivateFolder(parent, path) {

@@ -27,7 +27,7 @@ interface TarExtraction extends TarSource, TarExtractionRequest {
  * caller must not use anything in `target` before this function returns: only then has the whole listing passed. Writes
  * only into `target` and directories that it created, creates files exclusively, and creates symlinks last, so that
  * nothing is written through a symlink. Files become 0644 or 0755 and directories 0755, whatever the umask. With
- * `only`, makes the same checks, but writes only the files listed there, with their directories. Works in slices,
+ * `only`, performs the same checks, but writes only the files listed there, with their directories. Works in slices,
  * between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`. Throws
  * DeploymentError `disk_full`, `host_not_writable` or `step_failed` only if the archive itself is sound. Throws the
@@ -44,9 +44,9 @@ export async function extractTar(opened: OpenedArtifact, request: TarExtractionR
 }
 
 /**
- * Throws DeploymentError `disk_full` unless there is room for all that will be written. Room for the largest tree that
- * the limits and the declared size allow is enough. Without that much room, an extra pass over the tar finds out what
- * its entries need, and throws as `readTar` does.
+ * Throws DeploymentError `disk_full` unless there is room for all that will be written. It is enough if there is room
+ * for the largest tree that the limits and the declared size allow. Without that much room, an extra pass over the tar
+ * finds out what its entries need, and throws as `readTar` does.
  */
 async function requireRoom(extraction: TarExtraction): Promise<void> {
   const { target, limits, opened } = extraction

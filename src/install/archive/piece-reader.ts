@@ -18,8 +18,8 @@ export class PieceReader {
   }
 
   /**
-   * Returns `length` bytes from `position`, valid until the next read. Throws the error of `tooShort` if the stream
-   * ends first.
+   * Returns `length` bytes from `position`, valid until the next read. Throws the error that `tooShort` builds if the
+   * stream ends first.
    */
   async read(position: number, length: number): Promise<Buffer> {
     const parts: Buffer[] = []

@@ -13,7 +13,7 @@ import { TarParts } from './tar-parts.ts'
 export interface TarSource {
   readonly rules: ExtractionRules
   readonly slice: TimeSlice
-  /** Returns the tar's bytes, on each call from the beginning. A piece is valid until the next one is requested. */
+  /** Returns the tar's bytes, from the beginning on each call. A piece is valid until the next one is requested. */
   readonly unpack: () => AsyncIterable<Buffer>
 }
 
@@ -35,10 +35,10 @@ export interface PassingFile {
 /**
  * Reads a whole tar once and plans its extraction. Passes each file to `onFile`, which may read as much of the file's
  * data as it wants. The archive has passed only when this function returns, and may be refused until then. If `onFile`
- * throws, it gets no more files, but the tar is still read to its end, because a fault of the archive takes precedence
- * over an error of `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
+ * throws, it gets no more files, but the tar is still read to its end, because a fault in the archive takes precedence
+ * over an error from `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
  * `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the
- * error of `onFile`.
+ * error from `onFile`.
  */
 export async function readTar(
   { rules, slice, unpack }: TarSource,

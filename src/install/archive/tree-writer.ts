@@ -28,7 +28,7 @@ type FileToWrite = Pick<ExtractedFile, 'path' | 'mode'>
 
 /**
  * Creates new files, directories and symlinks below a folder. Files get the given modes, and directories 0755, whatever
- * the umask. Never writes over anything that exists. Create symlinks last, so that nothing is written through them.
+ * the umask. Never overwrites anything that exists. Create symlinks last, so that nothing is written through them.
  * Every method throws DeploymentError `disk_full`, `host_not_writable` or `step_failed` if the host refuses a write,
  * and ArchiveError `unsafe_archive` if this file system treats two paths as one or a path is too long for it.
  */
@@ -121,7 +121,7 @@ function finishFile(fd: number, mode: number): string {
 }
 
 /**
- * Returns the space and the inodes that a planned tree takes on a disk, with the inodes for the deployment's own
+ * Returns the space and the inodes that a planned tree takes on a disk, including the inodes for the deployment's own
  * records. A directory or a symlink takes a block, too.
  */
 export function spaceFor({ files, directories, symlinks }: ExtractionPlan): NeededSpace {

@@ -34,7 +34,7 @@ export type ChildEnd =
 const KILL_AFTER_TERM_MS = { timeout: 5000, abort: 2000 }
 const MAX_OUTPUT_BYTES = 2048
 /**
- * The time that the output of an exited child may stay open, for example in a daemon that it left behind, before
+ * The time that the output of an exited child may stay open, for example in a daemon that the child left behind, before
  * reading stops.
  */
 const DRAIN_MS = 200
@@ -80,7 +80,7 @@ export async function runChild(request: ChildRequest): Promise<ChildEnd> {
 
 /** A program whose whole stdout is read as it arrives. */
 export interface ReadRequest extends ChildRequest {
-  /** A descriptor of this process that becomes the stdin of the program; without it, stdin is /dev/null. */
+  /** A descriptor of this process that becomes the program's stdin; without it, stdin is /dev/null. */
   input?: number
 }
 
@@ -188,7 +188,7 @@ function collectOutput(streams: readonly NodeJS.ReadableStream[]): () => string 
   return () => {
     const bytes = Buffer.concat(chunks)
     if (size <= MAX_OUTPUT_BYTES) return bytes.toString('utf8')
-    // Drops a character that the cut has divided.
+    // Drops a character that the cut has split.
     return `${new TextDecoder().decode(bytes, { stream: true })}${CUT_MARK}`
   }
 }

@@ -104,8 +104,8 @@ export async function syncDirectory(path: string): Promise<void> {
 /**
  * Makes whole trees of one file system durable, with one syncfs by `sync -f` (coreutils): an fsync of each file takes
  * ten times as long as the whole deployment. If `sync -f` is missing or fails, calls fsync for every file and directory
- * instead. Returns which of the two was used. Throws if the bytes could not be made durable, and the signal's reason if
- * the signal is aborted before `sync` has ended.
+ * instead. Returns which of the two was used. Throws an error if the bytes could not be made durable, and the signal's
+ * reason if the signal is aborted before `sync` has ended.
  */
 export async function syncTrees(
   [root, ...others]: readonly [string, ...string[]],
@@ -125,7 +125,7 @@ export async function syncTrees(
 
 /**
  * Creates missing directories with mode 0700, durably. Does not create their parents, because Node's recursive mkdir
- * never ends in some file systems.
+ * never ends on some file systems.
  */
 export async function makePrivateDirectories(...paths: readonly string[]): Promise<void> {
   const parents = new Set<string>()

@@ -14,7 +14,7 @@ export function mountPointsIn(path: string): string[] {
 }
 
 /**
- * Parses the mount points in the text of `/proc/self/mountinfo`, which has some bytes in octal. Omits deleted mount
+ * Parses the mount points in the text of `/proc/self/mountinfo`, which writes some bytes in octal. Omits deleted mount
  * points.
  */
 export function parseMountPoints(text: Buffer): string[] {

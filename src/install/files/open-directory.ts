@@ -25,8 +25,8 @@ const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024
 
 /**
  * Opens a directory. If the last component of the path is a symlink, does not follow it, and throws the system's error
- * ENOTDIR or ELOOP. Throws DeploymentError `unsafe_host` if a directory that other users own or can write can be
- * reached only by its name.
+ * ENOTDIR or ELOOP. Throws DeploymentError `unsafe_host` if other users own the directory or can write to it, and it
+ * can be reached only by its name.
  */
 export function openDirectorySync(path: string | Buffer): OpenDirectory {
   const fd = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW)

@@ -6,15 +6,15 @@ import { toHostError } from './system-errors.ts'
 export interface PrivateFile {
   readonly fd: number
   /**
-   * May be called more than once. Does not wait until the system has reclaimed the space, because a large file takes a
-   * tenth of a second.
+   * May be called more than once. Does not wait until the system has reclaimed the space, because that takes a tenth of
+   * a second for a large file.
    */
   close(): void
 }
 
 /**
  * Opens a file for private data, such as a download. The file is created in a private directory (0700) below `parent`
- * and then unlinked, so no other job can reach it by name, and nothing stays behind, even if this process is killed
+ * and then unlinked, so no other job can reach it by name, and nothing is left behind, even if this process is killed
  * later. Throws DeploymentError `disk_full`, `host_not_writable` or `step_failed`.
  */
 export function openPrivateFileSync(parent: string): PrivateFile {

@@ -24,7 +24,7 @@ export function makePrivateFolderSync(path: string): void {
 }
 
 /**
- * Removes a private folder with everything in it, as `removeTree` does, if it exists. Does nothing for a path that
+ * Removes a private folder, if it exists, with everything in it, as `removeTree` does. Does nothing for a path that
  * `namePrivateFolder` would not return for this parent.
  */
 export async function removePrivateFolder(parent: string, path: string): Promise<void> {

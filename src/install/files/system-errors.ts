@@ -11,7 +11,7 @@ export function isSystemError(error: unknown): boolean {
 
 /**
  * Turns a system error into an error for an operator: `disk_full` or `host_not_writable`, otherwise `step_failed`. The
- * message says what was being done. A DeployError passes unchanged.
+ * message says what was being done. A DeployError is returned unchanged.
  */
 export function toHostError(error: unknown, doing: string): DeployError {
   if (error instanceof DeployError) return error
@@ -47,7 +47,10 @@ export function toHostError(error: unknown, doing: string): DeployError {
   }
 }
 
-/** Names the user who was refused, and the owner of the path, or, if the path cannot be examined, of its directory. */
+/**
+ * Names the user who was refused, and the owner of the path. If the path cannot be examined, names the owner of its
+ * directory instead.
+ */
 function usersOf(error: unknown): string {
   const uid = process.getuid?.()
   if (uid === undefined) return ''

@@ -39,7 +39,7 @@ export interface SecretKeeper {
 /** Redacts the texts that a run writes. */
 export type Redaction = Pick<SecretKeeper, 'redact'>
 
-/** The facts that the runner gave to the process of a deployment. */
+/** The facts that the runner gave the deployment's process. */
 export interface RunnerFacts {
   readonly workflow: WorkflowRun
   /** The folder for private files of one run. */

@@ -15,7 +15,7 @@ export function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }: Dr
   return placePath({ shelf, id, directory })
 }
 
-/** Lists up to 20 of the files that differ, each with its part and its difference, and counts the others. */
+/** Lists up to 20 of the files that differ, each with its part and its difference, and counts the rest. */
 export function listDrift(entries: readonly DriftEntry[]): { names: string[]; more: number } {
   const all = entries.flatMap(entry => {
     const inWords = (how: 'changed' | 'removed' | 'added'): string[] =>

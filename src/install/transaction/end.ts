@@ -30,7 +30,7 @@ export const deploymentEndSchema = z.lazy(() =>
 )
 export type DeploymentEnd = z.infer<typeof deploymentEndSchema>
 
-/** Builds an end at this time: without a change, an error or a rollback, unless `known` contains one. */
+/** Builds an end at the given time, without a change, an error or a rollback unless `known` contains one. */
 export function buildEnd(at: Date, known: Pick<DeploymentEnd, 'outcome'> & Partial<DeploymentEnd>): DeploymentEnd {
   return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known }
 }

@@ -3,7 +3,7 @@ import { idSchema, kindSchema, projectIdSchema, sha256Schema, slugSchema } from 
 import { pluginsDirectorySchema } from '../../core/plugins-directory.ts'
 import { timeSchema } from '../host/record-fields.ts'
 
-/** The workflow run that deploys, from `GITHUB_*`; nulls outside a workflow. */
+/** The workflow run that deploys, from `GITHUB_*`; its fields are null outside a workflow. */
 export const workflowRunSchema = z.lazy(() =>
   z.object({
     workflow: z.nullable(z.string()),
@@ -30,7 +30,7 @@ const driftEntrySchema = z.lazy(() =>
     added: z.array(z.string()),
     removed: z.array(z.string()),
     changed: z.array(z.string()),
-    /** The state of the place if it contained no directory; then no path is listed. */
+    /** The state of the place if it contained no directory; in that case, no path is listed. */
     instead: z.exactOptional(z.enum(['nothing', 'symlink', 'file', 'other'])),
     /** After a successful deployment: the path of the snapshot with the modified tree, relative to the project root. */
     snapshot: z.exactOptional(z.string()),
@@ -86,7 +86,7 @@ export const deploymentFactsSchema = z.lazy(() =>
     previous_sha256: z.exactOptional(sha256Schema),
     /** The artifact's signature is valid; absent otherwise. Only in the journal. */
     signature_valid: z.exactOptional(z.literal(true)),
-    /** The place contains files that this action has not installed; absent otherwise. Only in the journal. */
+    /** The place contains files that this action did not install; absent otherwise. Only in the journal. */
     unrecorded: z.exactOptional(z.literal(true)),
     /** How long this run waited for another run to leave the host, in which state, and for which run. */
     waited: z.exactOptional(z.object({ state: z.string(), duration_ms: z.number(), for: z.string() })),

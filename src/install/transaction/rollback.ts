@@ -21,7 +21,10 @@ export interface RollbackRequest extends RestoredFiles {
   onFilesRestored?: FilesRestored | undefined
 }
 
-/** `isVerified` is false if restored files do not match their record. Resolves to when the services start. */
+/**
+ * `isVerified` is false if restored files do not match their record. Resolves to a value that says when the services
+ * start.
+ */
 export type FilesRestored = (isVerified: boolean, services: readonly ServiceChange[]) => Promise<ServiceStarts>
 
 export interface RolledBack {
@@ -123,8 +126,8 @@ async function restoreAndCheckServices(request: RollbackRequest, starts: Service
 }
 
 /**
- * Records for later runs which services were restored. If they cannot be recorded, returns the error: the services must
- * then be restored again.
+ * Records, for later runs, which services were restored. If the services cannot be recorded, returns the error; in that
+ * case, they must be restored again.
  */
 async function noteServices({ layout }: RollbackRequest, restorations: Restorations): Promise<DeployError | undefined> {
   try {
@@ -135,7 +138,7 @@ async function noteServices({ layout }: RollbackRequest, restorations: Restorati
   }
 }
 
-/** False for a service that the plan only started: it did not run before, and is stopped again. */
+/** False for a service that the plan only started: it was not running before, and is stopped again. */
 function wasDisturbed({ action, was_running: wasRunning }: ServiceChange): boolean {
   return wasRunning || action !== 'start'
 }

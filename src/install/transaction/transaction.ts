@@ -15,8 +15,8 @@ export interface Transaction {
   readonly changed: boolean
   /**
    * Announces changes, none of which depends on another, durably in one record of the journal, then makes them, one
-   * right after the other. Calls `reach` with each change before the examination of the change, and again before the
-   * change is made. If the examination shows that a change cannot be made, announces none of them and throws.
+   * right after another. Calls `reach` with each change before the change is examined, and again before it is made. If
+   * the examination shows that a change cannot be made, announces none of them and throws.
    */
   apply(changes: readonly PlannedChange[], reach?: (change: PlannedChange) => void): Promise<void>
   /**

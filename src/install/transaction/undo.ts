@@ -22,8 +22,8 @@ export interface ChangeLog {
  * whether any of the changes had been made.
  *
  * If a change cannot be undone, undoes the other changes that were announced together with it, and stops before the
- * older changes, on which it depends. Then throws RollbackError `rollback_failed`, which lists the remaining changes,
- * unless the host is exactly as it was.
+ * older changes, on which that change depends. Then, unless the host is exactly as it was, throws RollbackError
+ * `rollback_failed`, which lists the remaining changes.
  */
 export async function undoChanges(changeLog: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
   const { root } = changeLog
@@ -81,8 +81,8 @@ export function isAnyMade(root: string, pending: readonly AnnouncedChange[]): bo
 
 /**
  * Removes from `pending` the changes that an earlier undo has undone but not recorded, and records that they are
- * undone. Returns whether the oldest undone move had certainly been made, because a newer change was announced after
- * that move.
+ * undone. Returns whether the oldest undone move had certainly been made, that is, whether a newer change was announced
+ * after that move.
  */
 async function dropUndone({ root, journal }: ChangeLog, pending: AnnouncedChange[]): Promise<boolean> {
   const latest = pending.at(-1)?.seq ?? 0
@@ -102,7 +102,7 @@ function wasCertainlyMade({ seq, change }: AnnouncedChange, latest: number): boo
 /**
  * Returns the index from which every change is undone. An undo goes from the newest change to the oldest: when a change
  * is undone, so are all changes that were announced after it. Each of the changes that were announced together with it
- * may have been made or not, because a power cut may have kept any of them.
+ * may or may not have been made, because any of them may have survived a power cut.
  */
 function firstUndone(root: string, pending: readonly AnnouncedChange[]): number {
   const index = findBack(root, pending)

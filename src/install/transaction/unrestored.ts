@@ -3,7 +3,10 @@ import { readHostRecord, recordUnrestored } from '../host/installed/host-record.
 import type { Layout } from '../host/layout.ts'
 import { keyOfService, type Service } from '../services/service.ts'
 
-/** Returns the services that may still run files of a version that was rolled back, because they were not restored. */
+/**
+ * Returns the services that may still be running files of a version that was rolled back, because the services were not
+ * restored.
+ */
 export function findUnrestored(layout: Layout, services: readonly Service[]): readonly Service[] {
   const unrestored = new Set(readHostRecord(layout).unrestored)
   return services.filter(service => unrestored.has(keyOfService(service)))

@@ -48,9 +48,9 @@ export class BatchInflater {
    * share with nothing else. Returns undefined if it cannot vouch for the entries together. Another call may still
    * vouch for fewer of the entries, and `readSmallEntry` for a single entry.
    * Vouches that each entry has its declared size and CRC, and that none of its packed bytes were left over. A member
-   * can begin only at the magic, which only our headers contain, so each member ends right before a header of ours or
-   * at the end. Each member ends with a trailer that matches its content. Because the sizes add up, each trailer is
-   * that of its own entry.
+   * can begin only at the magic, which only our headers contain, so each member ends immediately before one of our
+   * headers or at the end. Each member ends with a trailer that matches its content. Because the sizes add up, each
+   * trailer is that of its own entry.
    * Throws ArchiveError `invalid_archive` if the file does not contain all packed bytes.
    */
   async inflate(entries: Iterable<number>): Promise<Buffer | undefined> {

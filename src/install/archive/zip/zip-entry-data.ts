@@ -7,8 +7,8 @@ import { unpack } from '../unpack-stream.ts'
 import type { LocatedZipEntry, ZipPacking } from './zip-entries.ts'
 
 /**
- * The bytes of one piece of a large entry: half as many cost more turns of the event loop, and twice as many do not
- * stay in the processor's cache.
+ * The bytes of one piece of a large entry: half as many would cost more turns of the event loop, and twice as many
+ * would not stay in the processor's cache.
  */
 const PIECE_BYTES = 256 * 1024
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
@@ -33,7 +33,7 @@ export function readSmallEntry(window: ReadWindow, entry: LocatedZipEntry): Buff
 /**
  * Yields the bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is
  * requested. Vouches for the bytes only at the end. Throws ArchiveError `invalid_archive` for data that cannot be
- * unpacked, as soon as there are more bytes than declared, and at the end for too few bytes, another CRC or packed
+ * unpacked, as soon as there are more bytes than declared, and at the end for too few bytes, a different CRC or packed
  * bytes left over.
  */
 export async function* readLargeEntry(window: ReadWindow, entry: LocatedZipEntry): AsyncGenerator<Buffer> {

@@ -32,7 +32,7 @@ export interface EntryAttributes {
  * `/`, and a file if not.
  * Throws ArchiveError `unsafe_archive` if the attributes call the entry a directory but its name does not end in `/`,
  * and if they call it a symlink, device or the like although neither Unix nor DOS made it: some tools believe such
- * attributes, others extract a file.
+ * attributes, and others extract a file.
  */
 export function entryType(attributes: EntryAttributes, name: string): ArchiveEntry['type'] {
   verifySystem(attributes, name)

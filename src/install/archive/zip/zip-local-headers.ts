@@ -37,10 +37,10 @@ interface TakenUp {
 
 /**
  * Locates the data of each entry of the directory. Verifies that each entry has a local header that agrees with the
- * directory: in name, encoding of the name, method, CRC and sizes. If a data descriptor follows, the header may leave
- * CRC and sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that goes
- * from local header to local header sees the same entries, because deflated data shows its own end, and stored data of
- * open size ends at the first signature of a data descriptor.
+ * directory in name, encoding of the name, method, CRC and sizes. If a data descriptor follows, the header may leave
+ * the CRC and the sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that
+ * goes from local header to local header sees the same entries, because deflated data shows its own end, and stored
+ * data of open size ends at the first signature of a data descriptor.
  * Throws ArchiveError `invalid_archive` or `unsafe_archive` if a header or byte breaks these rules, and the signal's
  * reason once the slice's signal is aborted.
  */
@@ -130,7 +130,7 @@ function isEndless(header: LocalHeader, { method }: ZipEntry): boolean {
   return method === 'stored' && hasDescriptor(header) && isLeftOpen(localSizes(header).packedSize)
 }
 
-/** True for a value that a writer may not have known yet; the data descriptor then contains the true value. */
+/** True for a value that a writer may not have known yet; in that case, the data descriptor contains the true value. */
 function isLeftOpen(value: number): boolean {
   return value === 0 || value === SATURATED_32
 }

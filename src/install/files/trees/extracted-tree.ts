@@ -18,8 +18,8 @@ export interface ExtractedFiles extends Iterable<ExtractedFile> {
 }
 
 /**
- * Returns a function that says whether a path is that of one of these files. Only the first call of that function
- * collects the paths, because most plans name no file.
+ * Returns a function that says whether a path belongs to one of these files. The paths are collected only when that
+ * function is first called, because most plans name no file.
  */
 export function pathTest(files: ExtractedFiles): (path: string) => boolean {
   let paths: ReadonlySet<string> | undefined
@@ -47,7 +47,7 @@ export interface ExtractedFile {
    */
   readonly sha256: string
   /**
-   * The stamp of a `FoundItem`, read from the descriptor after the last write. Shows a later change of the file, except
+   * The stamp of a `FoundItem`, read from the descriptor after the last write. Shows a later change to the file, except
    * one in the same tick of the file system's clock. Nobody makes such a change: the target is private until the tree
    * is in place.
    */

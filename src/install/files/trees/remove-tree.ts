@@ -6,12 +6,10 @@ import { type OpenDirectory, openDirectorySync } from '../open-directory.ts'
 import { TimeSlice } from '../time-slice.ts'
 import { isAbsent, lstatIfPresentSync } from './tree-walk.ts'
 
-/** The number of attempts to empty directories that another process still fills. A later run removes the rest. */
+/** The number of attempts to empty directories that another process is still filling. A later run removes the rest. */
 const MAX_REFILLS = 100
 
-/**
- * The limit for open directories. Directories at deeper levels are moved up first. An archive has at most 64 levels.
- */
+/** The limit on open directories. Directories at deeper levels are moved up first. An archive has at most 64 levels. */
 const MAX_OPEN = 70
 
 /** Enough for a tree of 700,000 levels. */

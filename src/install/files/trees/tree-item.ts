@@ -37,7 +37,7 @@ export function isBarred(error: unknown): boolean {
 
 /** Returns the stamp of a `FoundItem`. */
 export function stampOf({ ino, mtimeNs, ctimeNs }: BigIntStats): string {
-  // A template would also keep its parts in memory, and take three times as much.
+  // A template would also keep its parts in memory, which would take three times as much.
   return [ino, mtimeNs, ctimeNs].join('\t')
 }
 

@@ -19,7 +19,7 @@ export interface ScanRules {
   readonly onDirectory?: ((path: string) => void) | undefined
   /**
    * Called with every path below `root` that is not left out, and the stamp of the item there; the stamp is empty if
-   * unknown. The stamp of a directory is from before the directory was listed.
+   * unknown. The stamp of a directory dates from before the directory was listed.
    */
   readonly onStamp?: ((path: string, stamp: string) => void) | undefined
 }
@@ -155,7 +155,7 @@ function* listDirectory(at: string, prefix: string): Generator<undefined, Listin
   return { prefix, stamp, names: names.join('/'), count: names.length, directories }
 }
 
-/** Takes twice as long for each entry as `readdirSync`. */
+/** Takes twice as long as `readdirSync` for each entry. */
 function* readLarge(at: string): Generator<Dirent, undefined> {
   const directory = opendirSync(at)
   try {

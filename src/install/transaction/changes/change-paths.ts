@@ -15,7 +15,7 @@ const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW}`
 
 export const partsDirectorySchema = pathSchema(PARTS_DIRECTORY_PATTERN)
-/** A settings file next to an installed part, or in it. */
+/** A settings file next to an installed part or inside it. */
 export const settingsPathSchema = pathSchema(`${PLACE}(?:\\.env|/\\.env)`)
 export const stagedPathSchema = pathSchema(STAGED)
 /** Either end of a move. */
@@ -52,7 +52,7 @@ export function isSettingsMove({ from, to }: { readonly from: string; readonly t
   return before.shelf === 'plugins' && after.shelf === 'plugins' && before.id === after.id && from !== to
 }
 
-/** True if the move takes a snapshot to the staging folder, from where it returns to its place. */
+/** True if the move takes a snapshot to the staging folder, from which it returns to its place. */
 export function isRestoring({ from, to }: { readonly from: string; readonly to: string }): boolean {
   const [, place, inner] = OF_SNAPSHOT.exec(from) ?? []
   return place !== undefined && inner === undefined && RESTORED.exec(to)?.[1] === place
@@ -80,7 +80,7 @@ export function isPlacePath(path: string): boolean {
   return IS_PLACE.test(path)
 }
 
-/** True if the path is a snapshot or in a staging folder, where only this action puts files. */
+/** True if the path is a snapshot or lies in a staging folder: only this action puts files there. */
 export function isOwnPath(path: string): boolean {
   return IS_STAGED.test(path) || IS_SNAPSHOT.test(path)
 }

@@ -11,7 +11,7 @@ import { identify, justAppeared, type Move, makeMove, moveSchema, type PlannedMo
 import { isMovedBack, moveBack, type Undone } from './move-back.ts'
 
 /**
- * The changes that a deployment makes outside its staging folder, as data: announced in the journal, with everything
+ * The changes that a deployment makes outside its staging folder, as data. The journal announces them, with everything
  * that an undo needs. Paths are relative to the project root, and lie where that type of change may happen.
  */
 export const changeSchema = z.lazy(() =>
@@ -41,9 +41,9 @@ export function placesIn(changes: readonly Change[]): Place[] {
 
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
- * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing, if the path
- * to be created is taken, and as `requireFree` does, because the undo of a change that was never possible might move
- * the host's own files.
+ * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing or if the
+ * path to be created is taken, and throws as `requireFree` does, because undoing a change that was never possible might
+ * move the host's own files.
  */
 export async function announceable(root: string, change: PlannedChange): Promise<Change> {
   if (change.type === 'move') return { ...change, ...(await identify(root, change)) }
@@ -55,11 +55,11 @@ export async function announceable(root: string, change: PlannedChange): Promise
 const MAX_OPEN_MOVES = 100
 
 /**
- * Makes changes, none of which depends on another, one right after the other. Makes moves durable only afterwards, but
- * after 100 moves at the latest, because each move keeps descriptors open until it is durable. Other changes are
- * durable at once. Calls `reach` with the index of each change before the change is made. Never replaces an existing
- * file. Sets aside files that another process has put in the place of a new version, and returns the paths to which
- * they were moved.
+ * Makes changes, none of which depends on another, one right after another. Makes moves durable only afterwards, in
+ * groups of at most 100, because each move keeps descriptors open until it is durable. Other changes are durable at
+ * once. Calls `reach` with the index of each change before the change is made. Never replaces an existing file. Sets
+ * aside files that another process has put in the place of a new version, and returns the paths to which they were
+ * moved.
  */
 export async function applyChanges(
   root: string,

@@ -14,7 +14,7 @@ export const createdFileSchema = z.object({
   type: z.literal('create_file'),
   staged: stagedPathSchema,
   path: settingsPathSchema,
-  /** Inode of the staged file. */
+  /** The inode of the staged file. */
   ino: z.exactOptional(z.string().check(z.regex(/^[0-9]{1,20}$/))),
 })
 export type CreatedFile = z.infer<typeof createdFileSchema>

@@ -10,13 +10,11 @@ import { putStrayAside } from './set-aside.ts'
 export interface Undone {
   /** Whether the change had been made and is now undone; a directory that was only created does not count. */
   wasMade: boolean
-  /** Where this undo put files of another process that were in the way. */
+  /** The paths to which this undo moved files of another process that were in the way. */
   setAside: readonly string[]
   /** The kept path that is in neither tree, although both trees are where they should be. */
   lost?: string
-  /**
-   * The kept path at which there is only another file or tree now. The original is lost unless the move was never made.
-   */
+  /** The kept path that now leads only to another file or tree. The original is lost unless the move was never made. */
   replaced?: string
 }
 
@@ -24,8 +22,8 @@ export interface Undone {
  * Moves back the file or tree that was announced; does nothing if it is back already. Sets aside files that another
  * process has put in the way. A kept path that the new version has renamed inside its tree is moved back from the new
  * name. Throws if the file or tree is at neither path, unless another file or tree is at the source and nothing is at
- * the target. Does not throw for a tree that was to be installed, because the host does not run it, nor for a kept path
- * that a process has removed: that path is lost, and no older move depends on it.
+ * the target. Does not throw for a tree that was to be installed, because the host does not run it. Does not throw for
+ * a kept path that a process has removed, either: that path is lost, and no older move depends on it.
  */
 export async function moveBack(root: string, move: Move): Promise<Undone> {
   switch (await locate(root, move)) {
@@ -93,9 +91,9 @@ function whereIs(move: Move, { from, to }: Ends<HeldPath>): Location {
 }
 
 /**
- * Moves back the file or tree at the target, for example a file that was rewritten. But if the new version has renamed
- * the announced file or tree inside its own tree, for example as a backup, moves the announced file or tree back
- * instead, and sets aside the file or tree at the target.
+ * Moves back the file or tree at the target, such as a file that was rewritten. But if the new version has renamed the
+ * announced file or tree inside its own tree, for example as a backup, moves the announced file or tree back instead,
+ * and sets aside the file or tree at the target.
  */
 async function moveExchangedBack(root: string, move: Move): Promise<Undone> {
   // The target can be moved back in any case, so a tree that cannot be searched does not stop the undo.
@@ -141,8 +139,8 @@ function withoutIt({ from, to }: Move, ends: Ends<HeldPath>): Undone {
 }
 
 /**
- * True if the file or folder found was created at another time than the moved file or folder, even if the inodes are
- * equal.
+ * True if the file or folder found was created at a different time than the moved file or folder, even if the inodes
+ * are equal.
  */
 function isMadeAnew(move: Move, found: HeldPath): boolean {
   const [before, now] = [madeAt(move), madeAt(identityOf(found))]

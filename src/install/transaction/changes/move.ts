@@ -15,9 +15,12 @@ export const moveSchema = z
     type: z.literal('move'),
     from: movablePathSchema,
     to: movablePathSchema,
-    /** Inode of the moved file or tree, which distinguishes it from anything else at either path. */
+    /** The inode of the moved file or tree, which distinguishes it from anything else at either path. */
     ino: z.string().check(z.regex(/^[0-9]{1,20}$/)),
-    /** Times of modification and creation, in nanoseconds, because some file systems renumber inodes at each mount. */
+    /**
+     * The times of modification and creation, in nanoseconds; needed because some file systems renumber inodes at each
+     * mount.
+     */
     times: z.exactOptional(z.string().check(z.regex(/^-?[0-9]{1,20} -?[0-9]{1,20}$/))),
   })
   .check(z.refine(isMove, { error: 'is not a move that a deployment makes' }))
@@ -40,8 +43,8 @@ export async function identify(root: string, move: PlannedMove): Promise<Identit
 }
 
 /**
- * Throws DeploymentError `step_failed` if the target of a move is taken, unless the move installs a tree: `makeMove`
- * then sets aside anything in the place.
+ * Throws DeploymentError `step_failed` if the target of a move is taken, unless the move installs a tree: in that case,
+ * `makeMove` sets aside anything in the place.
  */
 export function requireFree(root: string, move: PlannedMove): void {
   const isTree = isPlacePath(move.to) && isOwnPath(move.from)

@@ -7,7 +7,7 @@ type Announcement =
 type JournalRecord = Announcement | { readonly record: string }
 
 /**
- * Records that a change is undone: the change that record number `of` announced, or the `nth` of several, counted from
+ * Records that a change is undone: the change that record number `of` announced, or the `nth` of several, counting from
  * 0.
  */
 interface Undone {

@@ -10,7 +10,8 @@ import { PADDING, parseJournalText, startOfPadding } from './journal-line.ts'
 /** The size of a journal is a multiple of this number. */
 const CHUNK_BYTES = 64 * 1024
 /**
- * Announcements leave this room free, so that the records of an undo, of the end and of the report find it allocated.
+ * Announcements leave this room free, so that room for the records of an undo, the end and the report is already
+ * allocated.
  */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024
 
@@ -32,14 +33,14 @@ export function writeNewJournalSync(path: string, line: string): void {
 }
 
 /**
- * The open journal. A line replaces padding in place, so that it needs no new space. A line after which a rollback
- * could be necessary leaves room for that rollback, or makes more room.
+ * The open journal. A line replaces padding in place, so it needs no new space. A line after which a rollback could be
+ * necessary leaves room for that rollback, or makes more room.
  */
 export class JournalFile {
   #path: string
   #fd: number
   #size: number
-  /** Length of the complete lines, in bytes. */
+  /** The length of the complete lines, in bytes. */
   #length: number
   /** The end of the bytes that may no longer be padding, because a line was not written completely. */
   #dirtyEnd: number
@@ -57,8 +58,8 @@ export class JournalFile {
   }
 
   /**
-   * True if a line of this size fits. For an announcement, which must leave room for an undo, grows the journal or
-   * throws.
+   * True if a line of this size fits. For an announcement, which must leave room for an undo, grows the journal if
+   * necessary, or throws.
    */
   async makeRoom(bytes: number, use: 'announce' | 'undo'): Promise<boolean> {
     const spare = use === 'announce' ? ROOM_FOR_UNDO_BYTES : 1
@@ -70,7 +71,7 @@ export class JournalFile {
 
   /**
    * Writes a line; with `isDurable`, the line is on the disk on return. A line replaces only padding, so wherever a
-   * power cut lost a part of the line, there is padding.
+   * power cut loses part of the line, padding remains.
    */
   async write(line: Buffer, isDurable: boolean): Promise<void> {
     await this.#eraseRemains()
@@ -146,8 +147,8 @@ export class JournalFile {
   }
 
   /**
-   * Moves the journal to a larger file, which is open before it takes the name. If that fails, the old file stays in
-   * use.
+   * Moves the journal to a larger file, which is open before it takes the journal's name. If that fails, the old file
+   * stays in use.
    */
   async #grow(bytes: number): Promise<void> {
     const text = readFileSync(this.#path).toString('utf8', 0, this.#length)

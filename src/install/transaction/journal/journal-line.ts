@@ -7,18 +7,18 @@ export class JournalDamage extends Error {
 
 /** The contents of a journal, as its lines and checksums show them. */
 export interface JournalText {
-  /** The parsed records, oldest first. The number of a record is its position, counted from 1. */
+  /** The parsed records, oldest first. The number of a record is its position, counting from 1. */
   readonly records: readonly unknown[]
   /** The size of the complete records, in bytes. A torn record, if any, and padding follow them. */
   readonly length: number
   /**
-   * The complete records behind a torn one. None of them was durable when the power failed, unless the torn record was
+   * The complete records after a torn one. None of them was durable when the power failed, unless the torn record was
    * damaged later.
    */
   readonly behind: readonly unknown[]
 }
 
-/** Fills the journal up, so that each record finds its room already allocated. */
+/** Fills up the journal, so that the room for each record is already allocated. */
 export const PADDING = ' '
 
 /** The unit that a disk writes whole or not at all. */
@@ -97,7 +97,7 @@ function parseLineUnlessTorn(bytes: Buffer, line: Span & { readonly seq: number 
   }
 }
 
-/** True if a whole sector of the span, or its part of the first sector, consists of padding. */
+/** True if a whole sector of the span, or the span's part of the first sector, consists of padding. */
 function hasUnwrittenSector(bytes: Buffer, { start, end }: Span): boolean {
   const padding = Buffer.alloc(SECTOR_BYTES, PADDING)
   for (let at = start, next = 0; at < end; at = next) {

@@ -49,8 +49,8 @@ export const recordSchema = z.lazy(() =>
     /** How to check the old version after a rollback. */
     z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
     /**
-     * The change that record number `of` announced, or the `nth` of several, counted from 0, is undone. `was_made` says
-     * whether the change had been made at all; `lost` says which file of the host could not be put back.
+     * The change that record number `of` announced, or the `nth` of several, counting from 0, is undone. `was_made`
+     * says whether the change had been made at all; `lost` says which file of the host could not be put back.
      */
     z.object({
       record: z.literal('undone'),
@@ -87,7 +87,7 @@ export type CommitRecord = Extract<JournalRecord, { record: 'commit' }>
 
 /**
  * Records that announce a change or decide the outcome are on the disk before `append` returns, or `append` throws.
- * Other records are dropped if they cannot be written: a rollback must not need them.
+ * Other records are dropped if they cannot be written: a rollback must not depend on them.
  */
 export const REQUIRED: ReadonlySet<JournalRecord['record']> = new Set(['change', 'changes', 'service', 'commit'])
 /** The journal does not grow for these records: they use the room that announcements leave free. */

@@ -17,8 +17,8 @@ export interface Journal {
 /** The journal of this run. */
 export interface OwnJournal extends Journal {
   /**
-   * Locks the journal, if possible, to show other processes whether this process has ended; records that the journal is
-   * locked.
+   * Locks the journal, if possible, so that other processes can see whether this process has ended, and records that
+   * the journal is locked.
    */
   hold(): Promise<void>
   /** Renames the journal, which is durable under its new name when the promise resolves. */

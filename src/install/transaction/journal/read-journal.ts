@@ -37,8 +37,8 @@ export function readBegin(path: string): BeginRecord | undefined {
 }
 
 /**
- * Returns the changes that were announced behind a torn record. None of them was made, unless a damaged disk has torn
- * that record later.
+ * Returns the changes that were announced after a torn record. None of them was made, unless a damaged disk tore that
+ * record later.
  */
 export function readUnprovenChanges(path: string): AnnouncedChange[] {
   const { records = [], behind = [] } = readText(path) ?? {}
@@ -46,9 +46,8 @@ export function readUnprovenChanges(path: string): AnnouncedChange[] {
 }
 
 /**
- * Throws JournalDamage if a durable record behind the torn one is followed by another record: the other record was
- * written only when the durable record, and everything before it, was on the disk. So the torn record was damaged
- * later.
+ * Throws JournalDamage if a durable record after the torn one is followed by another record: the other record was
+ * written only once the durable record and everything before it were on the disk. So the torn record was damaged later.
  */
 function verifyBehind({ records, behind }: JournalText): void {
   const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record))
