@@ -16940,8 +16940,8 @@ const ERROR_CODES = [
     'internal_error',
 ];
 /**
- * An error for the operator: a stable `code` and a message that says what happened, why, where, and what to do.
- * The subclasses below say on whose side the cause is.
+ * An error for the operator: a stable `code` and a message that says what happened, why, where, and what to do. The
+ * subclasses below say whose side the cause is on.
  */
 class DeployError extends Error {
     name = 'DeployError';
@@ -17014,7 +17014,7 @@ function errnoOf(error) {
 const slugSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_.-]{0,127}$/, {
     error: 'must be 1 to 128 characters (a-z, 0-9, "_", "." and "-"), starting with a letter or digit',
 }));
-/** The name of a part's directory below `plugins/` or `extensions/`; same alphabet as a slug. */
+/** The name of a part's directory below `plugins/` or `extensions/`; the alphabet is the same as that of a slug. */
 const idSchema = slugSchema;
 const stepIdSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, {
     error: 'must be 1 to 64 characters (a-z, 0-9, "_" and "-"), starting with a letter or digit',
@@ -17022,7 +17022,7 @@ const stepIdSchema = schemas_string().check(_regex(/^[a-z0-9][a-z0-9_-]{0,63}$/,
 const versionSchema = schemas_string().check(_regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127}$/, {
     error: 'must be 1 to 128 characters (0-9, A-Z, a-z, ".", "+", "_" and "-"), starting with a letter or digit',
 }));
-/** Without `.` and `..`, which have another meaning in a path. */
+/** Without `.` and `..`, which have a different meaning in a path. */
 const projectIdSchema = schemas_string().check(_regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
     error: 'must be 1 to 128 characters (A-Z, a-z, 0-9, "_", "." and "-"), and neither "." nor ".."',
 }));
@@ -17394,8 +17394,8 @@ async function tree_walk_describe(root, path) {
 const promises_namespaceObject = require("node:timers/promises");
 ;// CONCATENATED MODULE: ./build/core/monotonic.js
 /**
- * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. The clock is
- * that of `performance.now`, a function for which Node.js would load about ten of its modules.
+ * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. This is the
+ * clock of `performance.now`, but for that function, Node.js would load about ten of its modules.
  */
 function monotonicMs() {
     const [seconds, nanoseconds] = process.hrtime();
@@ -17421,7 +17421,7 @@ const systemClock = {
 ;// CONCATENATED MODULE: ./build/core/quantities.js
 const UNITS = ['kB', 'MB', 'GB'];
 const [SECOND_MS, MINUTE_MS] = [1000, 60_000];
-/** From this size on, a number rounds to 10 or more, and is shown without a decimal. */
+/** A number of at least this size rounds to 10 or more and is shown without a decimal. */
 const PLAIN_FROM = 9.95;
 /** Formats a number of bytes for people: `919 bytes`, `8.9 MB`. */
 function bytesInWords(bytes) {
@@ -17500,8 +17500,8 @@ function listNames(names) {
 
 ;// CONCATENATED MODULE: ./build/core/sentence.js
 /**
- * Returns the text so that another sentence can follow it: adds a full stop unless the text ends with `.`, `!` or `?`,
- * which one quotation mark or closing parenthesis may follow.
+ * Returns the text as a sentence that another sentence can follow: adds a period unless the text ends with `.`, `!` or
+ * `?`, which one quotation mark or closing parenthesis may follow.
  */
 function asSentence(text) {
     return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
@@ -25762,8 +25762,8 @@ async function verifyHealth(subject, step) {
 
 /**
  * Returns the first candidate that equals `word` or differs from it by one missing, added or changed character, by two
- * swapped neighbours, or only by capitals, "-", "_" and spaces; undefined if there is none. The cost is linear in the
- * length of the arguments.
+ * swapped neighbors, or only by capitalization, "-", "_" and spaces; undefined if there is none. The cost is linear in
+ * the length of the arguments.
  */
 function nearMiss(word, candidates) {
     for (const candidate of candidates) {
@@ -25994,8 +25994,8 @@ const MAX_YAML_COMPLAINTS = 100;
 /** This many lexemes take less than a millisecond. */
 const LEXEMES_BETWEEN_PAUSES = 256;
 /**
- * Composes one YAML document, and pauses at each `yield`. The cost is linear in the length of the text, whatever it
- * contains; used directly, the library takes minutes for 32 KiB of nested errors. Stops after `limits.lexemes`
+ * Composes one YAML document, and pauses at each `yield`. The cost is linear in the length of the text, whatever the
+ * text contains. Used directly, the library takes minutes for 32 KiB of nested errors. Stops after `limits.lexemes`
  * lexemes, beyond `MAX_YAML_LEVELS` levels of nesting, after `MAX_YAML_COMPLAINTS` mistakes, and at a second document.
  * Never throws because of the text.
  */
@@ -26015,7 +26015,8 @@ function* composeYaml(text, limits, options) {
 }
 function* compose(tokens, complaints, { options, end }) {
     const composer = new dist/* Composer */.Dk(options);
-    // The library has no option for another handler. Its own would create an error object for each of 100,000 mistakes.
+    // The library has no option for another handler. The library's own handler would create an error object for each of
+    // 100,000 mistakes.
     Reflect.set(composer, 'onError', complaints.take);
     let hasDocument = false;
     for (const token of tokens) {
@@ -26167,7 +26168,7 @@ function firstSyntaxMistake(complaints, text) {
         : { message: TOO_FAR, offset: indented };
 }
 const TOO_FAR = 'not valid YAML: this line is indented further than the key above it, which already has a value';
-/** The complaints about YAML that is valid, but not accepted here. */
+/** The complaints about YAML that is valid but not accepted here. */
 const NOT_SYNTAX = new Set([
     'BAD_DIRECTIVE',
     'MULTIPLE_DOCS',
@@ -26503,8 +26504,8 @@ class DependencyWalk {
 
 /**
  * Finds the mistakes in the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step
- * on itself, and cycles, which it shows in full. Reads the plan as it is written, so that it finds these mistakes even
- * if a step has others. Returns the first `MAX_REPORTED_PROBLEMS`, in the order of the file.
+ * on itself, and cycles, which are shown in full. Reads the plan as it is written, so that these mistakes are found
+ * even if a step has others. Returns the first `MAX_REPORTED_PROBLEMS`, in the order of the file.
  */
 function planGraphProblems(source) {
     const steps = writtenSteps(source.value);
@@ -26719,7 +26720,7 @@ function buildPlan(written, source) {
 }
 /**
  * Turns the schema's issues into problems. Also checks the common keys of a step whose action is unknown, because the
- * schema does not look into that step.
+ * schema does not look inside that step.
  */
 function stepAwareProblems(issues, source) {
     const strangers = issues.filter(isUnknownAction);
@@ -26801,7 +26802,7 @@ function stepsOf({ kind, slug }, hostConfig) {
             : []),
     ];
 }
-/** Returns the facts that the host config has about an id. */
+/** Returns the facts that the host config contains about an id. */
 function knownOf(id, hostConfig) {
     const check = hostConfig?.plugins.get(id)?.healthcheck;
     const stable = (check?.stableForSeconds ?? 0) + SPARE_CHECK_SECONDS;
@@ -26880,8 +26881,8 @@ function createStateMachine(transitions, initial, now) {
     };
 }
 /**
- * Returns the states to enter after `from` up to and including `to`, by the shortest way through the table; empty if
- * `from` and `to` are the same state, or if no way leads from one to the other.
+ * Returns the states to enter after `from` up to and including `to`, by the shortest path through the table; empty if
+ * `from` and `to` are the same state, or if no path leads from one to the other.
  */
 function statesBetween(transitions, from, to) {
     const ways = new Map([[from, []]]);
@@ -27649,9 +27650,9 @@ async function noteInstalledVersion({ layout, request, record }) {
 
 /** Enough for the honest use of anchors, too few for a bomb. */
 const MAX_ALIAS_COUNT = 100;
-/** The reason why a foreign text is refused. The message continues a sentence that begins with the file's name. */
+/** The reason a foreign text is refused. The message continues a sentence that begins with the file's name. */
 class StrictYamlProblem extends Error {
-    /** Whether the text could be read in more than one way, or costs too much; otherwise it is not valid. */
+    /** Whether the text could be read in more than one way, or costs too much. Otherwise, the text is not valid. */
     isAmbiguous;
     constructor(message, { isAmbiguous }) {
         super(message);
@@ -28077,7 +28078,7 @@ function wholePlan(plan) {
 }
 /**
  * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps may be incomplete: a step may lack a
- * value with a mistake, or wait for a step that does not exist.
+ * value that had a mistake, or wait for a step that does not exist.
  */
 function* readablePlan(source) {
     const steps = yield* readSteps(source);
@@ -28104,9 +28105,7 @@ function* readSteps(source) {
 }
 /** The longest timeout: with it, no check of the time fails merely because the written timeout cannot be read. */
 const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS };
-/**
- * Reads a step, and leaves out the values that cannot be read. Returns undefined if the other values do not suffice.
- */
+/** Reads a step and leaves out the values that cannot be read. Returns undefined if the other values are not enough. */
 function readStep(written, position) {
     if (typeof written !== 'object' || written === null)
         return undefined;
@@ -28301,7 +28300,7 @@ function needsProblems({ steps, hidesInstall }, hostConfig) {
 }
 /**
  * Checks the templates that a plan takes from the artifact: each must be a regular file of the artifact, and must not
- * be at or below a kept path, where the host's own file would be read instead. `hasFile` gets the `from` of a step.
+ * be at or below a kept path, where the host's own file would be read instead. `hasFile` receives the `from` of a step.
  * Throws PlanError `invalid_plan`.
  */
 function verifyTemplates(steps, keepPaths, hasFile) {
@@ -28937,11 +28936,11 @@ function isUnsafe(value) {
 
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
 /**
- * Builds a settings file from a template of `KEY=value` lines. A key gets its value from the operator's settings if
- * these have one that is not empty, quoted as `quoteSetting` does; the other lines stay unchanged, but all lines end
- * in LF. Appends declared keys that the template lacks if the operator's settings have a value for them. `given` is
- * undefined if the action has no input for settings. Throws DeploymentError `step_failed` if a declared key cannot
- * be the name of a variable, if no quoting fits a value, or if a required key ends up empty.
+ * Builds a settings file from a template of `KEY=value` lines. A key whose value in the operator's settings is not
+ * empty gets that value, quoted by `quoteSetting`. The other lines stay unchanged, but all lines end in LF. Appends
+ * declared keys that the template lacks if the operator's settings have a value for them. `given` is undefined if the
+ * action has no input for settings. Throws DeploymentError `step_failed` if a declared key cannot be the name of a
+ * variable, if no quoting fits a value, or if a required key ends up empty.
  */
 function seedSettings(template, names, given) {
     const keys = [...names.required, ...names.optional];
@@ -29010,7 +29009,8 @@ class SettingsSeeder {
         this.#lines.push(`${key}=${value}`);
     }
     /**
-     * Returns the operator's value for the key, quoted for the file; undefined if the operator set none or an empty one.
+     * Returns the operator's value for the key, quoted for the file; undefined if the operator set no value or an empty
+     * one.
      */
     #take(key) {
         const value = this.#given.get(key) ?? '';
@@ -30019,8 +30019,7 @@ const byte_shortage_UNITS = [
 ];
 /**
  * Returns the free and the needed bytes as text for people, both in the unit that suits the needed bytes, with at most
- * one decimal.
- * Rounds the free bytes down and the needed ones up, so that the two never read the same.
+ * one decimal. Rounds the free bytes down and the needed ones up, so that the two never read the same.
  */
 function byteShortage(freeBytes, neededBytes) {
     const [unit, size] = byte_shortage_UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
@@ -34347,8 +34346,8 @@ function refuseDowngrade(latest, { version, isOurs }, by = 'operator') {
     throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`, by);
 }
 /**
- * Returns DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
- * version the hub calls them now: they may be those of an older version.
+ * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
+ * version the hub calls them now: they may be the bytes of an older version.
  */
 function replacedBytes({ version, sha256 }, present, by = 'operator') {
     const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
@@ -35347,7 +35346,7 @@ class NumberColumn {
 
 
 
-/** Several times the average length of paths in real archives, even in those with the longest paths. */
+/** Several times the average path length in real archives, even in those with the longest paths. */
 const NAME_BYTES_PER_ENTRY = 256;
 /** Lets a few entries have the longest names. */
 const SPARE_NAME_BYTES = 1024 * 1024;
@@ -35418,9 +35417,9 @@ function platformNameProblem(component, platform) {
     return undefined;
 }
 /**
- * Returns a key that two paths share if they may be one file on the platform. Keys are in Unicode's NFC. They ignore
- * case on Windows and macOS and, on macOS, the characters that it ignores. The slashes stay, so that the key of a path
- * begins with the keys of its parents.
+ * Returns a key that two paths share if they may be the same file on the platform. Keys are in Unicode's NFC. On
+ * Windows and macOS, they ignore case. On macOS, they also ignore the characters that macOS ignores. The slashes stay,
+ * so that the key of a path begins with the keys of its parents.
  */
 function comparisonKey(path, platform) {
     const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path;
@@ -35552,7 +35551,10 @@ function isLongerThan(text, maxBytes) {
 
 ;// CONCATENATED MODULE: ./build/core/archive/planned-files.js
 var planned_files_a;
-/** The files of a plan, or some of them. A file becomes an object only while it is used: an archive may have many. */
+/**
+ * The files of a plan, or some of them. A file is an object only while it is used, because an archive may have many
+ * files.
+ */
 class PlannedFiles {
     #source;
     #places;
@@ -35620,7 +35622,7 @@ function halfSipHash([low, high], number, text) {
         if (round === words)
             v2 ^= 0xff;
         v3 ^= word;
-        // SipRound of HalfSipHash. It is inline, because a function would have four results.
+        // SipRound of HalfSipHash. Inline, because a function would have four results.
         v0 = (v0 + v1) | 0;
         v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
         v0 = (v0 << 16) | (v0 >>> 16);
@@ -35653,7 +35655,7 @@ function wordAt(at, number, text) {
 const INITIAL_SLOTS = 1024;
 /** A slot has two words: a hash, and a number plus one. In an empty slot, both words are zero. */
 const SLOT_WORDS = 2;
-/** The share of slots that may be taken, so that a search soon reaches an empty one. */
+/** The share of slots that may be taken, so that a search soon reaches an empty slot. */
 const MAX_FILLING = 1 / 2;
 /** Many numbers by their hashes, outside the JavaScript heap: a table with open addressing. */
 class HashIndex {
@@ -35716,14 +35718,14 @@ class HashIndex {
 /** The archive's top, which has no name and is its own parent. */
 const TOP = 0;
 const TYPES = ['directory', 'file', 'symlink'];
-/** Stands for no child, and for the entry of a directory that so far is only implied by the paths below it. */
+/** Stands for no child, and for the entry of a directory that is so far only implied by the paths below it. */
 const NONE = -1;
 const WORD = 2 ** 32;
 /**
- * The tree that an extraction is going to create. Refuses entries that could not exist next to each other: two equal
- * names, a file that is also a directory, anything below a file or symlink. Names are equal if the platform may treat
- * them as one name. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large
- * archive, and keep twice the room for new ones.
+ * The tree that an extraction will create. Refuses entries that could not exist next to each other: two equal names, a
+ * file that is also a directory, and anything below a file or symlink. Names are equal if the platform may treat them
+ * as one name. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large archive,
+ * and keep twice the room for new ones.
  */
 class PlannedTree {
     /** All directories except the top, parents before their children. */
@@ -35741,9 +35743,9 @@ class PlannedTree {
     /** Finds an entered directory by its path, so that the depth of the directory costs nothing. */
     #known = new HashIndex();
     #key = [(0,external_node_crypto_namespaceObject.randomInt)(WORD), (0,external_node_crypto_namespaceObject.randomInt)(WORD)];
-    /** The directory that was entered last: most entries are in the same directory as the entry before. */
+    /** The directory that was entered last: most entries are in the same directory as the previous entry. */
     #entered = { directory: TOP, path: '' };
-    /** The paths of directories that were needed so far. All paths below a directory share the text of its path. */
+    /** The directory paths that have been needed so far. All paths below a directory share the text of its path. */
     #paths = new Map([[TOP, '']]);
     constructor(platform) {
         this.#platform = platform;
@@ -35764,7 +35766,7 @@ class PlannedTree {
         const there = this.find(parent, name);
         return there === undefined ? this.#create(parent, name, listed) : this.#unite(there, path, listed);
     }
-    /** Returns a directory's child with this name, or with a name that may be equal on the platform. */
+    /** Returns a directory's child with this name, or with a name that the platform may treat as equal. */
     find(directory, name) {
         const key = this.#keyOf(name);
         const isIt = (node) => this.parentOf(node) === directory && this.#keyOf(this.nameOf(node)) === key;
@@ -35813,7 +35815,7 @@ class PlannedTree {
      * order of the tree digest, found without comparing whole paths.
      */
     *inOrder(directory) {
-        // Not by recursion: a generator in a generator costs a step for each level and node.
+        // Not recursive: a generator inside a generator costs a step for each level and node.
         const rest = [this.#lastFirst(directory)];
         for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
             const node = siblings.pop();
@@ -36007,7 +36009,7 @@ class SymlinkResolver {
     }
     /**
      * Refuses steps that are unsafe where the archive contains nothing: the host may put its own symlink there, and a
-     * `..` behind that symlink could lead outside.
+     * `..` after that symlink could lead outside.
      */
     #danglingProblem(step) {
         if (step === '..')
@@ -36015,7 +36017,7 @@ class SymlinkResolver {
         const problem = platformNameProblem(step, this.#links.platform);
         return problem === undefined ? undefined : `whose target ${problem}`;
     }
-    /** A parent has a lower number than its children, so a directory never contains one with a lower number. */
+    /** A parent has a lower number than its children, so a directory never contains a directory with a lower number. */
     #commonDirectory(a, b) {
         let [one, other] = [a, b];
         while (one !== other) {
@@ -36185,7 +36187,7 @@ function parsePath(entry, platform) {
 function containsData(entry) {
     return entry.size > 0 || (entry.packedSize ?? 0) > EMPTY_DEFLATE_BYTES;
 }
-/** A target that has not been read yet has the entry's size. */
+/** If the target has not been read yet, its size is the entry's size. */
 function targetBytes({ type, target, size }) {
     if (type !== 'symlink')
         return 0;
@@ -38735,7 +38737,7 @@ class OpenGroup {
 ;// CONCATENATED MODULE: ./build/core/markdown.js
 
 const MAX_CELL_CHARS = 1500;
-/** Returns foreign text as one line of Markdown that only shows the text, and makes no link of a bare URL. */
+/** Returns foreign text as one line of Markdown that only shows the text and does not turn a bare URL into a link. */
 function cell(text) {
     return cellOf(text, MAX_CELL_CHARS);
 }
@@ -38777,14 +38779,14 @@ function details(title, blocks) {
 ;// CONCATENATED MODULE: ./build/core/secrets.js
 
 
-/** The fewest characters of a secret, or of the beginning of a secret before a cut, that are replaced. */
+/** The minimum length of a secret, or of the beginning of a secret before a cut, that is replaced. */
 const SHORTEST_REDACTED = 4;
 const CUT_SIGN = CUT_MARK.charAt(0);
 /**
  * Returns a function that replaces every secret, and every line of a secret, in a text with `***`. If the text was cut
- * inside a secret, the function also replaces the beginning of that secret. Files and outputs need this, because the
- * runner masks only the log. Secrets and lines of fewer than 4 characters stay: replacing them would garble every
- * sentence.
+ * inside a secret, the function also replaces the beginning of that secret. Files and outputs need this function,
+ * because the runner masks only the log. Secrets and lines of fewer than 4 characters stay: replacing them would garble
+ * every sentence.
  */
 function createRedactor(secrets) {
     const known = secrets
@@ -39905,7 +39907,7 @@ function readLimits(read) {
 ;// CONCATENATED MODULE: ./build/core/content/git-tokens.js
 /** One word of visible ASCII, which a header carries unchanged. */
 const TOKEN = /^[\x21-\x7e]+$/;
-/** Parses lines `host=token` or `host:port=token`. Ignores empty lines and lines that begin with `#`. */
+/** Parses lines of the form `host=token` or `host:port=token`. Ignores empty lines and lines that begin with `#`. */
 function parseGitTokens(text) {
     const tokens = new Map();
     const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {
@@ -39943,9 +39945,9 @@ function git_tokens_hostOf(text) {
 
 const settings_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 /**
- * Parses lines `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`. Refuses a
- * line without `=`, a name that no variable can have, a repeated name, and a value that no quotes make all readers read
- * alike.
+ * Parses lines of the form `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`.
+ * Refuses a line without `=`, a name that no variable can have, a repeated name, and a value for which no quotes make
+ * all readers agree.
  */
 function parseSettings(text) {
     const settings = new Map();
@@ -40564,7 +40566,7 @@ function insecurityOf(base, connection) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/bounded-list.js
-/** Builds a list of the first items: as many as fit into this many characters of JSON. */
+/** Builds a list of as many of the first items as fit into `maxChars` characters of JSON. */
 function fitList(items, maxChars) {
     const texts = [];
     let room = maxChars - '['.length;
@@ -41376,7 +41378,7 @@ function fitVersions(reports) {
 const FIELD_PRIME = 2n ** 255n - 19n;
 const SIGN_BIT = 2n ** 255n;
 const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n;
-/** The y of every point whose order divides 8; each belongs to the points with x and -x. */
+/** The y of every point whose order divides 8; each y belongs to the points with x and -x. */
 const SMALL_ORDER_Y = new Set([0n, 1n, FIELD_PRIME - 1n, ORDER_8_Y, FIELD_PRIME - ORDER_8_Y]);
 /**
  * Returns why an Ed25519 public key of 32 raw bytes must not be trusted; undefined if it may be. Under a key of small
@@ -42174,7 +42176,8 @@ const semverSchema = schemas_lazy(() => versionSchema.check(refine(text => valid
     error: 'must be a semantic version such as 1.4.0',
 })));
 /**
- * The directory of plugins, in the archive and on the host; neither one of a project's other directories nor in one.
+ * The directory of plugins, in the archive and on the host. It is neither one of a project's other directories nor
+ * inside one.
  */
 const pluginsDirnameSchema = schemas_lazy(() => schemas_string().check(_regex(/^(?=.{1,255}$)(?!(?:extensions|deployment)(?:\/|$))[a-z0-9_-]+(?:\/[a-z0-9_-]+)*$/i, {
     error: 'must be names of letters, digits, "_" and "-", joined by "/", at most 255 characters in all, and neither "extensions" nor "deployment", which a project uses for other purposes, nor a path below them',
@@ -42484,7 +42487,7 @@ function isPartOf(part, step) {
     return part.shelf === project_plan_shelfOf(step) && part.id === installedId(step);
 }
 /**
- * Refuses a plan that names a source which the manifest does not repeat, because the archive may contain only a stub of
+ * Refuses a plan that names a source that the manifest does not repeat, because the archive may contain only a stub of
  * that part. Throws PlanError `invalid_plan`.
  */
 function verifySources(steps, manifest) {
@@ -43178,7 +43181,7 @@ const ZERO = 0x30;
 const NINE = 0x39;
 const EQUALS = 0x3d;
 const LINE_FEED = 0x0a;
-/** Without a limit, the search for the lengths of records could take time that grows with the square of the bytes. */
+/** Without a limit, the search for the lengths of records could take time quadratic in the number of bytes. */
 const MAX_LENGTH_DIGITS = 8;
 const DECIMAL = /^(0|[1-9][0-9]{0,14})$/;
 /** Longer than any key that matters. */
@@ -43205,7 +43208,7 @@ function parsePaxFields(body) {
 /**
  * Refuses a PAX global header that sets names, targets, sizes or special keys, because they would apply to every member
  * that follows. (`git archive` writes a comment, and other tools write times and owners.) Throws ArchiveError
- * `invalid_archive`, also for malformed records.
+ * `invalid_archive` for such a header and for malformed records.
  */
 function verifyGlobalPax(body) {
     const [key] = parseRecords(body).keys();
@@ -43283,7 +43286,7 @@ function tar_pax_malformed(field) {
 
 
 
-/** The largest number of eleven octal digits. */
+/** The largest number with eleven octal digits. */
 const MAX_USTAR_SIZE = 0o77777777777;
 /** True if a member is the archive's root, `./` or `.`, which an extraction does not create. */
 function isRoot({ storedName, type }) {
@@ -43313,7 +43316,7 @@ function tar_member_announce(announced, { type }, body) {
 /**
  * Builds a member from its header and the values that were announced for it. Throws ArchiveError `unsafe_archive` for a
  * type that is not extracted, such as a sparse file, for a file with a directory's name, for a name or target that is
- * not UTF-8, and for data of anything but a file; throws `invalid_archive` for two different sizes.
+ * not UTF-8, and for data in anything but a file; throws `invalid_archive` for two different sizes.
  */
 function toEntry(header, { pax = {}, name, linkName }) {
     const storedName = pax.path ?? name ?? decodeEntryName(header.name, 'utf-8');
@@ -43472,7 +43475,7 @@ const NO_DATA = Buffer.alloc(0);
 const HEADER_BLOCK = { bytes: TAR_BLOCK_BYTES, header: null };
 /**
  * Reads a tar that arrives in pieces. Stricter than other tools, so that no two tools can see different members:
- * requires headers with correct checksums, complete members, two blocks of zeros as the end, and after it only more
+ * requires headers with correct checksums, complete members, two blocks of zeros as the end, and after them only more
  * such blocks.
  */
 class TarReader {
@@ -43745,10 +43748,10 @@ async function* dataFrom(first, parts) {
 ;// CONCATENATED MODULE: ./build/core/archive/zstd-frames.js
 
 
-/** log2 of the bytes of the largest window that a frame may declare, which `zstd --long` and the highest levels use. */
+/** log2 of the largest window, in bytes, that a frame may declare; `zstd --long` and the highest levels use it. */
 const MAX_WINDOW_LOG = 27;
 const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG;
-/** The used part of a window takes memory: this limit is four times the need of levels up to 19. */
+/** The used part of a window takes memory: this limit is four times the memory that levels up to 19 need. */
 const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024;
 /** Far more than any packer produces for the largest artifact. These limits keep hostile bytes from costing minutes. */
 const MAX_FRAMES = 10_000;
@@ -44755,8 +44758,8 @@ function fetch_commit_isDone(end) {
     return end.kind === 'exited' && end.code === 0;
 }
 /**
- * Matches lines of git or curl about a limit that was reached. The server must not be able to fake such a line, so
- * match only the lines that `ownLines` returns.
+ * Matches lines in which git or curl reports that a limit was reached. The server must not be able to fake such a line,
+ * so match only the lines that `ownLines` returns.
  */
 const LIMIT = /^(?:error: \S+ died of signal 25|fatal: .*(?:File too large|Out of memory)|fatal: Out of memory.*|error: .*out of memory.*|fatal: mmap failed.*)$/i;
 /**
@@ -44851,8 +44854,8 @@ const LEAST_VERSION = [2, 37];
 const NO_LIMITS = 121;
 /**
  * Sets limits that git itself does not have. A lower limit of the host is accepted. The text that the shell runs is
- * constant, and `"$@"` passes the arguments as they are. Descriptor 3 closes when this process ends, in whatever way,
- * and then the shell's process group, with git in it, is killed.
+ * constant, and `"$@"` passes the arguments as they are. Descriptor 3 closes when this process ends for any reason, and
+ * then the shell's process group, which includes git, is killed.
  */
 const LIMITED = `
 limit() { ulimit "$1" "$2" 2>/dev/null || { own=$(ulimit "$1") && [ "$own" -le "$2" ]; } 2>/dev/null || exit ${NO_LIMITS}; }
@@ -44898,8 +44901,8 @@ class HostGit {
         return end.kind === 'exited' && end.code === 0 ? end.stdout.trim() : undefined;
     }
     /**
-     * Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` if the command fails, and
-     * as `run` does.
+     * Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` if the command fails.
+     * Also throws as `run` does.
      */
     async read(call, consume) {
         const input = call.input === undefined ? {} : { input: call.input };
@@ -44911,7 +44914,8 @@ class HostGit {
         throw new ArtifactError('bad_response', `git ${call.args[0]} cannot read the repository that it has just fetched: nothing was installed. Run again; if that does not help, ask the publisher.`);
     }
     /**
-     * True if a file has reached its limit: the system then killed, without a message, the process that wrote the file.
+     * True if a file has reached its limit: in that case, the system killed the process that wrote the file, without a
+     * message.
      */
     hasReachedLimit() {
         const packs = (0,external_node_path_namespaceObject.join)(this.repository, 'objects', 'pack');
@@ -45006,8 +45010,8 @@ const MAX_RECORD_BYTES = MAX_PATH_BYTES + 256;
 const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/;
 /**
  * Lists a tree by an archive's rules, entry by entry as git prints them. Nothing is checked out, so the repository's
- * attributes have no effect. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`, and
- * as `HostGit.read` does.
+ * attributes have no effect. Throws ArchiveError `unsafe_archive` (also for a submodule) or `archive_too_large`. Also
+ * throws as `HostGit.read` does.
  */
 async function listTree(git, tree, { rules, slice }) {
     const listing = new ArchiveListing(rules);
@@ -45070,10 +45074,10 @@ function list_tree_parseRecord(record) {
 /** A file up to this size is written in one go. */
 const SMALL_FILE_BYTES = 1024 * 1024;
 /**
- * Writes a tree of the repository to `target`, byte by byte as it was committed, with the modes, limits and order of an
- * extraction. Checks the whole listing and the free space first. Throws as `listTree` and `HostGit` do, ArchiveError
- * `empty_artifact` or `invalid_archive`, DeploymentError `disk_full`, `host_not_writable` or `step_failed`, and the
- * signal's reason.
+ * Writes a tree of the repository to `target`, with exactly the bytes that were committed, and with the modes, limits
+ * and order of an extraction. Checks the whole listing and the free space first. Throws as `listTree` and `HostGit` do,
+ * ArchiveError `empty_artifact` or `invalid_archive`, DeploymentError `disk_full`, `host_not_writable` or
+ * `step_failed`, and the signal's reason.
  */
 async function readTree(reading, tree) {
     const { git, target, limits, signal } = reading;
@@ -45212,7 +45216,7 @@ function verifyCovered({ url, ref }, commit, { files, symlinks }) {
     throw new ArtifactError('unpinned_source', `The project's manifest.json names ${url} at ${ref} with a sha256. This digest does not cover ${cleanForeignText(found, 200)}: nothing was installed. The publisher must name the commit id, now ${commit}, as the source's ref and seal the project again.`);
 }
 /**
- * Finds the tree to read. The subdirectory comes after a colon, so git never takes it for an option. Git follows no
+ * Finds the tree to read. The subdirectory comes after a colon, so git never mistakes it for an option. Git follows no
  * symlink on the way to the subdirectory.
  */
 async function findTree(git, commit, source) {

@@ -121,12 +121,12 @@ function isOpenToOthers({ mode }) {
 
 
 
-/** A dispensable file must not take a disk's last space. */
+/** A dispensable file must not use up a disk's last space. */
 const MIN_FREE_BYTES = 64 * 1024 * 1024;
 /**
- * Reads a regular file that belongs to us alone and has one name. Returns undefined for any other file, for more
- * than `maxBytes`, and if there is no file. Waits for no pipe. Throws the system's error for a symlink, and if the file
- * cannot be read.
+ * Reads a regular file that belongs to us alone and has one name. Returns undefined for any other file, for a file of
+ * more than `maxBytes`, and if there is no file. Never waits for a pipe. Throws the system's error for a symlink, and
+ * if the file cannot be read.
  */
 function readPrivateFile(path, maxBytes) {
     const fd = openIfPresent(path);
@@ -312,8 +312,8 @@ function isMissing(path) {
 
 const NAME = 'compiled';
 /**
- * The bytes before the code: a digest and the list of runs. Their sum must be a multiple of 8 for V8 to use the code in
- * place.
+ * The bytes before the code: a digest and the list of runs. Their total size must be a multiple of 8 so that V8 can use
+ * the code in place.
  */
 const DIGEST_BYTES = 32;
 const RUNS_BYTES = 96;
@@ -390,8 +390,8 @@ class CompiledCode {
     }
 }
 /**
- * Returns undefined if `act` throws. The runner's debug log, if it is on, then says why this run or the next one takes
- * longer.
+ * Returns undefined if `act` throws. In that case, the runner's debug log, if it is on, says why this run or the next
+ * one takes longer.
  */
 function attempt(deed, act) {
     try {
@@ -416,7 +416,7 @@ function attempt(deed, act) {
  */
 const MAX_PROCESSOR_TIME = 1_000_000;
 /**
- * Runs an action of the bundle in `folder`, with the code that earlier runs compiled if that code can be trusted.
+ * Runs an action of the bundle in `folder`, with the code that earlier runs compiled, if that code can be trusted.
  * After a run that changed the host, the code that the run needed is kept for later runs.
  */
 function start(folder, action) {
@@ -431,7 +431,7 @@ function start(folder, action) {
     return ended;
 }
 /**
- * Lets a cancel that comes while the bundle is loaded reach the action: the signal waits until the event loop turns,
+ * Lets a cancel that arrives while the bundle is loaded reach the action: the signal waits until the event loop turns,
  * and the action begins to listen before its first `await`. Without a listener, the signal would end the process
  * without a result.
  */

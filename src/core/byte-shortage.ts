@@ -12,8 +12,7 @@ export interface ByteShortage {
 
 /**
  * Returns the free and the needed bytes as text for people, both in the unit that suits the needed bytes, with at most
- * one decimal.
- * Rounds the free bytes down and the needed ones up, so that the two never read the same.
+ * one decimal. Rounds the free bytes down and the needed ones up, so that the two never read the same.
  */
 export function byteShortage(freeBytes: number, neededBytes: number): ByteShortage {
   const [unit, size] = UNITS.find(([, bytes]) => neededBytes >= bytes) ?? (['KiB', KIBIBYTE] as const)

@@ -64,8 +64,8 @@ export interface ErrorOptions {
 }
 
 /**
- * An error for the operator: a stable `code` and a message that says what happened, why, where, and what to do.
- * The subclasses below say on whose side the cause is.
+ * An error for the operator: a stable `code` and a message that says what happened, why, where, and what to do. The
+ * subclasses below say whose side the cause is on.
  */
 export class DeployError extends Error {
   override readonly name: string = 'DeployError'

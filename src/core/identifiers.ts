@@ -7,7 +7,7 @@ export const slugSchema = z.string().check(
   }),
 )
 
-/** The name of a part's directory below `plugins/` or `extensions/`; same alphabet as a slug. */
+/** The name of a part's directory below `plugins/` or `extensions/`; the alphabet is the same as that of a slug. */
 export const idSchema = slugSchema
 
 export const stepIdSchema = z.string().check(
@@ -22,7 +22,7 @@ export const versionSchema = z.string().check(
   }),
 )
 
-/** Without `.` and `..`, which have another meaning in a path. */
+/** Without `.` and `..`, which have a different meaning in a path. */
 export const projectIdSchema = z.string().check(
   z.regex(/^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}$/, {
     error: 'must be 1 to 128 characters (A-Z, a-z, 0-9, "_", "." and "-"), and neither "." nor ".."',

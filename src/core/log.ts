@@ -17,6 +17,6 @@ export interface Log {
   notice(line: string): void
   /** For a failure that does not change the outcome. */
   warning(line: string): void
-  /** For a problem that somebody has to repair, even if the outcome does not show it. */
+  /** For a problem that somebody has to fix, even if the outcome does not show it. */
   error(line: string): void
 }

@@ -1,6 +1,6 @@
 const UNITS = ['kB', 'MB', 'GB'] as const
 const [SECOND_MS, MINUTE_MS] = [1000, 60_000]
-/** From this size on, a number rounds to 10 or more, and is shown without a decimal. */
+/** A number of at least this size rounds to 10 or more and is shown without a decimal. */
 const PLAIN_FROM = 9.95
 
 /** Formats a number of bytes for people: `919 bytes`, `8.9 MB`. */

@@ -1,15 +1,15 @@
 import { CUT_MARK, cleanForeignText } from './foreign-text.ts'
 import { cellOf } from './markdown.ts'
 
-/** The fewest characters of a secret, or of the beginning of a secret before a cut, that are replaced. */
+/** The minimum length of a secret, or of the beginning of a secret before a cut, that is replaced. */
 export const SHORTEST_REDACTED = 4
 const CUT_SIGN = CUT_MARK.charAt(0)
 
 /**
  * Returns a function that replaces every secret, and every line of a secret, in a text with `***`. If the text was cut
- * inside a secret, the function also replaces the beginning of that secret. Files and outputs need this, because the
- * runner masks only the log. Secrets and lines of fewer than 4 characters stay: replacing them would garble every
- * sentence.
+ * inside a secret, the function also replaces the beginning of that secret. Files and outputs need this function,
+ * because the runner masks only the log. Secrets and lines of fewer than 4 characters stay: replacing them would garble
+ * every sentence.
  */
 export function createRedactor(secrets: readonly (string | undefined)[]): (text: string) => string {
   const known = secrets

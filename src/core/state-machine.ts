@@ -37,8 +37,8 @@ export function createStateMachine<State extends string>(
 }
 
 /**
- * Returns the states to enter after `from` up to and including `to`, by the shortest way through the table; empty if
- * `from` and `to` are the same state, or if no way leads from one to the other.
+ * Returns the states to enter after `from` up to and including `to`, by the shortest path through the table; empty if
+ * `from` and `to` are the same state, or if no path leads from one to the other.
  */
 export function statesBetween(transitions: Transitions<string>, from: string, to: string): string[] {
   const ways = new Map<string, string[]>([[from, []]])

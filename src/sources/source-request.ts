@@ -9,7 +9,7 @@ export interface SourceInputs {
    * there.
    */
   readonly hubUrl: string | undefined
-  /** The base URL of that marketplace's services; default: `hubUrl`. */
+  /** The base URL of that marketplace's services; the default is `hubUrl`. */
   readonly servicesUrl?: string | undefined
   readonly apiKey: string | undefined
   readonly signingSecret: string | undefined
@@ -21,8 +21,8 @@ export interface SourceRequest {
   readonly marketplace: Omit<SourceInputs, 'gitTokens'>
   readonly gitTokens: GitTokens
   /**
-   * The hub of the project itself. A source may be at a loopback, link-local or own address of this host only if the
-   * hub has the same address.
+   * The hub of the project itself. A source may be at a loopback or link-local address, or at one of this host's own
+   * addresses, only if the hub has the same address.
    */
   readonly hubUrl: string
   /** PEM. */

@@ -8,7 +8,7 @@ export type Action = (onInstalled: (run: string) => void) => Promise<void>
 
 export interface Bundle {
   readonly exports: Readonly<Record<string, Action | undefined>>
-  /** Returns all code of the bundle that was compiled so far, by this run or by the runs whose code it loaded. */
+  /** Returns all code of the bundle that has been compiled so far, by this run or by the runs whose code it loaded. */
   compile(): Buffer
 }
 

@@ -5,8 +5,8 @@ import { isTrustedFolder, makeTrustedFolder } from './trusted-folder.ts'
 
 const NAME = 'compiled'
 /**
- * The bytes before the code: a digest and the list of runs. Their sum must be a multiple of 8 for V8 to use the code in
- * place.
+ * The bytes before the code: a digest and the list of runs. Their total size must be a multiple of 8 so that V8 can use
+ * the code in place.
  */
 const DIGEST_BYTES = 32
 const RUNS_BYTES = 96
@@ -86,8 +86,8 @@ export class CompiledCode {
 }
 
 /**
- * Returns undefined if `act` throws. The runner's debug log, if it is on, then says why this run or the next one takes
- * longer.
+ * Returns undefined if `act` throws. In that case, the runner's debug log, if it is on, says why this run or the next
+ * one takes longer.
  */
 function attempt<Result>(deed: 'read' | 'kept', act: () => Result): Result | undefined {
   try {

@@ -14,13 +14,13 @@ import { basename, dirname, join } from 'node:path'
 import { ownerOfTemporary, temporaryName } from '../install/files/temporary-name.ts'
 import { isOpenToOthers } from '../install/host/ownership/private-directory.ts'
 
-/** A dispensable file must not take a disk's last space. */
+/** A dispensable file must not use up a disk's last space. */
 const MIN_FREE_BYTES = 64 * 1024 * 1024
 
 /**
- * Reads a regular file that belongs to us alone and has one name. Returns undefined for any other file, for more
- * than `maxBytes`, and if there is no file. Waits for no pipe. Throws the system's error for a symlink, and if the file
- * cannot be read.
+ * Reads a regular file that belongs to us alone and has one name. Returns undefined for any other file, for a file of
+ * more than `maxBytes`, and if there is no file. Never waits for a pipe. Throws the system's error for a symlink, and
+ * if the file cannot be read.
  */
 export function readPrivateFile(path: string, maxBytes: number): Buffer | undefined {
   const fd = openIfPresent(path)

@@ -2,7 +2,7 @@ import { ArchiveError } from '../errors.ts'
 import { MAX_PATH_BYTES } from '../limits.ts'
 import { type ArchiveEntry, unsafeEntry } from './archive-entry.ts'
 
-/** Several times the average length of paths in real archives, even in those with the longest paths. */
+/** Several times the average path length in real archives, even in those with the longest paths. */
 const NAME_BYTES_PER_ENTRY = 256
 /** Lets a few entries have the longest names. */
 const SPARE_NAME_BYTES = 1024 * 1024

@@ -20,15 +20,15 @@ export interface PlannedSymlink {
   readonly path: string
   readonly target: string
   /**
-   * The file that the symlink leads to, also through other symlinks; null if it leads to a directory, or to a path that
-   * the archive does not contain.
+   * The file that the symlink leads to, directly or through other symlinks; null if it leads to a directory, or to a
+   * path that the archive does not contain.
    */
   readonly file: string | null
   /** The path of the deepest directory that the way to the target never leaves; empty for the top. */
   readonly reach: string
 }
 
-/** Everything that an extraction creates: first directories (parents before children), then files, then symlinks. */
+/** Everything that an extraction creates: directories first (parents before children), then files, then symlinks. */
 export interface ExtractionPlan {
   readonly directories: readonly string[]
   /** In the order of the tree digest. */
@@ -181,7 +181,7 @@ function containsData(entry: ArchiveEntry): boolean {
   return entry.size > 0 || (entry.packedSize ?? 0) > EMPTY_DEFLATE_BYTES
 }
 
-/** A target that has not been read yet has the entry's size. */
+/** If the target has not been read yet, its size is the entry's size. */
 function targetBytes({ type, target, size }: ArchiveEntry): number {
   if (type !== 'symlink') return 0
   return target === null ? size : Buffer.byteLength(target)

@@ -1,6 +1,9 @@
 /** A file that an extraction creates. */
 export interface PlannedFile {
-  /** Like all paths of a plan: relative, with `/` between components, without a left-out top-level directory. */
+  /**
+   * Like all paths of a plan: relative, with `/` between components, and without a top-level directory that is left
+   * out.
+   */
   readonly path: string
   readonly mode: 0o644 | 0o755
   /** Bytes. */
@@ -19,7 +22,10 @@ interface PlannedSource {
   sizeAt(place: number): number
 }
 
-/** The files of a plan, or some of them. A file becomes an object only while it is used: an archive may have many. */
+/**
+ * The files of a plan, or some of them. A file is an object only while it is used, because an archive may have many
+ * files.
+ */
 export class PlannedFiles implements Iterable<PlannedFile> {
   readonly #source: PlannedSource
   readonly #places: Uint32Array<ArrayBuffer>

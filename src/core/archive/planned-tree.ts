@@ -14,7 +14,7 @@ export type TreeNode = number
 export const TOP: TreeNode = 0
 
 const TYPES: readonly ExtractableType[] = ['directory', 'file', 'symlink']
-/** Stands for no child, and for the entry of a directory that so far is only implied by the paths below it. */
+/** Stands for no child, and for the entry of a directory that is so far only implied by the paths below it. */
 const NONE = -1
 const WORD = 2 ** 32
 
@@ -25,10 +25,10 @@ interface Listed {
 }
 
 /**
- * The tree that an extraction is going to create. Refuses entries that could not exist next to each other: two equal
- * names, a file that is also a directory, anything below a file or symlink. Names are equal if the platform may treat
- * them as one name. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large
- * archive, and keep twice the room for new ones.
+ * The tree that an extraction will create. Refuses entries that could not exist next to each other: two equal names, a
+ * file that is also a directory, and anything below a file or symlink. Names are equal if the platform may treat them
+ * as one name. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large archive,
+ * and keep twice the room for new ones.
  */
 export class PlannedTree {
   /** All directories except the top, parents before their children. */
@@ -46,9 +46,9 @@ export class PlannedTree {
   /** Finds an entered directory by its path, so that the depth of the directory costs nothing. */
   readonly #known = new HashIndex()
   readonly #key: HashKey = [randomInt(WORD), randomInt(WORD)]
-  /** The directory that was entered last: most entries are in the same directory as the entry before. */
+  /** The directory that was entered last: most entries are in the same directory as the previous entry. */
   #entered = { directory: TOP, path: '' }
-  /** The paths of directories that were needed so far. All paths below a directory share the text of its path. */
+  /** The directory paths that have been needed so far. All paths below a directory share the text of its path. */
   readonly #paths = new Map<TreeNode, string>([[TOP, '']])
 
   constructor(platform: NodeJS.Platform) {
@@ -73,7 +73,7 @@ export class PlannedTree {
     return there === undefined ? this.#create(parent, name, listed) : this.#unite(there, path, listed)
   }
 
-  /** Returns a directory's child with this name, or with a name that may be equal on the platform. */
+  /** Returns a directory's child with this name, or with a name that the platform may treat as equal. */
   find(directory: TreeNode, name: string): TreeNode | undefined {
     const key = this.#keyOf(name)
     const isIt = (node: TreeNode): boolean =>
@@ -128,7 +128,7 @@ export class PlannedTree {
    * order of the tree digest, found without comparing whole paths.
    */
   *inOrder(directory: TreeNode): Generator<TreeNode> {
-    // Not by recursion: a generator in a generator costs a step for each level and node.
+    // Not recursive: a generator inside a generator costs a step for each level and node.
     const rest = [this.#lastFirst(directory)]
     for (let siblings = rest.at(-1); siblings !== undefined; siblings = rest.at(-1)) {
       const node = siblings.pop()

@@ -12,9 +12,9 @@ export function platformNameProblem(component: string, platform: NodeJS.Platform
 }
 
 /**
- * Returns a key that two paths share if they may be one file on the platform. Keys are in Unicode's NFC. They ignore
- * case on Windows and macOS and, on macOS, the characters that it ignores. The slashes stay, so that the key of a path
- * begins with the keys of its parents.
+ * Returns a key that two paths share if they may be the same file on the platform. Keys are in Unicode's NFC. On
+ * Windows and macOS, they ignore case. On macOS, they also ignore the characters that macOS ignores. The slashes stay,
+ * so that the key of a path begins with the keys of its parents.
  */
 export function comparisonKey(path: string, platform: NodeJS.Platform): string {
   const composed = NON_ASCII.test(path) ? path.normalize('NFC') : path

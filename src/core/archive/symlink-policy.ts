@@ -128,7 +128,7 @@ export class SymlinkResolver {
 
   /**
    * Refuses steps that are unsafe where the archive contains nothing: the host may put its own symlink there, and a
-   * `..` behind that symlink could lead outside.
+   * `..` after that symlink could lead outside.
    */
   #danglingProblem(step: string): string | undefined {
     if (step === '..') return 'that goes up from a path that the archive does not contain'
@@ -136,7 +136,7 @@ export class SymlinkResolver {
     return problem === undefined ? undefined : `whose target ${problem}`
   }
 
-  /** A parent has a lower number than its children, so a directory never contains one with a lower number. */
+  /** A parent has a lower number than its children, so a directory never contains a directory with a lower number. */
   #commonDirectory(a: TreeNode, b: TreeNode): TreeNode {
     let [one, other] = [a, b]
     while (one !== other) {

@@ -8,7 +8,10 @@ export type TarHeaderType = ArchiveEntry['type'] | 'sparse file' | 'pax' | 'pax 
 
 /** A header block with a correct checksum. Its texts may share the memory of the block. */
 export interface TarHeader {
-  /** As stored, after the prefix if there is one. May be cut inside a character if an extension header has it whole. */
+  /**
+   * As stored, after the prefix if there is one. May be cut off inside a character if an extension header has the whole
+   * name.
+   */
   readonly name: Buffer
   readonly linkName: Buffer
   readonly type: TarHeaderType

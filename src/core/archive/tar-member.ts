@@ -18,7 +18,7 @@ export interface Announced {
   readonly linkName?: Buffer
 }
 
-/** The largest number of eleven octal digits. */
+/** The largest number with eleven octal digits. */
 const MAX_USTAR_SIZE = 0o77777777777
 
 /** True if a member is the archive's root, `./` or `.`, which an extraction does not create. */
@@ -52,7 +52,7 @@ export function announce(announced: Announced, { type }: TarHeader, body: Buffer
 /**
  * Builds a member from its header and the values that were announced for it. Throws ArchiveError `unsafe_archive` for a
  * type that is not extracted, such as a sparse file, for a file with a directory's name, for a name or target that is
- * not UTF-8, and for data of anything but a file; throws `invalid_archive` for two different sizes.
+ * not UTF-8, and for data in anything but a file; throws `invalid_archive` for two different sizes.
  */
 export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): TarEntry {
   const storedName = pax.path ?? name ?? decodeEntryName(header.name, 'utf-8')

@@ -18,7 +18,7 @@ const ZERO = 0x30
 const NINE = 0x39
 const EQUALS = 0x3d
 const LINE_FEED = 0x0a
-/** Without a limit, the search for the lengths of records could take time that grows with the square of the bytes. */
+/** Without a limit, the search for the lengths of records could take time quadratic in the number of bytes. */
 const MAX_LENGTH_DIGITS = 8
 const DECIMAL = /^(0|[1-9][0-9]{0,14})$/
 /** Longer than any key that matters. */
@@ -47,7 +47,7 @@ export function parsePaxFields(body: Buffer): PaxFields {
 /**
  * Refuses a PAX global header that sets names, targets, sizes or special keys, because they would apply to every member
  * that follows. (`git archive` writes a comment, and other tools write times and owners.) Throws ArchiveError
- * `invalid_archive`, also for malformed records.
+ * `invalid_archive` for such a header and for malformed records.
  */
 export function verifyGlobalPax(body: Buffer): void {
   const [key] = parseRecords(body).keys()

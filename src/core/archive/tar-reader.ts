@@ -42,7 +42,7 @@ const HEADER_BLOCK: Next = { bytes: TAR_BLOCK_BYTES, header: null }
 
 /**
  * Reads a tar that arrives in pieces. Stricter than other tools, so that no two tools can see different members:
- * requires headers with correct checksums, complete members, two blocks of zeros as the end, and after it only more
+ * requires headers with correct checksums, complete members, two blocks of zeros as the end, and after them only more
  * such blocks.
  */
 export class TarReader {

@@ -16,11 +16,11 @@ export interface ZstdFrame {
   readonly windowBytes: number
 }
 
-/** log2 of the bytes of the largest window that a frame may declare, which `zstd --long` and the highest levels use. */
+/** log2 of the largest window, in bytes, that a frame may declare; `zstd --long` and the highest levels use it. */
 export const MAX_WINDOW_LOG = 27
 
 const MAX_WINDOW_BYTES = 2 ** MAX_WINDOW_LOG
-/** The used part of a window takes memory: this limit is four times the need of levels up to 19. */
+/** The used part of a window takes memory: this limit is four times the memory that levels up to 19 need. */
 const MAX_USED_WINDOW_BYTES = 32 * 1024 * 1024
 /** Far more than any packer produces for the largest artifact. These limits keep hostile bytes from costing minutes. */
 const MAX_FRAMES = 10_000

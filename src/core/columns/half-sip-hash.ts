@@ -20,7 +20,7 @@ export function halfSipHash([low, high]: HashKey, number: number, text: string):
     const word = round < words ? wordAt(round, number, text) : 0
     if (round === words) v2 ^= 0xff
     v3 ^= word
-    // SipRound of HalfSipHash. It is inline, because a function would have four results.
+    // SipRound of HalfSipHash. Inline, because a function would have four results.
     v0 = (v0 + v1) | 0
     v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0
     v0 = (v0 << 16) | (v0 >>> 16)

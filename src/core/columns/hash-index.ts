@@ -1,7 +1,7 @@
 const INITIAL_SLOTS = 1024
 /** A slot has two words: a hash, and a number plus one. In an empty slot, both words are zero. */
 const SLOT_WORDS = 2
-/** The share of slots that may be taken, so that a search soon reaches an empty one. */
+/** The share of slots that may be taken, so that a search soon reaches an empty slot. */
 const MAX_FILLING = 1 / 2
 
 /** Many numbers by their hashes, outside the JavaScript heap: a table with open addressing. */

@@ -5,7 +5,7 @@ const BYTES_PER_TEXT = 32
 /** The most bytes of UTF-8 that one unit of UTF-16 can need. */
 const BYTES_PER_UNIT = 3
 
-/** Texts, one after the other, and the position of the end of each. */
+/** Texts, one after another, and the position at which each ends. */
 interface Block {
   bytes: Buffer
   readonly ends: Uint32Array

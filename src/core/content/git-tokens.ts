@@ -10,7 +10,7 @@ export interface ParsedGitTokens {
 /** One word of visible ASCII, which a header carries unchanged. */
 const TOKEN = /^[\x21-\x7e]+$/
 
-/** Parses lines `host=token` or `host:port=token`. Ignores empty lines and lines that begin with `#`. */
+/** Parses lines of the form `host=token` or `host:port=token`. Ignores empty lines and lines that begin with `#`. */
 export function parseGitTokens(text: string): ParsedGitTokens {
   const tokens = new Map<string, string>()
   const problems = text.split(/\r\n|\r|\n/).flatMap((line, index) => {

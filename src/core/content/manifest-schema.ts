@@ -35,7 +35,8 @@ const semverSchema = z.lazy(() =>
 )
 
 /**
- * The directory of plugins, in the archive and on the host; neither one of a project's other directories nor in one.
+ * The directory of plugins, in the archive and on the host. It is neither one of a project's other directories nor
+ * inside one.
  */
 const pluginsDirnameSchema = z.lazy(() =>
   z.string().check(

@@ -47,7 +47,7 @@ export interface Manifest {
   readonly projectName: string
   readonly version: string
   readonly builtAt: string
-  /** Plugins first, each kind in the order of the file; at least one plugin, ids unique in their shelf. */
+  /** Plugins first, each kind in the order of the file; at least one plugin. Each id is unique on its shelf. */
   readonly parts: readonly ManifestPart[]
   /** The tree digest of everything but the manifest itself. */
   readonly contentSha256: string

@@ -23,7 +23,9 @@ export interface ProjectTree {
 
 /** Facts that the operator should know about a project's content, although the digest of the content matches. */
 export interface ContentNotices {
-  /** One for each embedded part whose own `sha256` does not match its files; some packers compute it over others. */
+  /**
+   * One for each embedded part whose own `sha256` does not match its files; some packers compute it over other files.
+   */
   readonly warnings: readonly string[]
   /** The directories of plugins and extensions that the manifest does not name; they are never installed. */
   readonly unnamed: readonly string[]

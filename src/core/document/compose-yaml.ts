@@ -21,7 +21,7 @@ const LEXEMES_BETWEEN_PAUSES = 256
 
 /** A mistake in a text, and its position. */
 export interface YamlComplaint {
-  /** `RESOURCE_EXHAUSTION` if the text exceeds a limit; this complaint is then the last one. */
+  /** `RESOURCE_EXHAUSTION` if the text exceeds a limit; in that case, this complaint is the last one. */
   readonly code: ErrorCode
   readonly message: string
   readonly offset: number
@@ -40,8 +40,8 @@ export interface ComposedYaml {
 export type YamlOptions = ParseOptions & DocumentOptions & SchemaOptions
 
 /**
- * Composes one YAML document, and pauses at each `yield`. The cost is linear in the length of the text, whatever it
- * contains; used directly, the library takes minutes for 32 KiB of nested errors. Stops after `limits.lexemes`
+ * Composes one YAML document, and pauses at each `yield`. The cost is linear in the length of the text, whatever the
+ * text contains. Used directly, the library takes minutes for 32 KiB of nested errors. Stops after `limits.lexemes`
  * lexemes, beyond `MAX_YAML_LEVELS` levels of nesting, after `MAX_YAML_COMPLAINTS` mistakes, and at a second document.
  * Never throws because of the text.
  */
@@ -64,7 +64,8 @@ function* compose(
   { options, end }: { options: YamlOptions; end: number },
 ): Generator<void, Document.Parsed | undefined> {
   const composer = new Composer(options)
-  // The library has no option for another handler. Its own would create an error object for each of 100,000 mistakes.
+  // The library has no option for another handler. The library's own handler would create an error object for each of
+  // 100,000 mistakes.
   Reflect.set(composer, 'onError', complaints.take)
   let hasDocument = false
   for (const token of tokens) {

@@ -2,8 +2,8 @@ import { cleanForeignText } from '../foreign-text.ts'
 
 /**
  * Returns the first candidate that equals `word` or differs from it by one missing, added or changed character, by two
- * swapped neighbours, or only by capitals, "-", "_" and spaces; undefined if there is none. The cost is linear in the
- * length of the arguments.
+ * swapped neighbors, or only by capitalization, "-", "_" and spaces; undefined if there is none. The cost is linear in
+ * the length of the arguments.
  */
 export function nearMiss(word: string, candidates: Iterable<string>): string | undefined {
   for (const candidate of candidates) {

@@ -8,9 +8,9 @@ import { ambiguousCharacter, unreadableCharacter } from './unreadable-character.
 /** Enough for the honest use of anchors, too few for a bomb. */
 const MAX_ALIAS_COUNT = 100
 
-/** The reason why a foreign text is refused. The message continues a sentence that begins with the file's name. */
+/** The reason a foreign text is refused. The message continues a sentence that begins with the file's name. */
 export class StrictYamlProblem extends Error {
-  /** Whether the text could be read in more than one way, or costs too much; otherwise it is not valid. */
+  /** Whether the text could be read in more than one way, or costs too much. Otherwise, the text is not valid. */
   readonly isAmbiguous: boolean
 
   constructor(message: string, { isAmbiguous }: { readonly isAmbiguous: boolean }) {

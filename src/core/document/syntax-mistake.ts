@@ -23,7 +23,7 @@ export function firstSyntaxMistake(complaints: readonly YamlComplaint[], text: s
 
 const TOO_FAR = 'not valid YAML: this line is indented further than the key above it, which already has a value'
 
-/** The complaints about YAML that is valid, but not accepted here. */
+/** The complaints about YAML that is valid but not accepted here. */
 const NOT_SYNTAX: ReadonlySet<YamlComplaint['code']> = new Set([
   'BAD_DIRECTIVE',
   'MULTIPLE_DOCS',

@@ -3,7 +3,7 @@ import type { HostConfig } from './host-config.ts'
 import { type Plan, parsePlan } from './plan.ts'
 import { MAX_HEALTHCHECK_SECONDS } from './plan-step.ts'
 
-/** The plan of a plugin or service for which the operator has written none. */
+/** The plan for a plugin or service for which the operator has written no plan. */
 export interface DefaultPlan {
   /** As an operator could have written it. No line is indented, because a log may lose the indentation. */
   readonly text: string
@@ -52,7 +52,7 @@ function stepsOf({ kind, slug }: { kind: Kind; slug: string }, hostConfig: HostC
   ]
 }
 
-/** Returns the facts that the host config has about an id. */
+/** Returns the facts that the host config contains about an id. */
 function knownOf(id: string, hostConfig: HostConfig | undefined) {
   const check = hostConfig?.plugins.get(id)?.healthcheck
   const stable = (check?.stableForSeconds ?? 0) + SPARE_CHECK_SECONDS

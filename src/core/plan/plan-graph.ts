@@ -6,8 +6,8 @@ import { type DependentStep, findCycles } from './plan-order.ts'
 
 /**
  * Finds the mistakes in the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step
- * on itself, and cycles, which it shows in full. Reads the plan as it is written, so that it finds these mistakes even
- * if a step has others. Returns the first `MAX_REPORTED_PROBLEMS`, in the order of the file.
+ * on itself, and cycles, which are shown in full. Reads the plan as it is written, so that these mistakes are found
+ * even if a step has others. Returns the first `MAX_REPORTED_PROBLEMS`, in the order of the file.
  */
 export function planGraphProblems(source: YamlSource): SourceProblem[] {
   const steps = writtenSteps(source.value)

@@ -80,7 +80,7 @@ type Issue = z.core.$ZodIssue
 
 /**
  * Turns the schema's issues into problems. Also checks the common keys of a step whose action is unknown, because the
- * schema does not look into that step.
+ * schema does not look inside that step.
  */
 function stepAwareProblems(issues: readonly Issue[], source: YamlSource): PlanProblem[] {
   const strangers = issues.filter(isUnknownAction)

@@ -74,7 +74,7 @@ function isPartOf(part: ManifestPart, step: InstallStep): boolean {
 }
 
 /**
- * Refuses a plan that names a source which the manifest does not repeat, because the archive may contain only a stub of
+ * Refuses a plan that names a source that the manifest does not repeat, because the archive may contain only a stub of
  * that part. Throws PlanError `invalid_plan`.
  */
 export function verifySources(steps: readonly PlanStep[], manifest: Manifest): void {

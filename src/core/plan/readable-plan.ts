@@ -13,7 +13,7 @@ export interface ReadablePlan {
   readonly projectId: string | undefined
   readonly steps: readonly PlanStep[]
   readonly positions: PlanPositions
-  /** Whether a step that installs a part, or may be meant to, cannot be read. */
+  /** Whether the plan has an unreadable step that installs a part or may be meant to. */
   readonly hidesInstall: boolean
   /** Whether the plan was not refused, so that every step and dependency is known. */
   readonly isWhole: boolean
@@ -26,7 +26,7 @@ export function wholePlan(plan: Plan): ReadablePlan {
 
 /**
  * Returns the readable parts of a refused plan. Pauses at each `yield`. The steps may be incomplete: a step may lack a
- * value with a mistake, or wait for a step that does not exist.
+ * value that had a mistake, or wait for a step that does not exist.
  */
 export function* readablePlan(source: YamlSource): Generator<void, ReadablePlan> {
   const steps = yield* readSteps(source)
@@ -55,9 +55,7 @@ function* readSteps(source: YamlSource): Generator<void, Pick<ReadablePlan, 'ste
 /** The longest timeout: with it, no check of the time fails merely because the written timeout cannot be read. */
 const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS }
 
-/**
- * Reads a step, and leaves out the values that cannot be read. Returns undefined if the other values do not suffice.
- */
+/** Reads a step and leaves out the values that cannot be read. Returns undefined if the other values are not enough. */
 function readStep(written: unknown, position: SourcePosition): PlanStep | undefined {
   if (typeof written !== 'object' || written === null) return undefined
   // If the action is unknown, only `plugin` can be checked: the step is read as a `configure_plugin` step.

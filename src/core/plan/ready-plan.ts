@@ -42,7 +42,7 @@ export function needsProblems(
 
 /**
  * Checks the templates that a plan takes from the artifact: each must be a regular file of the artifact, and must not
- * be at or below a kept path, where the host's own file would be read instead. `hasFile` gets the `from` of a step.
+ * be at or below a kept path, where the host's own file would be read instead. `hasFile` receives the `from` of a step.
  * Throws PlanError `invalid_plan`.
  */
 export function verifyTemplates(

@@ -12,9 +12,9 @@ export interface ParsedSettings {
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
 
 /**
- * Parses lines `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`. Refuses a
- * line without `=`, a name that no variable can have, a repeated name, and a value that no quotes make all readers read
- * alike.
+ * Parses lines of the form `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`.
+ * Refuses a line without `=`, a name that no variable can have, a repeated name, and a value for which no quotes make
+ * all readers agree.
  */
 export function parseSettings(text: string): ParsedSettings {
   const settings = new Map<string, string>()

@@ -3,7 +3,7 @@ const FIELD_PRIME = 2n ** 255n - 19n
 const SIGN_BIT = 2n ** 255n
 const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n
 
-/** The y of every point whose order divides 8; each belongs to the points with x and -x. */
+/** The y of every point whose order divides 8; each y belongs to the points with x and -x. */
 const SMALL_ORDER_Y: ReadonlySet<bigint> = new Set([0n, 1n, FIELD_PRIME - 1n, ORDER_8_Y, FIELD_PRIME - ORDER_8_Y])
 
 /**

@@ -11,7 +11,7 @@ export interface KnownVersion {
 export interface InstalledState {
   /** Null if nothing is installed, or if the version of the installed part is unknown. */
   readonly version: string | null
-  /** Whether this action installed the part from the same origin. Its version must then be comparable. */
+  /** Whether this action installed the part from the same origin. In that case, its version must be comparable. */
   readonly isOurs: boolean
 }
 
@@ -53,8 +53,8 @@ export interface PresentVersion {
 }
 
 /**
- * Returns DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
- * version the hub calls them now: they may be those of an older version.
+ * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
+ * version the hub calls them now: they may be the bytes of an older version.
  */
 export function replacedBytes(
   { version, sha256 }: { readonly version: string | null; readonly sha256: string },
@@ -84,7 +84,7 @@ export interface ServedVersion {
   readonly sha256: string
 }
 
-/** The bytes that the operator has named, and whether to deploy the installed version once more. */
+/** The bytes that the operator has named, and whether to deploy the installed version again. */
 export interface AcceptedBytes {
   readonly artifactSha256: string | undefined
   readonly redeploy: boolean

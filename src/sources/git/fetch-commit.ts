@@ -89,8 +89,8 @@ function isDone(end: ChildEnd): boolean {
 }
 
 /**
- * Matches lines of git or curl about a limit that was reached. The server must not be able to fake such a line, so
- * match only the lines that `ownLines` returns.
+ * Matches lines in which git or curl reports that a limit was reached. The server must not be able to fake such a line,
+ * so match only the lines that `ownLines` returns.
  */
 const LIMIT =
   /^(?:error: \S+ died of signal 25|fatal: .*(?:File too large|Out of memory)|fatal: Out of memory.*|error: .*out of memory.*|fatal: mmap failed.*)$/i

@@ -97,7 +97,7 @@ function verifyCovered({ url, ref }: GitSource, commit: string, { files, symlink
 }
 
 /**
- * Finds the tree to read. The subdirectory comes after a colon, so git never takes it for an option. Git follows no
+ * Finds the tree to read. The subdirectory comes after a colon, so git never mistakes it for an option. Git follows no
  * symlink on the way to the subdirectory.
  */
 async function findTree(git: HostGit, commit: string, source: GitSource): Promise<string> {

@@ -21,8 +21,8 @@ const NO_LIMITS = 121
 
 /**
  * Sets limits that git itself does not have. A lower limit of the host is accepted. The text that the shell runs is
- * constant, and `"$@"` passes the arguments as they are. Descriptor 3 closes when this process ends, in whatever way,
- * and then the shell's process group, with git in it, is killed.
+ * constant, and `"$@"` passes the arguments as they are. Descriptor 3 closes when this process ends for any reason, and
+ * then the shell's process group, which includes git, is killed.
  */
 const LIMITED = `
 limit() { ulimit "$1" "$2" 2>/dev/null || { own=$(ulimit "$1") && [ "$own" -le "$2" ]; } 2>/dev/null || exit ${NO_LIMITS}; }
@@ -34,9 +34,9 @@ exec git "$@" 3<&-`
 export interface GitLimits {
   /** A private folder with git's repository and home. */
   readonly folder: string
-  /** The limit for the received bytes, and so for any file that git writes. */
+  /** The limit for the received bytes, and therefore for any file that git writes. */
   readonly maxBytes: number
-  /** The end of the time for all commands together, in milliseconds of the monotonic clock. */
+  /** The deadline for all commands together, in milliseconds of the monotonic clock. */
   readonly endsAt: number
   readonly signal: AbortSignal
 }
@@ -92,8 +92,8 @@ export class HostGit {
   }
 
   /**
-   * Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` if the command fails, and
-   * as `run` does.
+   * Passes everything that a command prints to `consume`. Throws ArtifactError `bad_response` if the command fails.
+   * Also throws as `run` does.
    */
   async read<Read>(call: GitCall, consume: (stdout: AsyncIterable<Buffer>) => Promise<Read>): Promise<Read> {
     const input = call.input === undefined ? {} : { input: call.input }
@@ -107,7 +107,8 @@ export class HostGit {
   }
 
   /**
-   * True if a file has reached its limit: the system then killed, without a message, the process that wrote the file.
+   * True if a file has reached its limit: in that case, the system killed the process that wrote the file, without a
+   * message.
    */
   hasReachedLimit(): boolean {
     const packs = join(this.repository, 'objects', 'pack')

@@ -25,8 +25,8 @@ const RECORD = /^(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)$/
 
 /**
  * Lists a tree by an archive's rules, entry by entry as git prints them. Nothing is checked out, so the repository's
- * attributes have no effect. Throws ArchiveError `unsafe_archive`, also for a submodule, and `archive_too_large`, and
- * as `HostGit.read` does.
+ * attributes have no effect. Throws ArchiveError `unsafe_archive` (also for a submodule) or `archive_too_large`. Also
+ * throws as `HostGit.read` does.
  */
 export async function listTree(git: HostGit, tree: string, { rules, slice }: Listed): Promise<GitListing> {
   const listing = new ArchiveListing(rules)

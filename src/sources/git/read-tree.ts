@@ -27,10 +27,10 @@ export interface TreeReading {
 }
 
 /**
- * Writes a tree of the repository to `target`, byte by byte as it was committed, with the modes, limits and order of an
- * extraction. Checks the whole listing and the free space first. Throws as `listTree` and `HostGit` do, ArchiveError
- * `empty_artifact` or `invalid_archive`, DeploymentError `disk_full`, `host_not_writable` or `step_failed`, and the
- * signal's reason.
+ * Writes a tree of the repository to `target`, with exactly the bytes that were committed, and with the modes, limits
+ * and order of an extraction. Checks the whole listing and the free space first. Throws as `listTree` and `HostGit` do,
+ * ArchiveError `empty_artifact` or `invalid_archive`, DeploymentError `disk_full`, `host_not_writable` or
+ * `step_failed`, and the signal's reason.
  */
 export async function readTree(reading: TreeReading, tree: string): Promise<ExtractedTree> {
   const { git, target, limits, signal } = reading
