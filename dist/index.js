@@ -20450,7 +20450,7 @@ const serviceSchema = schemas_lazy(() => discriminatedUnion('supervisor', [
 function keyOfService(service) {
     return JSON.stringify(service);
 }
-/** Returns the service of an id, or undefined if the host config has no supervisor, or says `none`. */
+/** Returns the service of an id, or undefined if the host config names no supervisor or says `none`. */
 function serviceOf(config, id) {
     const named = config.plugins.get(id);
     const fill = (template) => template.replaceAll('{id}', id);
@@ -20475,15 +20475,18 @@ function serviceOf(config, id) {
     }
 }
 /**
- * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's
- * own.
+ * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one; otherwise, the
+ * id's own service.
  */
 function projectServiceOf(config, id) {
     const own = serviceOf(config, id);
     const { projectUnit } = config.systemd;
     return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own;
 }
-/** Returns the name of a systemd unit alone, because such names are recognized as units; else the type and the name. */
+/**
+ * Returns the name of a systemd unit alone, because such names are recognized as units. Otherwise, returns the type and
+ * the name.
+ */
 function shortName(service) {
     return service.supervisor === 'systemd' ? service.unit : describeService(service);
 }
@@ -20565,7 +20568,7 @@ function expectVersion(healthcheck, version) {
 ;// CONCATENATED MODULE: ./build/install/services/commands.js
 
 
-/** The supervisor's own command line that carries out an order: an argument list, no shell. */
+/** The supervisor's own command line that carries out an order, as an argument list, without a shell. */
 function actionCommand(order) {
     const { service, action, isQueued } = order;
     switch (service.supervisor) {
@@ -20619,8 +20622,8 @@ function runCommand(service) {
     }
 }
 /**
- * The command line that asks how often each container of a Kubernetes deployment was restarted within its pod. `labels`
- * selects the deployment's pods, and comes from `parseState`; `parseRestarts` reads the answer.
+ * The command line that asks how many times each container of a Kubernetes deployment was restarted within its pod.
+ * `labels` selects the deployment's pods, and comes from `parseState`; `parseRestarts` reads the answer.
  */
 function restartsCommand(service, labels) {
     return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`];
@@ -20641,7 +20644,7 @@ function forgetStartsCommand(service) {
 }
 /** Parses the answer to `stateCommand`. */
 function parseState(service, answer) {
-    // systemctl is-active also reports the state by its exit code, which is not 0 for "activating", for example.
+    // systemctl is-active also reports the state through its exit code, which is not 0 for "activating", for example.
     const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : '';
     switch (service.supervisor) {
         case 'systemd':
@@ -20654,7 +20657,7 @@ function parseState(service, answer) {
 }
 /**
  * True if the output of a failed `stateCommand` says that the service does not exist. Always false for systemd, which
- * calls a missing unit inactive.
+ * reports a missing unit as inactive.
  */
 function saysMissing(service, output) {
     switch (service.supervisor) {
@@ -20667,7 +20670,7 @@ function saysMissing(service, output) {
     }
 }
 const UP_UNITS = new Set(['active', 'activating', 'reloading', 'refreshing']);
-/** An old systemctl calls a unit that does not exist `unknown`. */
+/** An old systemctl reports a unit that does not exist as `unknown`. */
 const DOWN_UNITS = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown']);
 const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}';
 const DOCKER_RUN = '{{.State.StartedAt}}';
@@ -20699,7 +20702,7 @@ function parseContainerState(text) {
         words: `has status ${status}${health === undefined ? '' : `, health ${health}`}`,
     };
 }
-/** kubectl may leave a field that is 0 empty. */
+/** kubectl may leave a field empty if its value is 0. */
 function parseDeploymentState(text) {
     const fields = text.split(' ');
     const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number);
@@ -20710,7 +20713,8 @@ function parseDeploymentState(text) {
     return { known, up: wanted > 0, running, replicas: wanted, labels: parseLabels(fields[6] ?? ''), words };
 }
 /**
- * Parses labels, which kubectl prints as JSON. Returns null if there are none, or for an older kubectl's other form.
+ * Parses labels, which kubectl prints as JSON. Returns null if there are none, or if an older kubectl prints them in
+ * another form.
  */
 function parseLabels(text) {
     try {
@@ -20744,7 +20748,7 @@ function kubernetesAction({ action, replicas }) {
 ;// CONCATENATED MODULE: ./build/install/services/environment.js
 
 /**
- * The variables by which each supervisor's command line finds its daemon or cluster; the command line may also use
+ * The variables that each supervisor's command line uses to find its daemon or cluster; the command line may also use
  * files in `HOME`.
  */
 const WHEREABOUTS = {
@@ -20761,8 +20765,8 @@ const WHEREABOUTS = {
     kubernetes: ['KUBECONFIG'],
 };
 /**
- * The environment of a supervisor's command line: the variables that every child gets, and those by which the command
- * line finds its daemon or cluster.
+ * The environment of a supervisor's command line: the variables that every child gets, and those that the command line
+ * uses to find its daemon or cluster.
  */
 function supervisorEnvironment(service) {
     const found = WHEREABOUTS[service.supervisor].flatMap(name => {
@@ -20779,7 +20783,7 @@ function runtimeDirectory(service) {
     return { XDG_RUNTIME_DIR: `/run/user/${uid}` };
 }
 /**
- * The variable that says, for commands of the host config, whether the deployment has so far changed what the host
+ * For commands from the host config: the variable that says whether the deployment has so far changed what the host
  * runs.
  */
 function changedVariable({ changed }) {
@@ -20886,8 +20890,8 @@ const serviceChangeSchema = schemas_lazy(() => object({
     replicas: nullable(schemas_int().check(_nonnegative())),
 }));
 /**
- * Returns a task with the service's present state, and with the replicas before the same plan's `earlier` changes.
- * Throws DeploymentError `step_failed` if the state is unknown, because then no rollback could restore it.
+ * Returns a task with the service's current state, and with the replicas before the same plan's `earlier` changes.
+ * Throws DeploymentError `step_failed` if the state is unknown, because no rollback could restore an unknown state.
  */
 async function planServiceChange(task, earlier, signal) {
     const state = await readServiceState(task.service, { signal });
@@ -20898,8 +20902,8 @@ async function planServiceChange(task, earlier, signal) {
 }
 /**
  * Restores the state that a plan's services had before the plan, newest change first: restarts the services that ran,
- * and stops the others. Call this function once the old files are back. It continues after a failure, and returns one
- * sentence for each failure. It may be repeated. Once the signal is aborted, it returns the remaining services as not
+ * and stops the others. Call this function once the old files are back. Continues after a failure, and returns one
+ * sentence for each failure. May be called again. Once the signal is aborted, returns the remaining services as not
  * restored.
  */
 async function restoreServices(changes, restoring) {
@@ -20926,7 +20930,7 @@ function notRestored({ service }) {
 async function restoreRunning(change, restoring) {
     const { service } = change;
     await forgetStarts(service, within(restoring));
-    // A restart of a Kubernetes deployment keeps the zero replicas that a stop has set.
+    // A restart of a Kubernetes deployment keeps the replica count of zero that a stop has set.
     if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
         await restore({ ...change, action: 'start' }, restoring);
     try {
@@ -20939,7 +20943,7 @@ async function restoreRunning(change, restoring) {
         await restore({ ...change, action: 'restart' }, restoring);
     }
 }
-/** Never omits the stop: a start may still be under way while nothing runs yet. */
+/** Never omits the stop: a start may still be underway while nothing runs yet. */
 async function restoreStopped(change, restoring) {
     try {
         await restore({ ...change, action: 'stop' }, restoring);
@@ -21499,8 +21503,8 @@ function rollbackFailed(pending, error) {
 
 const MAX_RECOVERIES = 5;
 /**
- * Reads the records of a dead run; none if it left no journal. Throws DeploymentError `inconsistent` for a journal that
- * is damaged, cannot be read, or was not written by this action.
+ * Reads the records of a dead run. Returns none if the run left no journal. Throws DeploymentError `inconsistent` for a
+ * journal that is damaged, cannot be read, or was not written by this action.
  */
 function readRecords({ root, journal: path }) {
     try {
@@ -21572,8 +21576,8 @@ function countAttempts({ run }, records) {
     return runs.size;
 }
 /**
- * Returns the number of attempts after which the hub accepted the report of the newest end; undefined if it has not
- * accepted that report.
+ * Returns the number of attempts after which the hub accepted the report of the newest end; undefined if the hub has
+ * not accepted that report.
  */
 function findAccepted(records) {
     const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end');
@@ -22319,8 +22323,8 @@ const OWN_WORDS = new Set([
     'completed_at',
 ]);
 /**
- * Removes all secrets from the texts of the report. Redacts text by text, never the JSON: a hub could issue a token
- * whose removal breaks the syntax.
+ * Removes all secrets from the texts of the report. Redacts each text separately, never the JSON, because a hub could
+ * issue a token whose removal breaks the syntax.
  */
 function redactReport(report, secrets) {
     return redactTexts(report, secrets.redact, OWN_WORDS);
@@ -22335,7 +22339,7 @@ function contractOf({ previous_sha256: _, unrecorded: __, signature_valid: ___, 
 }
 /**
  * Writes the redacted report, completely or not at all, with mode 0600. Returns its path. Every process derives the
- * same path, so there is at most one local report of each deployment. If two deployments of one slug started in the
+ * same path, so there is at most one local report for each deployment. If two deployments of one slug started in the
  * same millisecond, the name of the report that is written later also contains its deployment's id.
  */
 async function writeLocalReport({ layout, secrets }, report) {
@@ -22356,7 +22360,7 @@ function local_report_findAccepted(layout, { status, ...report }) {
     return known?.status === status && known.reported.accepted ? known.reported : undefined;
 }
 /**
- * Notes that the hub accepted a report after the end of its run. Never throws: at worst the hub gets the report twice.
+ * Notes that the hub accepted a report after the end of its run. Never throws: at worst, the hub gets the report twice.
  */
 async function noteAccepted(folder, sent, attempts) {
     const found = findReport(folder.layout, sent);
@@ -22483,7 +22487,8 @@ function orNone(read) {
 
 /**
  * Builds the end of a run that failed; the caller adds the result of a rollback. The outcome is `inconsistent` if the
- * error's code is, because an earlier run may have left the host with neither version intact; otherwise it is `failed`.
+ * error has that code, because an earlier run may have left the host with neither version intact. Otherwise, the
+ * outcome is `failed`.
  */
 function failedEnd({ record, tools }, { code, message }) {
     const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null;
@@ -25433,7 +25438,7 @@ function createWire(options) {
 
 
 const PROBE_ADVICE = 'check the service and its address in the host config.';
-/** Characters quoted from a page that does not contain the expected body. */
+/** The maximum number of characters to quote from a page that does not contain the expected body. */
 const MAX_MISMATCH_CHARS = 200;
 /** Probes once. A probe that fails is a finding; only an abort of the signal throws. */
 async function runProbe(probe, limits) {
@@ -25563,7 +25568,7 @@ function beginStreak() {
 
 
 
-/** A single probe that takes longer has failed, so that there may be time for another probe. */
+/** A single probe that takes longer counts as failed, which may leave time for another probe. */
 const PROBE_TIMEOUT_MS = 10_000;
 /** With less time left, no further probe starts: a probe that is cut short would hide why the previous probe failed. */
 const SHORTEST_PROBE_MS = 200;
@@ -25573,8 +25578,8 @@ const MAX_RESTORED_SECONDS = 60;
 const MAX_BRIEF_CHARS = 120;
 /**
  * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
- * the check's `stable_for`. Without a service or without a check, waits only for the other. With a service, this period
- * is at least 3 s, or half of the timeout if that is shorter. A new start of the service is a break.
+ * the check's `stable_for` period. Without a service or without a check, waits only for the other. With a service, this
+ * period is at least 3 s, or half of the timeout if that is shorter. A new start of the service is a break.
  *
  * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds, or the signal's reason.
  */
@@ -25739,8 +25744,8 @@ function requireEntry(entry, name) {
 /** A project may have many parts. */
 const MAX_LISTED = 5;
 /**
- * Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` without a host config, or the
- * signal's reason.
+ * Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` if there is no host config. Also
+ * throws the signal's reason.
  */
 async function verifyHealth(subject, step) {
     const { parts, changed, tools } = subject;
@@ -27257,8 +27262,8 @@ function reportKilled({ record, machine, found }, at) {
     return buildLocalReport(record, end, { reported: notSent(null), running_version });
 }
 /**
- * Returns the running version to report if the run is killed now; null if the host may then have neither version intact
- * until it is recovered.
+ * Returns the running version to report if the run is killed now. Returns null if a kill now may leave the host with
+ * neither version intact until the host is recovered.
  */
 function runningIn({ current, history }, version) {
     if (current === 'succeeded')
@@ -27497,8 +27502,8 @@ function parseRepo(header) {
 ;// CONCATENATED MODULE: ./build/install/reports/report-sender.js
 
 /**
- * Builds the result for a refusal by the hub. The status decides whether sending the report again can help: later after
- * a 408, 429 or 5xx, with other credentials after a 401 or 403, otherwise never.
+ * Builds the result for a refusal by the hub. The status determines whether sending the report again can help: later
+ * after a 408, 429 or 5xx, with other credentials after a 401 or 403, otherwise never.
  */
 function refused(status, { attempts, error }) {
     const denied = status === 401 || status === 403;
@@ -29229,10 +29234,10 @@ function willLackInjectedEnv({ layout, keepPaths }, part) {
 /**
  * Creates the settings that the host framework injects into an installed plugin, with this text, if the framework
  * injects settings and the file does not exist. The file has mode 0600, and is written completely or not at all.
- * Returns whether the file was created. Never changes an existing file, but reads it, and warns if it sets a key to
- * another value than this text does. If the next version would lose the file, or the plugin's signature covers it,
- * warns instead of creating it. Throws DeploymentError `step_failed` if the existing settings cannot be read (see
- * `readSettings`) or lack a required key, or if the file has just appeared.
+ * Returns whether the file was created. Never changes an existing file, but reads it, and warns if the file sets a key
+ * to a different value than this text does. If the next version would lose the file, or if the plugin's signature
+ * covers the file, warns instead of creating the file. Throws DeploymentError `step_failed` if the existing settings
+ * cannot be read (see `readSettings`) or lack a required key, or if the file has just appeared.
  */
 async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
     const { layout, keepPaths, tools } = deployment;
@@ -29368,8 +29373,8 @@ function placeOfChange(step) {
     return isInstallStep(step) ? placeOfInstall(step) : undefined;
 }
 /**
- * True if a part is not intact, or if a settings file of the part is missing: the creation of that file counts as a
- * change even for earlier steps.
+ * True if a part is not intact, or if a settings file of the part is missing. Creating that file counts as a change,
+ * even for earlier steps.
  */
 function idle_steps_isChanging(deployment, order, part) {
     return part.intact === undefined || missingSettings(deployment, order, part).length > 0;
@@ -29514,7 +29519,7 @@ function bounded(entries) {
         return { ...entry, added, removed, changed, ...(omitted > 0 ? { omitted } : {}) };
     });
 }
-/** Returns the sentence that the log contains about these differences. */
+/** Returns the sentence about these differences for the log. */
 function describeDrift(entries) {
     const { names, more } = listDrift(entries);
     const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
@@ -29529,7 +29534,7 @@ const dry_run_result_MAX_LISTED = 200;
 class DryRunResult {
     /** The first 200 changes. */
     changes = [];
-    /** The number of all changes, by kind. */
+    /** The counts of all changes, by kind. */
     counts = { added: 0, changed: 0, removed: 0 };
     /** True if there may be more removals than `counts` says: a comparison lists at most 10,000 files to remove. */
     hasMore = false;
@@ -29622,8 +29627,8 @@ async function describeUnended({ host, tools }) {
 
 
 /**
- * Runs a flow until everything is prepared; the flow logs the ordered steps. Then logs which steps a real run would
- * skip, and which parts and files it would change. Writes nothing below the project root and reports nothing to a hub.
+ * Runs a flow, which logs the ordered steps, until everything is prepared. Then logs which steps a real run would skip
+ * and which parts and files it would change. Writes nothing below the project root and reports nothing to a hub.
  */
 async function dryRunDeployment(deployment, flow) {
     const { tools, layout } = deployment;
@@ -29908,9 +29913,9 @@ function whyIrreplaceable({ kept_paths: kept, modified, artifact_sha256: sha256 
 
 
 /**
- * Builds the installation to commit after the steps: the installed parts and the removed parts with the snapshots to
- * keep, the snapshots to discard, and the version of a project. Throws if a later run could not read these records.
- * Notes in the report which snapshots have modified trees.
+ * Builds the installation to commit after the steps: the installed and removed parts with the snapshots to keep, the
+ * snapshots to discard, and the version of a project. Throws if a later run could not read these records. Notes in the
+ * report which snapshots have modified trees.
  */
 async function buildInstallation(context) {
     const { log } = context.deployment.tools;
@@ -29943,8 +29948,8 @@ function versionOfProject({ order, deployment }, rows) {
     return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) };
 }
 /**
- * Builds a part's row. The row stays as it is, apart from its keep-paths and snapshots, if the part is installed
- * already and the run has changed nothing that the host runs, in any part.
+ * Builds a part's row. If the part is already installed and the run has changed nothing that the host runs, in any
+ * part, the row stays as it is, apart from its keep-paths and snapshots.
  */
 function buildRow(context, part) {
     const { order, transaction } = context;
@@ -30353,8 +30358,8 @@ const audit_MAX_BYTES = 16 * 1024 * 1024;
 const MAX_FILES = 4;
 /**
  * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment whose run died just
- * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has 16 MiB, one
- * rename adds the time to its name, and a new file begins; at most four files are kept.
+ * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has reached 16 MiB,
+ * a single rename adds the time to the file's name, and a new file begins. At most four files are kept.
  */
 async function appendAudit({ layout, secrets }, report) {
     const known = redactReport(report, secrets);
@@ -30432,7 +30437,7 @@ const NAME = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-(.+?)(-[0-9a-f]{8}-[0-9a-f
 /**
  * Removes the oldest local reports of the plugin, service or project with this slug until `keep` are left. A null slug
  * means the reports of runs that ended before they knew what to deploy. Never removes `report` itself, even if the
- * clock was set back, nor a file whose name does not look like a report's. Never throws.
+ * clock was set back, or a file whose name does not look like a report's. Never throws.
  */
 function pruneReports(report, slug, keep) {
     const [folder, newest] = [(0,external_node_path_namespaceObject.dirname)(report), (0,external_node_path_namespaceObject.basename)(report)];
@@ -30447,7 +30452,9 @@ function pruneReports(report, slug, keep) {
 function slugOf(name) {
     return NAME.exec(name)?.[1];
 }
-/** Reads the reports: the name of a report without a slug contains the deployment's id, which looks like a slug. */
+/**
+ * Reads the reports, because the name of a report without a slug contains the deployment's id, which looks like a slug.
+ */
 function isNamelessIn(folder) {
     return name => slugOf(name) !== undefined && readSlug((0,external_node_path_namespaceObject.join)(folder, name)) === null;
 }
@@ -30479,15 +30486,18 @@ function namesIn(folder) {
 
 
 const MAX_WAITING = 200;
-/** The limit over all addresses, in case every run is refused before it can send anything. */
+/** The limit across all addresses, in case every run is refused before it can send anything. */
 const MAX_UNSENT = 400;
-/** A report that has waited for longer is dropped. */
+/** A report that has waited longer is dropped. */
 const MAX_WAITING_DAYS = 30;
 const DAY_MS = 86_400_000;
 /** The limit for one warning. */
 const waiting_reports_MAX_NAMED = 5;
 const waiting_reports_schema = schemas_lazy(() => object({ schema: literal(1), address: schemas_string(), report: localReportSchema }));
-/** The reports that wait on a host when they are read, oldest first. Entries that cannot be read as reports stay. */
+/**
+ * The reports that were waiting on a host when they were read, oldest first. Entries that cannot be read as reports
+ * stay.
+ */
 class WaitingReports {
     #place;
     #entries;
@@ -30565,8 +30575,8 @@ const REPORT_TIMEOUT_MS = 10_000;
 /**
  * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7 and
  * 8), then one audit line. A report that the hub did not accept waits in the outbox. Calls `onLocalReport` before it
- * sends the report to the hub, because sending may take longer than a cancelled run has left. Never throws: the result
- * names anything that could not be written, and the outcome does not change.
+ * sends the report to the hub, because sending may take more time than a cancelled run has left. Never throws: the
+ * result names anything that could not be written, and the outcome does not change.
  */
 async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     const { record, end, address } = conclusion;
@@ -30594,8 +30604,8 @@ async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     return { report, reportPath, plannedSteps, delivery, unwritten: summarize(failures, host.layout) };
 }
 /**
- * Reports a deployment only to the hub, best-effort: for a host on which nothing may be written, or without a project
- * root. Calls `onKnown` before it sends anything. Never throws.
+ * Reports a deployment only to the hub, best-effort: for use if nothing may be written on the host, or if there is no
+ * project root. Calls `onKnown` before it sends anything. Never throws.
  */
 async function closeUntouched({ sender, log, secrets, grace }, { record, end }, onKnown = () => { }) {
     const { previous_version: running_version } = record.facts;
@@ -30792,7 +30802,7 @@ function writeHandover(layout, facts, checks) {
  * undefined if no check fails. Also returns undefined, without a check, if another run is in progress on this host, was
  * interrupted, or has deployed in the meantime. Throws as `requireSafeHost`, `requireOwnKinds`, `readStateFileSync` and
  * `holdLock` do, except for `locked`. Also throws the signal's reason after a cancel, and an error for a text that
- * `writeHandover` has not written.
+ * `writeHandover` did not write.
  */
 async function checkRestored(host, text) {
     const handover = handoverSchema.parse(JSON.parse(text));
@@ -30858,7 +30868,7 @@ async function concludeUntouched({ host, record, tools }, { end, error }) {
 
 /**
  * The maximum number of reports to read. The name of a report begins with the start time of its run. The run in
- * question began not long ago, so its report is among the newest, even if the clock of another run was ahead.
+ * question began recently, so its report is among the newest, even if the clock of another run was ahead.
  */
 const MAX_READ = 200;
 /** Returns the local report of the deployment with this id, if it is among the newest 200 reports. Never throws. */
@@ -30943,8 +30953,8 @@ const HARMLESS = new Set([
 /**
  * Finds the journals of runs that died before they had the host: those of processes that have provably ended or no
  * longer lock their journal, that of this run's own main step, those that are older than any run can be, and those that
- * do not say which process wrote them. Ignores the journals of all other runs, and of any process that is seen
- * to be running.
+ * do not say which process wrote them. Ignores the journals of all other runs, and those of any process that is seen to
+ * be running.
  */
 async function findDeadBegun(host) {
     const { own } = host.layout;
@@ -30973,7 +30983,7 @@ async function dead_begun_judge({ run }, path, id) {
     const isHarmless = records.length > 0 && records.every(({ record }) => HARMLESS.has(record));
     return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }];
 }
-/** True if the run once locked its journal, and no longer does so according to this machine's kernel. */
+/** True if the run once locked its journal, but, according to this machine's kernel, no longer does. */
 async function isLetGo(path, { process, records }) {
     const isNear = process.boot_id !== null && process.boot_id === readOwnIdentity().boot_id;
     if (!isNear || !records.some(({ record }) => record === 'held') || !isOnOneMachine(path))
@@ -31303,7 +31313,7 @@ async function endJournal({ layout, log }, { id, hasLost = false }) {
     await removeJournal(layout.journal);
     await cleanStaging(layout, log);
 }
-/** Deletes the files that a deployment staged. Its journal, which no longer needs them, stays. */
+/** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
 async function emptyStaging({ layout, log }, deploymentId) {
     discardStaging(layout, deploymentId);
     await cleanStaging(layout, log);
@@ -31709,7 +31719,7 @@ async function endRestored(request, run, known) {
     const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] };
     return { end: { ...known, rollback: continued }, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
 }
-/** True if a rollback's problem concerns a file: restoring services does not solve it. */
+/** True if a rollback's problem concerns a file. Restoring services does not solve such a problem. */
 function isOfFile(problem, places) {
     return places.some(place => problem.startsWith(`${placePath(place)}/`));
 }
@@ -31775,8 +31785,8 @@ const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
  * on behalf of its run. The caller must hold the lock. Returns how this run's own main step ended, or else how the run
  * that had the host ended; undefined if neither left anything. Throws DeploymentError `inconsistent` if the journal is
  * damaged, if the host could not be restored, after 5 failed attempts, or as `requireNothingStranded` does. Throws
- * UntouchableHostError if another user could write a directory in which the run worked. Also throws file system errors,
- * as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
+ * UntouchableHostError if another user could write to a directory in which the run worked. Also throws file system
+ * errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
 async function recover(host) {
     const { layout, log } = host;
@@ -31825,8 +31835,8 @@ async function recoverJournal(host) {
 }
 /**
  * Ends the runs that never had the host, and returns how this run's own main step ended, if it is one of them. The host
- * waits meanwhile, so the reports of the other runs get 10 s in all, and a cancel leaves the remaining runs to the next
- * run.
+ * waits in the meantime, so the reports of the other runs get 10 s in total, and a cancel leaves the remaining runs to
+ * the next run.
  */
 async function endBegunRuns(host) {
     let own;
@@ -31915,7 +31925,7 @@ function isReportedAlike(end, known) {
     return (reportStatusOf(end.outcome) === reportStatusOf(known.outcome) && end.rollback?.restored === known.rollback?.restored);
 }
 /**
- * Logs how the recovery ended. If the run had recorded its end, and that end stands, logs only its cleanup, or that the
+ * Logs how the recovery ended. If the run had recorded its end, and that end stands, logs only the cleanup, or that the
  * restored version is not healthy.
  */
 function logRecovered({ log, recovery }, report, known) {
@@ -31934,7 +31944,7 @@ function logRecovered({ log, recovery }, report, known) {
 }
 /**
  * Ends the dead run's flow according to the flow's own state table. Also enters the states for which the journal had no
- * space, and ends again a flow that had failed because it could not roll back.
+ * space. If the flow had failed because it could not roll back, ends the flow again.
  */
 async function enterTerminal({ flows }, record, end) {
     const flow = flows[flowOf(record.facts)];
@@ -31969,9 +31979,9 @@ function terminalState({ outcome }) {
 const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
  * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step
- * ended, even if another run recovered it, provided that its report is found; otherwise returns what was recovered, if
- * anything. If another run has the lock, and the main step left neither a report nor the journal in flight, returns
- * undefined; a later run reports the main step if its journal waits.
+ * ended, even if another run recovered it, provided that the main step's report is found. Otherwise, returns what was
+ * recovered, if anything. Returns undefined if another run has the lock and the main step left neither a report nor the
+ * journal in flight. In that case, a later run reports the main step if the main step's journal waits.
  */
 async function recoverMainStep(host, lockTimeoutMs) {
     try {
@@ -32076,7 +32086,7 @@ async function recoverBeforeRefusal(host, end) {
 
 
 /**
- * Plans the snapshot of the tree that is installed at a place, named by the next number and `version`. Throws as
+ * Plans the snapshot of the tree that is installed at a place, named with the next number and `version`. Throws as
  * `requireSwitchable` does, for example if the tree can no longer be moved.
  */
 async function nextSnapshot(deployment, place, version) {
@@ -32224,8 +32234,8 @@ async function writeItems(fd, items, signal) {
 
 
 /**
- * Notes and reports, before an installed tree is moved away, how it differs from what was installed, in case the run is
- * killed before `identifyReplaced`. Throws only the reason for a cancellation, and file system errors.
+ * Before an installed tree is moved away, notes and reports how the tree differs from what was installed, in case the
+ * run is killed before `identifyReplaced`. Throws only the reason for a cancellation, and file system errors.
  */
 async function noteLeaving(context, place) {
     const { deployment } = context;
@@ -32233,11 +32243,11 @@ async function noteLeaving(context, place) {
     await noteDifference(context, { place, root: installPath(deployment.layout, place) }, drift);
 }
 /**
- * Compares a tree again after it was moved to `root`, because other processes could write in the tree until then. Notes
+ * Compares a tree again after it was moved to `root`, because other processes could write to the tree until then. Notes
  * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
  * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. After a
- * warning, it also has none if the tree cannot be read, has too many unrecorded bytes, or was not compared although
- * this action installed it. Throws only the reason for a cancellation, and file system errors.
+ * warning, the identity also has no tree digest if the tree cannot be read, has too many unrecorded bytes, or was not
+ * compared although this action installed it. Throws only the reason for a cancellation, and file system errors.
  */
 async function identifyReplaced(context, place, root) {
     const { layout, keepPaths, tools, drift: check } = context.deployment;
@@ -32391,7 +32401,7 @@ function restoredCheck(config, service, { id, installed }) {
 
 
 
-/** Commits the changes of the steps, after a last check for a cancel. */
+/** Commits the steps' changes, after a last check for a cancel. */
 async function commit(deployment, session, installation) {
     await hearSignals();
     deployment.tools.signal.throwIfAborted();
@@ -32413,7 +32423,7 @@ async function cleanUp({ tools }, session, installation) {
         return false;
     }
 }
-/** Rolls back the changes of the steps. */
+/** Rolls back the steps' changes. */
 async function undo(deployment, { transaction, stagingFolder }, cause) {
     const { layout, tools, keepPaths } = deployment;
     tools.log.did('failed');
@@ -32491,8 +32501,8 @@ async function recovered(deployment, failed) {
     return deployment.isLocked ? judged(deployment, failed) : await recoverBeforeRefusal(deployment.host, failed);
 }
 /**
- * Returns the end of a run that failed once it had the lock. The journal's records decide whether the state of the host
- * is uncertain; if so, the outcome is `inconsistent`.
+ * Returns the end of a run that failed once it had the lock. The journal's records determine whether the state of the
+ * host is uncertain. If so, the outcome is `inconsistent`.
  */
 function judged({ layout }, end) {
     return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end;
@@ -32511,15 +32521,15 @@ const MAX_UNANSWERED = 2;
 /** A hub may lock out a client that keeps sending credentials that the hub rejects. */
 const MAX_DENIED = 5;
 /**
- * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in all, and continues after a
- * report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
+ * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in total, and continues after
+ * a report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
  * deployment's local report notes an acceptance.
  *
  * A report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest
- * reports come next; after the fifth, no more are sent. Sending also stops after a cancel, if the hub asks to wait
- * (429), or if the hub fails to answer twice in a row.
+ * reports come next. After the fifth, no more reports are sent. Sending also stops after a cancel, if the hub asks to
+ * wait (429), or if the hub fails to answer twice in a row.
  *
- * Afterwards drops reports that are older than 30 days, and all but the newest 200 of each address. Never throws: file
+ * Afterward, drops reports that are older than 30 days, and all but the newest 200 of each address. Never throws: file
  * system errors become warnings.
  */
 async function sendOutbox(outbox, now = new Date()) {
@@ -32614,8 +32624,8 @@ function logDelivery({ log }, { report: { started_at }, delivery }) {
 
 
 /**
- * The lock of one deployment on its host. The deployment may take it twice: before the fetch, to survey a host that is
- * not quiet, and to install.
+ * The lock of one deployment on its host. The deployment may take the lock twice: once before the fetch, to survey a
+ * host that is not quiet, and once to install.
  */
 class HostLock {
     #deployment;
@@ -32626,9 +32636,10 @@ class HostLock {
     }
     /**
      * Takes the lock and recovers what a dead run left. The first time, also sends the reports that wait in the outbox.
-     * Anything that was read from the host before may then be out of date. The host's record is read once, and used until
-     * `release`. If the deployment has left the state `pending`, records how long the run waited for another run. Throws
-     * as `holdLock`, `requireSafeHost`, `recover` and `holdHostRecord` do; the lock may then be held.
+     * After this call, anything that was read from the host earlier may be out of date. The host's record is read once,
+     * and used until `release`. If the deployment has left the state `pending`, records how long the run waited for
+     * another run. Throws as `holdLock`, `requireSafeHost`, `recover` and `holdHostRecord` do. In that case, the lock may
+     * be held.
      */
     async take(timeoutMs) {
         const { host, tools } = this.#deployment;
@@ -32824,11 +32835,11 @@ async function session_orWarn(log, act) {
 
 /**
  * Examines the host before anything is fetched, so that a deployment is refused as early as possible. Examines a quiet
- * host without its lock. If the host is not quiet, or if `check` refuses it with a code other than `inconsistent`, tries
- * to take the lock without waiting. With the lock, recovers a dead run, sends the outbox and examines the host again. If
- * another run has the lock, this happens after the download. The survey can only refuse a deployment: whatever passes is judged
- * again once the host is locked for the installation. Throws as `check` and, except for `locked`, `HostLock.take` do,
- * and file system errors; the lock may then be held.
+ * host without its lock. If the host is not quiet, or if `check` refuses it with a code other than `inconsistent`,
+ * tries to take the lock without waiting. With the lock, recovers a dead run, sends the outbox and examines the host
+ * again. If another run has the lock, all of this happens after the download. The survey can only refuse a deployment:
+ * whatever passes is judged again once the host is locked for the installation. Throws as `check` does and, except for
+ * `locked`, as `HostLock.take` does. Also throws file system errors. In all these cases, the lock may be held.
  */
 async function surveyHost(deployment, lock, check) {
     if (await passesUnlocked(deployment, check))
@@ -32847,7 +32858,7 @@ async function passesUnlocked(deployment, check) {
     deployment.noteRunning();
     try {
         await check();
-        // Another run that has begun meanwhile may have moved what was examined.
+        // Another run that has begun in the meantime may have moved what was examined.
         return isQuiet(deployment.host.layout);
     }
     catch (error) {
@@ -32873,7 +32884,7 @@ async function isFree(deployment, lock) {
     catch (error) {
         if (deployment.isLocked || toDeployError(error).code !== 'locked')
             throw error;
-        // The other run may have released the lock just now.
+        // The other run may have just released the lock.
         if (pathExistsSync(host.layout.lock))
             tools.log.info(`Another deployment is in progress here: ${describeOther(host.layout.lock)}. This run does not wait for it yet.`);
         return false;
@@ -32893,9 +32904,9 @@ async function isFree(deployment, lock) {
 
 /**
  * Runs a deployment on its host: the survey, the fetch, then the lock, the recovery of what a dead run left, the rest
- * of the contract's flow, commit or rollback, and the reports. In this order, no run waits for another run's download.
- * However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says
- * `inconsistent`. Never throws for a failure of the run: the result contains the error.
+ * of the contract's flow, commit or rollback, and the reports. With this order, no run waits for another run's
+ * download. However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome
+ * says `inconsistent`. Never throws for a failure of the run: the result contains the error.
  */
 async function runDeployment(deployment, flow) {
     const lock = new HostLock(deployment);
@@ -32953,7 +32964,7 @@ async function runLocked(session, fetched, { deployment, flow }) {
             await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed');
     }
     const isNoted = await session.noteEnd(ending.end, ending.isUnfinished);
-    // The staged tree may have filled the disk. Nothing needs it any more, and the reports need space.
+    // The staged tree may have filled the disk. Nothing needs that tree anymore, and the reports need space.
     if (isNoted && ending.settled && ending.error?.code === 'disk_full')
         await session.makeRoom();
     const result = await conclude_conclude(deployment, ending, attempts => session.noteReported(attempts));
@@ -33021,7 +33032,7 @@ function openUnnamedSync(directory) {
 
 
 /**
- * Runs a command of the host config with an allow-listed environment, in its own process group and without input, and
+ * Runs a command from the host config with an allow-listed environment, in its own process group and without input, and
  * logs how long the command took. Throws DeploymentError `step_failed` or `step_timed_out`, with the command's end and
  * the beginning of its output, or the signal's reason.
  */
@@ -33075,7 +33086,7 @@ async function keepPart({ deployment, results }, part) {
 
 ;// CONCATENATED MODULE: ./build/install/steps/parts/part.js
 
-/** Returns the settings that a plugin reads according to its plugin.yaml; none for a part without one. */
+/** Returns the settings that a plugin reads according to its plugin.yaml; none for a part without a plugin.yaml. */
 function environmentOf(pluginYaml) {
     if (pluginYaml === undefined)
         return { required: [], optional: [] };
@@ -33102,7 +33113,7 @@ function findPart(parts, name) {
 
 
 /**
- * Seeds `<directory>/<id>.env` from a template in this part or in another part of the same shelf; the template's path,
+ * Seeds `<directory>/<id>.env` from a template in this part or in another part on the same shelf; the template's path,
  * `from`, begins with the name of that part. The file has mode 0600 from its first byte, and is written completely or
  * not at all; an existing file is only read. Also seeds the settings that a host framework injects, as
  * `seedInjectedEnv` does. Throws DeploymentError `step_failed` if the template or the existing settings cannot be read
@@ -33355,10 +33366,10 @@ function orUndefined(read) {
 
 
 /**
- * Makes the trees of staged parts durable, with one sync if possible, records the trees, and compares the trees that
- * are replaced next with their records. Changes only the staging folder and the records. The tree of a returning
- * part is already durable and recorded. Calls `reach` with each part before the check that the part's kept paths can be
- * carried over.
+ * Makes the trees of staged parts durable, with one sync if possible, records the trees, and checks the trees that are
+ * replaced next against their records. Changes only the staging folder and the records. The tree of a returning part is
+ * already durable and recorded. Calls `reach` with each part before the check that the part's kept paths can be carried
+ * over.
  */
 async function prepareParts(context, { parts, next }, reach = () => undefined) {
     const { layout, keepPaths, tools } = context.deployment;
@@ -33375,7 +33386,7 @@ async function prepareParts(context, { parts, next }, reach = () => undefined) {
     if (parts[0] !== undefined)
         reach(parts[0]);
     const [, recorded] = await awaitAll(syncNew(parts, tools.signal), recordEach(context, found), 
-    // The switch does not compare these trees again, unless the sync takes long.
+    // The switch does not compare these trees again, unless the sync takes a long time.
     compareEach(context, next));
     return found.map((prepared, index) => ({ ...prepared, recorded: recorded[index] }));
 }
@@ -33580,7 +33591,7 @@ async function countEdited({ deployment }, { part, change, recorded, wasThere })
         // A wrong count is no reason to fail a deployment.
     }
 }
-/** Creates the directory and its missing parents. A rollback removes each of them that is empty. */
+/** Creates the directory and its missing parents. A rollback removes those that are empty. */
 async function makeDirectory({ deployment, transaction }, directory) {
     const parts = directory.split('/');
     for (let depth = 1; depth <= parts.length; depth++) {
@@ -33594,7 +33605,7 @@ async function makeDirectory({ deployment, transaction }, directory) {
 
 
 
-/** The groups of moves, in their order. No move depends on another move of its group. */
+/** The groups of moves, in their order. No move depends on another move in its group. */
 const GROUPS = [
     ({ snapshot }) => (snapshot === undefined ? [] : [snapshot.move]),
     one => one.kept(),
@@ -33605,9 +33616,9 @@ const GROUPS = [
  * replaced. After that, the function only moves: all old trees to the snapshots, then the kept paths into the new
  * trees, then all new trees into their places. If a part has no old tree, its kept paths come from the snapshot that
  * was left behind. Finally compares the old trees again, because other processes could change these trees until the
- * move. Returns the result of each part, except the removed parts that were already gone. Calls `reach` with a part
- * when the work on that part begins. Throws DeploymentError `step_failed`, `unsafe_host` or `inconsistent`, the errors
- * of stopping a service, file system errors, or the signal's reason.
+ * move. Returns the result for each part, except for the removed parts that were already gone. Calls `reach` with a
+ * part when the work on that part begins. Throws DeploymentError `step_failed`, `unsafe_host` or `inconsistent`, the
+ * errors from stopping a service, file system errors, or the signal's reason.
  */
 async function switchParts(context, parts, reach = () => undefined) {
     const planned = await planSwitches(context, parts, reach);
@@ -33707,9 +33718,9 @@ function cacheOf(path) {
  * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. Then compares the
  * snapshot with its record once more: after the move, only a process that has a file of the snapshot open can change
  * the snapshot. Before the move, moves away the snapshot's own copies of kept paths that the installed version has, and
- * all bytecode caches that were not recorded, because the replaced service may have put code into these. A rollback
- * undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host` or `inconsistent`,
- * or file system errors.
+ * all bytecode caches that were not recorded, because the replaced service may have put code into these caches. A
+ * rollback undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host` or
+ * `inconsistent`, or file system errors.
  */
 async function takeSnapshot(context, part) {
     const { deployment, transaction, stagingFolder } = context;
@@ -33735,8 +33746,8 @@ async function takeSnapshot(context, part) {
     return { ...facts, staged, recorded, replaced };
 }
 /**
- * Moves the copies of kept paths that a restored snapshot contained to the snapshot of the replaced version or, if the
- * part had been removed, of the removed part. The restored version got the host's current copies from that snapshot.
+ * Moves a restored snapshot's own copies of kept paths to the snapshot of the replaced version or, if the part had been
+ * removed, to that of the removed part. The restored version got the host's current copies from that snapshot.
  */
 async function keepReplaced(context, part) {
     const { deployment, transaction, stagingFolder, results } = context;
@@ -33858,7 +33869,10 @@ async function performStep(context, step) {
             return await notify(context, step);
     }
 }
-/** Skips a step for which nothing changes. A `start` or `restart` step still starts its services that do not run. */
+/**
+ * Skips a step for which nothing changes. A `start` or `restart` step still starts those of its services that are not
+ * running.
+ */
 async function performIdle(context, step) {
     if (step.action !== 'start' && step.action !== 'restart')
         return 'skipped';
@@ -33897,7 +33911,7 @@ async function supervise(context, action, plugin) {
         await transaction.supervise(service, action, signal);
         if (!unrestored.has(service))
             continue;
-        // A start has no effect on a service that still runs, perhaps with files of a version that was rolled back.
+        // A start has no effect on a service that is still running, perhaps with files of a version that was rolled back.
         if (action === 'start' && transaction.services.at(-1)?.was_running)
             await transaction.supervise(service, 'restart', signal);
         await noteRestorations(deployment.layout, { restored: [service] });
@@ -33980,7 +33994,7 @@ function noticeUnset({ deployment, order }) {
     }
 }
 /**
- * Warns, after all steps have run, of plugins that lack the only settings that their host framework gives them. Omits
+ * After all steps have run, warns of plugins that lack the only settings that their host framework gives them. Omits
  * plugins with a `write_env` step, which itself logs why it could not create these settings.
  */
 function warnOfMissingEnv({ deployment, order }) {
@@ -33991,7 +34005,7 @@ function warnOfMissingEnv({ deployment, order }) {
         deployment.tools.log.warning(`${placePath(part)} gets its settings from ${path} only (envconfiguration.inject in its plugin.yaml). ${path} does not exist, so the host framework may not load the plugin. Add a write_env step to the plan, or create ${path}.`);
     }
 }
-/** Returns an empty text if the file does not exist, undefined if it cannot be read. */
+/** Returns an empty string if the file does not exist, or undefined if the file cannot be read. */
 function settings_notices_readSettings(path) {
     try {
         return readSmallFileSync(path, MAX_SMALL_FILE_BYTES);
@@ -34004,7 +34018,7 @@ function settings_notices_readSettings(path) {
 ;// CONCATENATED MODULE: ./build/install/steps/step-ledger.js
 
 
-/** Records the steps of a deployment in their order, each once: how it ended, or that it was not run. */
+/** Records each step of a deployment once, in order: how the step ended, or that the step was not run. */
 class StepLedger {
     #record;
     #left;
@@ -34026,7 +34040,7 @@ class StepLedger {
         this.#reached = step ?? this.#reached;
     }
     /**
-     * Divides the time since the last call of `share` or `end`, or since the start, equally among these steps. Without
+     * Divides the time since the last call to `share` or `end`, or since the start, equally among these steps. Without
      * any steps, that time is dropped.
      */
     share(steps) {
@@ -34060,9 +34074,9 @@ class StepLedger {
 
 
 /**
- * Divides all steps into runs, in their order: removals first, then the plan's. Consecutive steps are one run if each
- * of them removes a part, installs a part that is staged or already in its place, or does nothing. So no slow work
- * comes between the switches of one run.
+ * Divides all steps into runs, in order: first the removals, then the plan's steps. Consecutive steps are one run if
+ * each of them removes a part, installs a part that is staged or already in its place, or does nothing. As a result, no
+ * slow work comes between the switches of one run.
  */
 function divideIntoRuns(context) {
     const { removals, steps } = context.order;
@@ -34132,9 +34146,9 @@ function removalOf(part) {
 
 /**
  * Prepares all staged parts, removes the parts that the new version does not contain, then runs the plan's steps in
- * their order, and records each step with its duration. Calls `beforeStep` before each step of the plan. All parts that
- * a run of steps removes or installs are switched together, before the first step of that run is recorded. If a step or
- * its preparation throws, records that step as failed and the remaining steps as not run, and throws the same error.
+ * order, and records each step with its duration. Calls `beforeStep` before each step of the plan. All parts that a run
+ * of steps removes or installs are switched together, before the first step of that run is recorded. If a step or its
+ * preparation throws, records that step as failed and the remaining steps as not run, and throws the same error.
  */
 async function runSteps(context, beforeStep) {
     const { order, deployment, transaction, idle } = context;
@@ -34173,8 +34187,8 @@ async function runSteps(context, beforeStep) {
     warnOfMissingEnv(context);
 }
 /**
- * Prepares the staged parts of all runs. Meanwhile compares the installed trees that the first run replaces with their
- * records.
+ * Prepares the staged parts of all runs. Meanwhile, checks the installed trees that the first run replaces against
+ * their records.
  */
 async function prepareRuns(context, runs, ledger) {
     const steps = new Map(runs.flatMap(({ staged }) => [...staged]));
@@ -34230,7 +34244,7 @@ function describeSequence(steps) {
 
 const PROGRESS_EVERY_MS = 2000;
 /**
- * Returns a function that logs the progress of a download, at most once every 2 s. The first call of that function
+ * Returns a function that logs the progress of a download, at most once every 2 s. The first call to that function
  * throws DeploymentError `disk_full` if the total is known and the temporary folder has no room for that many bytes.
  */
 function watchDownload({ log, now, runner, }) {
@@ -34723,7 +34737,7 @@ function wasSupplyReplaced(layout, { origin, part, source }) {
 function isSameSource(a, b) {
     return a !== undefined && a.from === b.from && a.id === b.id;
 }
-/** Parses only the lines that contain `id`, a digest or a commit. */
+/** Parses only the lines that contain `id`, which is a digest or a commit. */
 function wasAudited({ own }, id, isWanted) {
     return auditFilesSync(own).some(name => {
         const bytes = readRegularFileSync((0,external_node_path_namespaceObject.join)(own, name));
@@ -34787,9 +34801,9 @@ const PLUGIN_YAML = 'plugin.yaml';
 /** The files that every signed plugin has. */
 const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
 /**
- * Finds the tree that is installed in a place, if the extraction of this artifact would give the same tree, apart from
- * added files: the tree came from the same bytes, with the same keep-paths and `plugin.sig`, and no file is missing or
- * changed. Returns undefined otherwise, and if only an extraction could show whether the trees are the same.
+ * Finds the tree that is installed in a place, if extracting this artifact would give the same tree, apart from added
+ * files: the tree came from the same bytes, with the same keep-paths and `plugin.sig`, and no file is missing or
+ * changed. Returns undefined otherwise, and also if only an extraction could show whether the trees are the same.
  */
 async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
     if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
@@ -34826,8 +34840,8 @@ async function isIntact(deployment, place) {
     return drift !== undefined && isOnlyAdded(drift);
 }
 /**
- * True if a file was added that the signature of the installed plugin covers, so that the host framework rejects the
- * plugin.
+ * True if the signature of the installed plugin covers a file that was added. In that case, the host framework rejects
+ * the plugin.
  */
 async function isAddedToSigned({ layout, keepPaths }, part) {
     const shipped = pathsOf(part.tree.files);
@@ -34861,7 +34875,7 @@ function intact_part_isAlike(recorded, item, knowsMode) {
 }
 async function withPluginYaml({ layout, keepPaths, request, tools }, place, tree) {
     const { pluginSecretKey } = request;
-    // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's.
+    // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
     if (keepPaths.includes(PLUGIN_YAML))
         return undefined;
     if (tree.find(PLUGIN_YAML) === undefined)
@@ -45606,7 +45620,7 @@ async function notifyReady() {
 }
 /**
  * True if systemd is still starting the unit of this process. Units ordered after that unit start only once that unit
- * has started, so a wait of this process for one of them would never end.
+ * has started, so if this process waited for one of them, the wait would never end.
  */
 async function isOwnUnitStarting() {
     const unit = findOwnUnit();

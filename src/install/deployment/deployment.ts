@@ -31,7 +31,7 @@ export interface HubWires {
  * the run's report.
  */
 export interface RunObserver {
-  /** From now on, if the run is killed, a later run may have to recover or report it. */
+  /** If the run is killed after this call, a later run may have to recover or report that run. */
   onBegun(interrupted: LocalReport): void
   /** The run has entered its next state. */
   onProgress(interrupted: LocalReport): void
@@ -74,8 +74,8 @@ export interface RunningDeployment<State extends string = TerminalState> extends
   /** Enters the next state in the state table, the journal, the log and the outputs. Handles pending signals first. */
   enter(state: State): Promise<void>
   /**
-   * Reads again which version this host runs and which paths it keeps. Returns the report to use if the run is killed
-   * from now on.
+   * Rereads the version that this host runs and the paths that it keeps. Returns the report to use if the run is killed
+   * after this call.
    */
   noteRunning(): LocalReport
 }
@@ -140,11 +140,11 @@ function logState(log: Log, state: string, next: readonly string[]): void {
   else log.group(state, next.includes('rolled_back') ? 'at once' : undefined)
 }
 
-/** How far a run has got. */
+/** How far a run has progressed. */
 interface Progress {
   readonly record: DeploymentRecord
   readonly machine: Pick<StateMachine<string>, 'current' | 'history'>
-  /** The version that the run has found running. */
+  /** The running version that the run has found. */
   readonly found: string | null
 }
 
@@ -156,8 +156,8 @@ function reportKilled({ record, machine, found }: Progress, at: Date): LocalRepo
 }
 
 /**
- * Returns the running version to report if the run is killed now; null if the host may then have neither version intact
- * until it is recovered.
+ * Returns the running version to report if the run is killed now. Returns null if a kill now may leave the host with
+ * neither version intact until the host is recovered.
  */
 function runningIn(
   { current, history }: Pick<StateMachine<string>, 'current' | 'history'>,

@@ -7,7 +7,7 @@ import type { Tools } from '../transaction/context.ts'
 const PROGRESS_EVERY_MS = 2000
 
 /**
- * Returns a function that logs the progress of a download, at most once every 2 s. The first call of that function
+ * Returns a function that logs the progress of a download, at most once every 2 s. The first call to that function
  * throws DeploymentError `disk_full` if the total is known and the temporary folder has no room for that many bytes.
  */
 export function watchDownload({

@@ -4,7 +4,8 @@ import type { RunningDeployment } from './deployment.ts'
 
 /**
  * Builds the end of a run that failed; the caller adds the result of a rollback. The outcome is `inconsistent` if the
- * error's code is, because an earlier run may have left the host with neither version intact; otherwise it is `failed`.
+ * error has that code, because an earlier run may have left the host with neither version intact. Otherwise, the
+ * outcome is `failed`.
  */
 export function failedEnd(
   { record, tools }: Pick<RunningDeployment, 'record' | 'tools'>,

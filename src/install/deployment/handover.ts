@@ -67,7 +67,7 @@ export interface UnhealthyRestoration {
  * undefined if no check fails. Also returns undefined, without a check, if another run is in progress on this host, was
  * interrupted, or has deployed in the meantime. Throws as `requireSafeHost`, `requireOwnKinds`, `readStateFileSync` and
  * `holdLock` do, except for `locked`. Also throws the signal's reason after a cancel, and an error for a text that
- * `writeHandover` has not written.
+ * `writeHandover` did not write.
  */
 export async function checkRestored(host: Host, text: string): Promise<UnhealthyRestoration | undefined> {
   const handover = handoverSchema.parse(JSON.parse(text))

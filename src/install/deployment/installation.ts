@@ -20,9 +20,9 @@ import { findReplaced } from './replaced-snapshot.ts'
 import { retain } from './retained-snapshots.ts'
 
 /**
- * Builds the installation to commit after the steps: the installed parts and the removed parts with the snapshots to
- * keep, the snapshots to discard, and the version of a project. Throws if a later run could not read these records.
- * Notes in the report which snapshots have modified trees.
+ * Builds the installation to commit after the steps: the installed and removed parts with the snapshots to keep, the
+ * snapshots to discard, and the version of a project. Throws if a later run could not read these records. Notes in the
+ * report which snapshots have modified trees.
  */
 export async function buildInstallation(context: StepContext): Promise<Installation> {
   const { log } = context.deployment.tools
@@ -71,8 +71,8 @@ interface Retained<Row> {
 }
 
 /**
- * Builds a part's row. The row stays as it is, apart from its keep-paths and snapshots, if the part is installed
- * already and the run has changed nothing that the host runs, in any part.
+ * Builds a part's row. If the part is already installed and the run has changed nothing that the host runs, in any
+ * part, the row stays as it is, apart from its keep-paths and snapshots.
  */
 function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const { order, transaction } = context

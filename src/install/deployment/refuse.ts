@@ -20,7 +20,7 @@ export interface Refusal {
   allowSharedRoot: boolean
   /** Undefined if not known. */
   keepReports: number | undefined
-  /** Undefined if the hub must not get a report, or if the inputs do not suffice to reach it. */
+  /** Undefined if the hub must not get a report, or if the inputs are not sufficient to reach the hub. */
   sender: ReportSender | undefined
 }
 

@@ -17,8 +17,8 @@ const MAX_FILES = 4
 
 /**
  * Appends one line for a finished deployment, durably. Does not repeat the outcome of a deployment whose run died just
- * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has 16 MiB, one
- * rename adds the time to its name, and a new file begins; at most four files are kept.
+ * after it wrote the line. A line that a crash cut off does not damage the next one. Once the file has reached 16 MiB,
+ * a single rename adds the time to the file's name, and a new file begins. At most four files are kept.
  */
 export async function appendAudit({ layout, secrets }: ReportFolder, report: LocalReport): Promise<void> {
   const known = redactReport(report, secrets)

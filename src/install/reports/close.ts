@@ -29,8 +29,8 @@ export interface Conclusion {
   /** The address for the deployment's report (see `ReportSender`); null if there is no hub to report to. */
   readonly address: string | null
   /**
-   * If the hub has already accepted this report: the number of attempts that were needed. The report is then not sent
-   * again.
+   * If the hub has already accepted this report: the number of attempts that were needed. In that case, the report is
+   * not sent again.
    */
   readonly accepted?: number | undefined
   /** Called as soon as the hub has accepted the report. */
@@ -57,8 +57,8 @@ const REPORT_TIMEOUT_MS = 10_000
 /**
  * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7 and
  * 8), then one audit line. A report that the hub did not accept waits in the outbox. Calls `onLocalReport` before it
- * sends the report to the hub, because sending may take longer than a cancelled run has left. Never throws: the result
- * names anything that could not be written, and the outcome does not change.
+ * sends the report to the hub, because sending may take more time than a cancelled run has left. Never throws: the
+ * result names anything that could not be written, and the outcome does not change.
  */
 export async function closeDeployment(
   host: Host,
@@ -92,8 +92,8 @@ export async function closeDeployment(
 }
 
 /**
- * Reports a deployment only to the hub, best-effort: for a host on which nothing may be written, or without a project
- * root. Calls `onKnown` before it sends anything. Never throws.
+ * Reports a deployment only to the hub, best-effort: for use if nothing may be written on the host, or if there is no
+ * project root. Calls `onKnown` before it sends anything. Never throws.
  */
 export async function closeUntouched(
   { sender, log, secrets, grace }: Pick<Host, 'sender' | 'log' | 'secrets' | 'grace'>,

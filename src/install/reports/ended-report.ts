@@ -5,7 +5,7 @@ import { type FoundReport, readReportOf } from './local-report.ts'
 
 /**
  * The maximum number of reports to read. The name of a report begins with the start time of its run. The run in
- * question began not long ago, so its report is among the newest, even if the clock of another run was ahead.
+ * question began recently, so its report is among the newest, even if the clock of another run was ahead.
  */
 const MAX_READ = 200
 

@@ -20,7 +20,7 @@ export interface Host extends HostAccess {
   readonly sender: ReportSender | undefined
   /** The limits for the work after a cancel. A report that was not sent within them waits in the outbox. */
   readonly grace: Grace
-  /** The number of local reports to keep of each plugin, service or project; if undefined, none is removed. */
+  /** The number of local reports to keep for each plugin, service or project; if undefined, none are removed. */
   readonly keepReports?: number | undefined
   readonly run: OwnRun
   readonly flows: Flows

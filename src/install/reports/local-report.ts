@@ -40,7 +40,7 @@ export function notSent(reason: string | null): Reported {
   return { accepted: false, attempts: 0, error: reason }
 }
 
-/** The fields of a report that depend neither on the run nor on its end. */
+/** The fields of a report that depend on neither the run nor its end. */
 export type Circumstances = Pick<LocalReport, 'reported' | 'running_version'>
 
 export function buildLocalReport(
@@ -88,8 +88,8 @@ const OWN_WORDS: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Removes all secrets from the texts of the report. Redacts text by text, never the JSON: a hub could issue a token
- * whose removal breaks the syntax.
+ * Removes all secrets from the texts of the report. Redacts each text separately, never the JSON, because a hub could
+ * issue a token whose removal breaks the syntax.
  */
 export function redactReport(report: LocalReport, secrets: Redaction): LocalReport {
   return redactTexts(report, secrets.redact, OWN_WORDS) as LocalReport
@@ -114,7 +114,7 @@ export type ReportFolder = { readonly layout: Layout; readonly secrets: Redactio
 
 /**
  * Writes the redacted report, completely or not at all, with mode 0600. Returns its path. Every process derives the
- * same path, so there is at most one local report of each deployment. If two deployments of one slug started in the
+ * same path, so there is at most one local report for each deployment. If two deployments of one slug started in the
  * same millisecond, the name of the report that is written later also contains its deployment's id.
  */
 export async function writeLocalReport({ layout, secrets }: ReportFolder, report: LocalReport): Promise<string> {
@@ -136,7 +136,7 @@ export function findAccepted(layout: Layout, { status, ...report }: LocalReport)
 }
 
 /**
- * Notes that the hub accepted a report after the end of its run. Never throws: at worst the hub gets the report twice.
+ * Notes that the hub accepted a report after the end of its run. Never throws: at worst, the hub gets the report twice.
  */
 export async function noteAccepted(folder: ReportFolder, sent: Named, attempts: number): Promise<void> {
   const found = findReport(folder.layout, sent)

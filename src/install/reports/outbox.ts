@@ -21,15 +21,15 @@ export interface Outbox extends OutboxPlace {
 }
 
 /**
- * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in all, and continues after a
- * report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
+ * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in total, and continues after
+ * a report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
  * deployment's local report notes an acceptance.
  *
  * A report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest
- * reports come next; after the fifth, no more are sent. Sending also stops after a cancel, if the hub asks to wait
- * (429), or if the hub fails to answer twice in a row.
+ * reports come next. After the fifth, no more reports are sent. Sending also stops after a cancel, if the hub asks to
+ * wait (429), or if the hub fails to answer twice in a row.
  *
- * Afterwards drops reports that are older than 30 days, and all but the newest 200 of each address. Never throws: file
+ * Afterward, drops reports that are older than 30 days, and all but the newest 200 of each address. Never throws: file
  * system errors become warnings.
  */
 export async function sendOutbox(outbox: Outbox, now = new Date()): Promise<void> {

@@ -9,7 +9,7 @@ const NAME =
 /**
  * Removes the oldest local reports of the plugin, service or project with this slug until `keep` are left. A null slug
  * means the reports of runs that ended before they knew what to deploy. Never removes `report` itself, even if the
- * clock was set back, nor a file whose name does not look like a report's. Never throws.
+ * clock was set back, or a file whose name does not look like a report's. Never throws.
  */
 export function pruneReports(report: string, slug: string | null, keep: number): void {
   const [folder, newest] = [dirname(report), basename(report)]
@@ -24,7 +24,9 @@ function slugOf(name: string): string | undefined {
   return NAME.exec(name)?.[1]
 }
 
-/** Reads the reports: the name of a report without a slug contains the deployment's id, which looks like a slug. */
+/**
+ * Reads the reports, because the name of a report without a slug contains the deployment's id, which looks like a slug.
+ */
 function isNamelessIn(folder: string): (name: string) => boolean {
   return name => slugOf(name) !== undefined && readSlug(join(folder, name)) === null
 }

@@ -79,7 +79,7 @@ function isSameSource(a: SourceRecord | undefined, b: SourceRecord): boolean {
   return a !== undefined && a.from === b.from && a.id === b.id
 }
 
-/** Parses only the lines that contain `id`, a digest or a commit. */
+/** Parses only the lines that contain `id`, which is a digest or a commit. */
 function wasAudited({ own }: Layout, id: string, isWanted: (success: AuditedSuccess) => boolean): boolean {
   return auditFilesSync(own).some(name => {
     const bytes = readRegularFileSync(join(own, name))

@@ -3,15 +3,15 @@ import type { LocalReport } from './local-report.ts'
 
 /**
  * The result of sending a report. `status` is the status of the hub's answer, or null if there was none. `final` means
- * that sending the report again would not help; `denied`, that it needs other credentials.
+ * that sending the report again would not help. `denied` means that the report needs other credentials.
  */
 export type Delivery =
   | { accepted: true; attempts: number }
   | { accepted: false; attempts: number; status: number | null; error: string; final: boolean; denied?: boolean }
 
 /**
- * Builds the result for a refusal by the hub. The status decides whether sending the report again can help: later after
- * a 408, 429 or 5xx, with other credentials after a 401 or 403, otherwise never.
+ * Builds the result for a refusal by the hub. The status determines whether sending the report again can help: later
+ * after a 408, 429 or 5xx, with other credentials after a 401 or 403, otherwise never.
  */
 export function refused(status: number, { attempts, error }: { attempts: number; error: string }): Delivery {
   const denied = status === 401 || status === 403
@@ -24,8 +24,8 @@ export function refused(status: number, { attempts, error }: { attempts: number;
  */
 export interface ReportSender {
   /**
-   * Names the hub and the plugin, service or project, but not the credentials: any run that reports to the same address
-   * may send a waiting report, and no other run.
+   * Names the hub and the plugin, service or project, but not the credentials: any run that reports to the same
+   * address, but no other run, may send a waiting report.
    */
   readonly address: string
   send(report: LocalReport, limits: ReportLimits): Promise<Delivery>
@@ -33,7 +33,7 @@ export interface ReportSender {
 
 export interface ReportLimits {
   readonly retry: boolean
-  /** In all, including retries. */
+  /** In total, including retries. */
   readonly timeoutMs: number
   /** Ends the sending early. */
   readonly signal?: AbortSignal | undefined

@@ -12,9 +12,9 @@ import type { Redaction } from '../transaction/context.ts'
 import { contractOf, type LocalReport, localReportSchema, redactReport } from './local-report.ts'
 
 const MAX_WAITING = 200
-/** The limit over all addresses, in case every run is refused before it can send anything. */
+/** The limit across all addresses, in case every run is refused before it can send anything. */
 const MAX_UNSENT = 400
-/** A report that has waited for longer is dropped. */
+/** A report that has waited longer is dropped. */
 export const MAX_WAITING_DAYS = 30
 const DAY_MS = 86_400_000
 /** The limit for one warning. */
@@ -38,7 +38,10 @@ export interface WaitingReport extends AddressedReport {
   readonly path: string
 }
 
-/** The reports that wait on a host when they are read, oldest first. Entries that cannot be read as reports stay. */
+/**
+ * The reports that were waiting on a host when they were read, oldest first. Entries that cannot be read as reports
+ * stay.
+ */
 export class WaitingReports {
   readonly #place: OutboxPlace
   readonly #entries: readonly WaitingReport[]

@@ -10,7 +10,7 @@ import { type Service, shortName } from './service.ts'
 import { beginStreak, paceOf, type Sight } from './stability.ts'
 import { type Limits, readRestarts, readServiceRun, readServiceState } from './supervise.ts'
 
-/** A single probe that takes longer has failed, so that there may be time for another probe. */
+/** A single probe that takes longer counts as failed, which may leave time for another probe. */
 const PROBE_TIMEOUT_MS = 10_000
 /** With less time left, no further probe starts: a probe that is cut short would hide why the previous probe failed. */
 const SHORTEST_PROBE_MS = 200
@@ -35,14 +35,14 @@ export interface HealthRequest {
 export interface Health {
   /** One line, from the last probe. */
   readonly evidence: string
-  /** In a few words: the last finding, and for how long the service had to be healthy. */
+  /** In a few words: the last finding, and how long the service had to be healthy. */
   readonly brief: string
 }
 
 /**
  * Waits until the supervisor reports the service as running and the configured check passes, both without a break for
- * the check's `stable_for`. Without a service or without a check, waits only for the other. With a service, this period
- * is at least 3 s, or half of the timeout if that is shorter. A new start of the service is a break.
+ * the check's `stable_for` period. Without a service or without a check, waits only for the other. With a service, this
+ * period is at least 3 s, or half of the timeout if that is shorter. A new start of the service is a break.
  *
  * Throws DeploymentError `unhealthy` with the last evidence if no attempt succeeds, or the signal's reason.
  */

@@ -18,7 +18,7 @@ export interface ServiceOrder extends ServiceTask {
 
 type Command = [string, ...string[]]
 
-/** The supervisor's own command line that carries out an order: an argument list, no shell. */
+/** The supervisor's own command line that carries out an order, as an argument list, without a shell. */
 export function actionCommand(order: ServiceOrder): Command {
   const { service, action, isQueued } = order
   switch (service.supervisor) {
@@ -78,8 +78,8 @@ export function runCommand(service: Service): Command {
 }
 
 /**
- * The command line that asks how often each container of a Kubernetes deployment was restarted within its pod. `labels`
- * selects the deployment's pods, and comes from `parseState`; `parseRestarts` reads the answer.
+ * The command line that asks how many times each container of a Kubernetes deployment was restarted within its pod.
+ * `labels` selects the deployment's pods, and comes from `parseState`; `parseRestarts` reads the answer.
  */
 export function restartsCommand(service: Extract<Service, { supervisor: 'kubernetes' }>, labels: string): Command {
   return [...kubectl(service), 'get', 'pods', `--selector=${labels}`, `--output=jsonpath=${KUBERNETES_RESTARTS}`]
@@ -104,7 +104,7 @@ export function forgetStartsCommand(service: Service): Command | undefined {
 export interface ParsedState {
   /** Whether the answer shows the state of the service. */
   known: boolean
-  /** At least a part of the service is up, even if it is not yet healthy or complete. */
+  /** At least part of the service is up, even if it is not yet healthy or complete. */
   up: boolean
   /** The service runs completely, and as its latest definition requires. */
   running: boolean
@@ -112,13 +112,13 @@ export interface ParsedState {
   replicas: number | null
   /** The labels of a Kubernetes deployment's pods, as a selector; null elsewhere, and if they could not be read. */
   labels: string | null
-  /** The answer in words, after the service's name. */
+  /** The answer in words, to follow the service's name. */
   words: string
 }
 
 /** Parses the answer to `stateCommand`. */
 export function parseState(service: Service, answer: { code: number; stdout: string }): ParsedState {
-  // systemctl is-active also reports the state by its exit code, which is not 0 for "activating", for example.
+  // systemctl is-active also reports the state through its exit code, which is not 0 for "activating", for example.
   const text = answer.code === 0 || service.supervisor === 'systemd' ? answer.stdout.trim() : ''
   switch (service.supervisor) {
     case 'systemd':
@@ -132,7 +132,7 @@ export function parseState(service: Service, answer: { code: number; stdout: str
 
 /**
  * True if the output of a failed `stateCommand` says that the service does not exist. Always false for systemd, which
- * calls a missing unit inactive.
+ * reports a missing unit as inactive.
  */
 export function saysMissing(service: Service, output: string): boolean {
   switch (service.supervisor) {
@@ -146,7 +146,7 @@ export function saysMissing(service: Service, output: string): boolean {
 }
 
 const UP_UNITS: ReadonlySet<string> = new Set(['active', 'activating', 'reloading', 'refreshing'])
-/** An old systemctl calls a unit that does not exist `unknown`. */
+/** An old systemctl reports a unit that does not exist as `unknown`. */
 const DOWN_UNITS: ReadonlySet<string> = new Set(['inactive', 'failed', 'deactivating', 'maintenance', 'unknown'])
 const DOCKER_STATE = '{{.State.Status}}{{if .State.Health}} {{.State.Health.Status}}{{end}}'
 const DOCKER_RUN = '{{.State.StartedAt}}'
@@ -182,7 +182,7 @@ function parseContainerState(text: string): ParsedState {
   }
 }
 
-/** kubectl may leave a field that is 0 empty. */
+/** kubectl may leave a field empty if its value is 0. */
 function parseDeploymentState(text: string): ParsedState {
   const fields = text.split(' ')
   const [generation = 0, observed = 0, wanted = 0, updated = 0, available = 0, all = 0] = fields.slice(0, 6).map(Number)
@@ -194,7 +194,8 @@ function parseDeploymentState(text: string): ParsedState {
 }
 
 /**
- * Parses labels, which kubectl prints as JSON. Returns null if there are none, or for an older kubectl's other form.
+ * Parses labels, which kubectl prints as JSON. Returns null if there are none, or if an older kubectl prints them in
+ * another form.
  */
 function parseLabels(text: string): string | null {
   try {

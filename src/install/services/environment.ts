@@ -2,7 +2,7 @@ import { allowedEnvironment } from '../files/child-process.ts'
 import type { Service } from './service.ts'
 
 /**
- * The variables by which each supervisor's command line finds its daemon or cluster; the command line may also use
+ * The variables that each supervisor's command line uses to find its daemon or cluster; the command line may also use
  * files in `HOME`.
  */
 const WHEREABOUTS: Record<Service['supervisor'], readonly string[]> = {
@@ -20,8 +20,8 @@ const WHEREABOUTS: Record<Service['supervisor'], readonly string[]> = {
 }
 
 /**
- * The environment of a supervisor's command line: the variables that every child gets, and those by which the command
- * line finds its daemon or cluster.
+ * The environment of a supervisor's command line: the variables that every child gets, and those that the command line
+ * uses to find its daemon or cluster.
  */
 export function supervisorEnvironment(service: Service): Record<string, string> {
   const found = WHEREABOUTS[service.supervisor].flatMap(name => {
@@ -39,7 +39,7 @@ function runtimeDirectory(service: Service): Record<string, string> {
 }
 
 /**
- * The variable that says, for commands of the host config, whether the deployment has so far changed what the host
+ * For commands from the host config: the variable that says whether the deployment has so far changed what the host
  * runs.
  */
 export function changedVariable({ changed }: { readonly changed: boolean }): { DEPLOYMENT_CHANGED: string } {

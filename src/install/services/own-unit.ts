@@ -17,7 +17,7 @@ export async function notifyReady(): Promise<boolean> {
 
 /**
  * True if systemd is still starting the unit of this process. Units ordered after that unit start only once that unit
- * has started, so a wait of this process for one of them would never end.
+ * has started, so if this process waited for one of them, the wait would never end.
  */
 export async function isOwnUnitStarting(): Promise<boolean> {
   const unit = findOwnUnit()

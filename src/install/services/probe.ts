@@ -11,7 +11,7 @@ import { describeEnd, type Limits } from './supervise.ts'
 
 const PROBE_ADVICE = 'check the service and its address in the host config.'
 
-/** Characters quoted from a page that does not contain the expected body. */
+/** The maximum number of characters to quote from a page that does not contain the expected body. */
 const MAX_MISMATCH_CHARS = 200
 
 type ProbeOf<Type extends HealthProbe['type']> = Extract<HealthProbe, { type: Type }>

@@ -24,8 +24,8 @@ export const serviceChangeSchema = z.lazy(() =>
 export type ServiceChange = z.infer<typeof serviceChangeSchema>
 
 /**
- * Returns a task with the service's present state, and with the replicas before the same plan's `earlier` changes.
- * Throws DeploymentError `step_failed` if the state is unknown, because then no rollback could restore it.
+ * Returns a task with the service's current state, and with the replicas before the same plan's `earlier` changes.
+ * Throws DeploymentError `step_failed` if the state is unknown, because no rollback could restore an unknown state.
  */
 export async function planServiceChange(
   task: ServiceTask,
@@ -65,8 +65,8 @@ export interface Restoring {
 
 /**
  * Restores the state that a plan's services had before the plan, newest change first: restarts the services that ran,
- * and stops the others. Call this function once the old files are back. It continues after a failure, and returns one
- * sentence for each failure. It may be repeated. Once the signal is aborted, it returns the remaining services as not
+ * and stops the others. Call this function once the old files are back. Continues after a failure, and returns one
+ * sentence for each failure. May be called again. Once the signal is aborted, returns the remaining services as not
  * restored.
  */
 export async function restoreServices(
@@ -99,7 +99,7 @@ type QueueableChange = ServiceChange & Pick<ServiceOrder, 'isQueued'>
 async function restoreRunning(change: QueueableChange, restoring: Restoring): Promise<void> {
   const { service } = change
   await forgetStarts(service, within(restoring))
-  // A restart of a Kubernetes deployment keeps the zero replicas that a stop has set.
+  // A restart of a Kubernetes deployment keeps the replica count of zero that a stop has set.
   if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
     await restore({ ...change, action: 'start' }, restoring)
   try {
@@ -111,7 +111,7 @@ async function restoreRunning(change: QueueableChange, restoring: Restoring): Pr
   }
 }
 
-/** Never omits the stop: a start may still be under way while nothing runs yet. */
+/** Never omits the stop: a start may still be underway while nothing runs yet. */
 async function restoreStopped(change: QueueableChange, restoring: Restoring): Promise<void> {
   try {
     await restore({ ...change, action: 'stop' }, restoring)

@@ -22,7 +22,7 @@ export function keyOfService(service: Service): string {
   return JSON.stringify(service)
 }
 
-/** Returns the service of an id, or undefined if the host config has no supervisor, or says `none`. */
+/** Returns the service of an id, or undefined if the host config names no supervisor or says `none`. */
 export function serviceOf(config: HostConfig, id: string): Service | undefined {
   const named = config.plugins.get(id)
   const fill = (template: string): string => template.replaceAll('{id}', id)
@@ -48,8 +48,8 @@ export function serviceOf(config: HostConfig, id: string): Service | undefined {
 }
 
 /**
- * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one, else the id's
- * own.
+ * Returns the service of an id in a step that names no plugin: the project-wide unit if there is one; otherwise, the
+ * id's own service.
  */
 export function projectServiceOf(config: HostConfig, id: string): Service | undefined {
   const own = serviceOf(config, id)
@@ -57,7 +57,10 @@ export function projectServiceOf(config: HostConfig, id: string): Service | unde
   return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own
 }
 
-/** Returns the name of a systemd unit alone, because such names are recognized as units; else the type and the name. */
+/**
+ * Returns the name of a systemd unit alone, because such names are recognized as units. Otherwise, returns the type and
+ * the name.
+ */
 export function shortName(service: Service): string {
   return service.supervisor === 'systemd' ? service.unit : describeService(service)
 }

@@ -32,8 +32,8 @@ export function paceOf({ service, check, timeout_seconds }: Healthcheck): Pace {
 export interface Sight {
   healthy: boolean
   /**
-   * Facts of the service's current run, always in the same order: a fact that changes shows a new start. A fact that is
-   * not known is null.
+   * Facts about the service's current run, always in the same order: a fact that changes shows a new start. A fact that
+   * is not known is null.
    */
   run: readonly (string | null)[]
 }

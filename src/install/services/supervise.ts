@@ -30,7 +30,7 @@ export interface Limits {
 export interface ServiceState extends ParsedState {
   /** The supervisor answered that it has no service of this name. */
   missing: boolean
-  /** The supervisor's answer, one line. */
+  /** The supervisor's answer, in one line. */
   evidence: string
 }
 

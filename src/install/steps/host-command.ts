@@ -20,7 +20,7 @@ export interface HostCommandRequest {
 }
 
 /**
- * Runs a command of the host config with an allow-listed environment, in its own process group and without input, and
+ * Runs a command from the host config with an allow-listed environment, in its own process group and without input, and
  * logs how long the command took. Throws DeploymentError `step_failed` or `step_timed_out`, with the command's end and
  * the beginning of its output, or the signal's reason.
  */

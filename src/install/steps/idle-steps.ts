@@ -62,8 +62,8 @@ function placeOfChange(step: PlanStep): string | undefined {
 }
 
 /**
- * True if a part is not intact, or if a settings file of the part is missing: the creation of that file counts as a
- * change even for earlier steps.
+ * True if a part is not intact, or if a settings file of the part is missing. Creating that file counts as a change,
+ * even for earlier steps.
  */
 function isChanging(deployment: Deployment, order: InstallOrder, part: Part): boolean {
   return part.intact === undefined || missingSettings(deployment, order, part).length > 0

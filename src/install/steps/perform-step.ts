@@ -62,7 +62,10 @@ export async function performStep(context: StepContext, step: PlanStep): Promise
   }
 }
 
-/** Skips a step for which nothing changes. A `start` or `restart` step still starts its services that do not run. */
+/**
+ * Skips a step for which nothing changes. A `start` or `restart` step still starts those of its services that are not
+ * running.
+ */
 async function performIdle(context: StepContext, step: PlanStep): Promise<StepEnd> {
   if (step.action !== 'start' && step.action !== 'restart') return 'skipped'
   const { log, signal } = context.deployment.tools
@@ -97,7 +100,7 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
     log.info(`${action} ${describeService(service)}`)
     await transaction.supervise(service, action, signal)
     if (!unrestored.has(service)) continue
-    // A start has no effect on a service that still runs, perhaps with files of a version that was rolled back.
+    // A start has no effect on a service that is still running, perhaps with files of a version that was rolled back.
     if (action === 'start' && transaction.services.at(-1)?.was_running)
       await transaction.supervise(service, 'restart', signal)
     await noteRestorations(deployment.layout, { restored: [service] })

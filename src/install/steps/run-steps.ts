@@ -15,9 +15,9 @@ import { switchParts } from './switch/switch-parts.ts'
 
 /**
  * Prepares all staged parts, removes the parts that the new version does not contain, then runs the plan's steps in
- * their order, and records each step with its duration. Calls `beforeStep` before each step of the plan. All parts that
- * a run of steps removes or installs are switched together, before the first step of that run is recorded. If a step or
- * its preparation throws, records that step as failed and the remaining steps as not run, and throws the same error.
+ * order, and records each step with its duration. Calls `beforeStep` before each step of the plan. All parts that a run
+ * of steps removes or installs are switched together, before the first step of that run is recorded. If a step or its
+ * preparation throws, records that step as failed and the remaining steps as not run, and throws the same error.
  */
 export async function runSteps(context: StepContext, beforeStep: (step: PlanStep) => Promise<void>): Promise<void> {
   const { order, deployment, transaction, idle } = context
@@ -57,8 +57,8 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
 }
 
 /**
- * Prepares the staged parts of all runs. Meanwhile compares the installed trees that the first run replaces with their
- * records.
+ * Prepares the staged parts of all runs. Meanwhile, checks the installed trees that the first run replaces against
+ * their records.
  */
 async function prepareRuns(
   context: StepContext,

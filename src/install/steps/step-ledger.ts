@@ -3,7 +3,7 @@ import type { DeploymentRecord } from '../transaction/record.ts'
 import { entryOf, notRun, type StepEnd } from './step-entry.ts'
 import type { Step } from './step-runs.ts'
 
-/** Records the steps of a deployment in their order, each once: how it ended, or that it was not run. */
+/** Records each step of a deployment once, in order: how the step ended, or that the step was not run. */
 export class StepLedger {
   readonly #record: DeploymentRecord
   readonly #left: Step[]
@@ -28,7 +28,7 @@ export class StepLedger {
   }
 
   /**
-   * Divides the time since the last call of `share` or `end`, or since the start, equally among these steps. Without
+   * Divides the time since the last call to `share` or `end`, or since the start, equally among these steps. Without
    * any steps, that time is dropped.
    */
   share(steps: readonly Step[]): void {

@@ -24,9 +24,9 @@ export interface StepRun {
 }
 
 /**
- * Divides all steps into runs, in their order: removals first, then the plan's. Consecutive steps are one run if each
- * of them removes a part, installs a part that is staged or already in its place, or does nothing. So no slow work
- * comes between the switches of one run.
+ * Divides all steps into runs, in order: first the removals, then the plan's steps. Consecutive steps are one run if
+ * each of them removes a part, installs a part that is staged or already in its place, or does nothing. As a result, no
+ * slow work comes between the switches of one run.
  */
 export function divideIntoRuns(context: StepContext): StepRun[] {
   const { removals, steps } = context.order

@@ -20,8 +20,8 @@ export interface HealthSubject extends Pick<InstallOrder, 'hostConfig'>, Pick<De
 }
 
 /**
- * Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` without a host config, or the
- * signal's reason.
+ * Runs one `healthcheck` step. Throws DeploymentError `unhealthy`, or `step_failed` if there is no host config. Also
+ * throws the signal's reason.
  */
 export async function verifyHealth(subject: HealthSubject, step: HealthcheckStep): Promise<StepResult> {
   const { parts, changed, tools } = subject

@@ -24,7 +24,7 @@ const MAX_LISTED = 200
 export class DryRunResult {
   /** The first 200 changes. */
   readonly changes: FileChange[] = []
-  /** The number of all changes, by kind. */
+  /** The counts of all changes, by kind. */
   readonly counts = { added: 0, changed: 0, removed: 0 }
   /** True if there may be more removals than `counts` says: a comparison lists at most 10,000 files to remove. */
   hasMore = false

@@ -22,8 +22,8 @@ import { DryRunResult, sizeInWords, sizesInWords } from './dry-run-result.ts'
 import { announceRecovery } from './pending-recovery.ts'
 
 /**
- * Runs a flow until everything is prepared; the flow logs the ordered steps. Then logs which steps a real run would
- * skip, and which parts and files it would change. Writes nothing below the project root and reports nothing to a hub.
+ * Runs a flow, which logs the ordered steps, until everything is prepared. Then logs which steps a real run would skip
+ * and which parts and files it would change. Writes nothing below the project root and reports nothing to a hub.
  */
 export async function dryRunDeployment<Checked, Fetched extends FetchedFiles>(
   deployment: RunningDeployment,

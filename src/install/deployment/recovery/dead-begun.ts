@@ -40,8 +40,8 @@ export interface BegunJournal {
 /**
  * Finds the journals of runs that died before they had the host: those of processes that have provably ended or no
  * longer lock their journal, that of this run's own main step, those that are older than any run can be, and those that
- * do not say which process wrote them. Ignores the journals of all other runs, and of any process that is seen
- * to be running.
+ * do not say which process wrote them. Ignores the journals of all other runs, and those of any process that is seen to
+ * be running.
  */
 export async function findDeadBegun(host: Pick<Host, 'layout' | 'run'>): Promise<BegunJournal[]> {
   const { own } = host.layout
@@ -68,7 +68,7 @@ async function judge({ run }: Pick<Host, 'run'>, path: string, id: string): Prom
   return [{ path, isDamaged: facts.deployment_id !== id || !isHarmless }]
 }
 
-/** True if the run once locked its journal, and no longer does so according to this machine's kernel. */
+/** True if the run once locked its journal, but, according to this machine's kernel, no longer does. */
 async function isLetGo(
   path: string,
   { process, records }: { readonly process: ProcessIdentity; readonly records: readonly JournalRecord[] },

@@ -21,7 +21,7 @@ import { isAnyMade } from '../../transaction/undo.ts'
 
 const MAX_RECOVERIES = 5
 
-/** A deployment whose run is dead, as its journal describes the deployment. */
+/** A deployment whose run is dead, as described in the run's journal. */
 export interface DeadRun {
   readonly begin: BeginRecord
   readonly records: readonly JournalRecord[]
@@ -31,8 +31,8 @@ export interface DeadRun {
 }
 
 /**
- * Reads the records of a dead run; none if it left no journal. Throws DeploymentError `inconsistent` for a journal that
- * is damaged, cannot be read, or was not written by this action.
+ * Reads the records of a dead run. Returns none if the run left no journal. Throws DeploymentError `inconsistent` for a
+ * journal that is damaged, cannot be read, or was not written by this action.
  */
 export function readRecords({ root, journal: path }: Layout): readonly JournalRecord[] {
   try {
@@ -122,8 +122,8 @@ export function countAttempts({ run }: Host, records: readonly JournalRecord[]):
 }
 
 /**
- * Returns the number of attempts after which the hub accepted the report of the newest end; undefined if it has not
- * accepted that report.
+ * Returns the number of attempts after which the hub accepted the report of the newest end; undefined if the hub has
+ * not accepted that report.
  */
 export function findAccepted(records: readonly JournalRecord[]): number | undefined {
   const last = records.findLast(entry => entry.record === 'reported' || entry.record === 'end')

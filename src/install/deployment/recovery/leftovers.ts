@@ -19,7 +19,7 @@ export async function endJournal({ layout, log }: Host, { id, hasLost = false }:
   await cleanStaging(layout, log)
 }
 
-/** Deletes the files that a deployment staged. Its journal, which no longer needs them, stays. */
+/** Deletes the files that a deployment staged. Its journal, which no longer needs these files, stays. */
 export async function emptyStaging({ layout, log }: Host, deploymentId: string): Promise<void> {
   discardStaging(layout, deploymentId)
   await cleanStaging(layout, log)

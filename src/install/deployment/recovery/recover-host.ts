@@ -20,9 +20,9 @@ const RECOVERY_LOCK_TIMEOUT_MS = 5000
 
 /**
  * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step
- * ended, even if another run recovered it, provided that its report is found; otherwise returns what was recovered, if
- * anything. If another run has the lock, and the main step left neither a report nor the journal in flight, returns
- * undefined; a later run reports the main step if its journal waits.
+ * ended, even if another run recovered it, provided that the main step's report is found. Otherwise, returns what was
+ * recovered, if anything. Returns undefined if another run has the lock and the main step left neither a report nor the
+ * journal in flight. In that case, a later run reports the main step if the main step's journal waits.
  */
 export async function recoverMainStep(host: Host, lockTimeoutMs?: number): Promise<ClosedDeployment | undefined> {
   try {

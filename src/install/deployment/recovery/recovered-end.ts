@@ -34,8 +34,8 @@ export interface RecoveredEnd {
   /** Whether another recovery has to continue: this one was cancelled, or could not record the restored services. */
   readonly isUnfinished?: boolean
   /**
-   * The error that leaves work to another recovery: the host's record, or the unrestored services in it, could not be
-   * written.
+   * The error that leaves work to another recovery: the host's record, or the unrestored services in that record, could
+   * not be written.
    */
   readonly unwritten?: DeployError | undefined
   /** Whether a kept path could not be put back. */
@@ -107,7 +107,7 @@ async function endRestored(request: RollbackRequest, run: DeadRun, known: Deploy
   return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left), unwritten: left.unwritten }
 }
 
-/** True if a rollback's problem concerns a file: restoring services does not solve it. */
+/** True if a rollback's problem concerns a file. Restoring services does not solve such a problem. */
 function isOfFile(problem: string, places: readonly Place[]): boolean {
   return places.some(place => problem.startsWith(`${placePath(place)}/`))
 }

@@ -44,8 +44,8 @@ const BEGUN_REPORTS_TIMEOUT_MS = 10_000
  * on behalf of its run. The caller must hold the lock. Returns how this run's own main step ended, or else how the run
  * that had the host ended; undefined if neither left anything. Throws DeploymentError `inconsistent` if the journal is
  * damaged, if the host could not be restored, after 5 failed attempts, or as `requireNothingStranded` does. Throws
- * UntouchableHostError if another user could write a directory in which the run worked. Also throws file system errors,
- * as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
+ * UntouchableHostError if another user could write to a directory in which the run worked. Also throws file system
+ * errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
@@ -92,8 +92,8 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
 
 /**
  * Ends the runs that never had the host, and returns how this run's own main step ended, if it is one of them. The host
- * waits meanwhile, so the reports of the other runs get 10 s in all, and a cancel leaves the remaining runs to the next
- * run.
+ * waits in the meantime, so the reports of the other runs get 10 s in total, and a cancel leaves the remaining runs to
+ * the next run.
  */
 async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
   let own: ClosedDeployment | undefined
@@ -181,7 +181,7 @@ function isReportedAlike(end: DeploymentEnd, known: DeploymentEnd): boolean {
 }
 
 /**
- * Logs how the recovery ended. If the run had recorded its end, and that end stands, logs only its cleanup, or that the
+ * Logs how the recovery ended. If the run had recorded its end, and that end stands, logs only the cleanup, or that the
  * restored version is not healthy.
  */
 function logRecovered({ log, recovery }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
@@ -197,7 +197,7 @@ function logRecovered({ log, recovery }: Host, report: LocalReport, known: Deplo
 
 /**
  * Ends the dead run's flow according to the flow's own state table. Also enters the states for which the journal had no
- * space, and ends again a flow that had failed because it could not roll back.
+ * space. If the flow had failed because it could not roll back, ends the flow again.
  */
 async function enterTerminal({ flows }: Host, record: DeploymentRecord, end: DeploymentEnd): Promise<void> {
   const flow = flows[flowOf(record.facts)]

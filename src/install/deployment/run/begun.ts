@@ -11,12 +11,12 @@ import type { RunningDeployment } from '../deployment.ts'
  * host.
  */
 export interface BegunDeployment {
-  /** Takes over the locked and recovered host: from now on, another run can undo the changes in this journal. */
+  /** Takes over the locked and recovered host. After this call, another run can undo the changes in this journal. */
   claimHost(): Promise<Journal>
   /**
-   * Records how the deployment ended, before anything is reported: if a later run has to report the deployment, it
-   * reports the same end. Resolves to true if the end was recorded. With `isUnfinished`, the later run also restores
-   * the services.
+   * Records how the deployment ended, before anything is reported. If a later run has to report the deployment, that
+   * run reports the same end. Resolves to true if the end was recorded. With `isUnfinished`, the later run also
+   * restores the services.
    */
   noteEnd(end: DeploymentEnd, isUnfinished?: boolean): Promise<boolean>
   /** Records that the hub has accepted the report of the recorded end, so that the report is not sent again. */

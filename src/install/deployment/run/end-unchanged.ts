@@ -50,8 +50,8 @@ async function recovered(deployment: RunningDeployment, failed: DeploymentEnd) {
 }
 
 /**
- * Returns the end of a run that failed once it had the lock. The journal's records decide whether the state of the host
- * is uncertain; if so, the outcome is `inconsistent`.
+ * Returns the end of a run that failed once it had the lock. The journal's records determine whether the state of the
+ * host is uncertain. If so, the outcome is `inconsistent`.
  */
 function judged({ layout }: RunningDeployment, end: DeploymentEnd): DeploymentEnd {
   return isInDoubt(layout) ? { ...end, outcome: 'inconsistent' } : end

@@ -22,7 +22,7 @@ export interface Ending {
 /** `settled`: nothing is left to recover. `isUnfinished`: services still have to be restored. */
 export type SettledEnding = Ending & { readonly settled: boolean; readonly isUnfinished?: boolean | undefined }
 
-/** Commits the changes of the steps, after a last check for a cancel. */
+/** Commits the steps' changes, after a last check for a cancel. */
 export async function commit(
   deployment: RunningDeployment,
   session: HostSession,
@@ -53,7 +53,7 @@ async function cleanUp(
   }
 }
 
-/** Rolls back the changes of the steps. */
+/** Rolls back the steps' changes. */
 export async function undo(
   deployment: RunningDeployment,
   { transaction, stagingFolder }: HostSession,

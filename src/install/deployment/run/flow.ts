@@ -14,12 +14,12 @@ export interface Flow<Checked, Fetched extends FetchedFiles> {
   survey(checked: Checked): Promise<void>
   /**
    * Fetches and verifies the artifact. Changes nothing below the project root, because another run may have locked the
-   * host meanwhile.
+   * host in the meantime.
    */
   fetch(checked: Checked): Promise<Fetched>
   /** Turns the fetched files into parts to install. Changes only `folder`, which exists and is private. */
   prepare(fetched: Fetched, folder: string): Promise<InstallOrder>
-  /** Runs the plan; makes every change through the session's transaction. Returns the installation to commit. */
+  /** Runs the plan and makes every change through the session's transaction. Returns the installation to commit. */
   install(order: InstallOrder, session: HostSession): Promise<Installation>
   /** Enters the final state. */
   end(state: TerminalState): Promise<void>

@@ -9,8 +9,8 @@ import { holdLock } from '../recovery/hold-lock.ts'
 import { recover } from '../recovery/recovery.ts'
 
 /**
- * The lock of one deployment on its host. The deployment may take it twice: before the fetch, to survey a host that is
- * not quiet, and to install.
+ * The lock of one deployment on its host. The deployment may take the lock twice: once before the fetch, to survey a
+ * host that is not quiet, and once to install.
  */
 export class HostLock {
   readonly #deployment: RunningDeployment
@@ -23,9 +23,10 @@ export class HostLock {
 
   /**
    * Takes the lock and recovers what a dead run left. The first time, also sends the reports that wait in the outbox.
-   * Anything that was read from the host before may then be out of date. The host's record is read once, and used until
-   * `release`. If the deployment has left the state `pending`, records how long the run waited for another run. Throws
-   * as `holdLock`, `requireSafeHost`, `recover` and `holdHostRecord` do; the lock may then be held.
+   * After this call, anything that was read from the host earlier may be out of date. The host's record is read once,
+   * and used until `release`. If the deployment has left the state `pending`, records how long the run waited for
+   * another run. Throws as `holdLock`, `requireSafeHost`, `recover` and `holdHostRecord` do. In that case, the lock may
+   * be held.
    */
   async take(timeoutMs: number): Promise<void> {
     const { host, tools } = this.#deployment

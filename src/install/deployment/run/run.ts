@@ -13,9 +13,9 @@ import { surveyHost } from './survey.ts'
 
 /**
  * Runs a deployment on its host: the survey, the fetch, then the lock, the recovery of what a dead run left, the rest
- * of the contract's flow, commit or rollback, and the reports. In this order, no run waits for another run's download.
- * However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome says
- * `inconsistent`. Never throws for a failure of the run: the result contains the error.
+ * of the contract's flow, commit or rollback, and the reports. With this order, no run waits for another run's
+ * download. However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome
+ * says `inconsistent`. Never throws for a failure of the run: the result contains the error.
  */
 export async function runDeployment<Checked, Fetched extends FetchedFiles>(
   deployment: RunningDeployment,
@@ -88,7 +88,7 @@ async function runLocked<Fetched extends FetchedFiles>(
     if (deployment.state !== 'pending') await flow.end(ending.end.outcome === 'rolled_back' ? 'rolled_back' : 'failed')
   }
   const isNoted = await session.noteEnd(ending.end, ending.isUnfinished)
-  // The staged tree may have filled the disk. Nothing needs it any more, and the reports need space.
+  // The staged tree may have filled the disk. Nothing needs that tree anymore, and the reports need space.
   if (isNoted && ending.settled && ending.error?.code === 'disk_full') await session.makeRoom()
   const result = await conclude(deployment, ending, attempts => session.noteReported(attempts))
   const isReported = result.reportPath !== undefined

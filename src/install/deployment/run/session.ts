@@ -27,7 +27,7 @@ export interface HostSession extends Omit<BegunDeployment, 'claimHost'> {
   finish(installation: Installation): Promise<boolean>
   /**
    * Empties the staging folder of a deployment whose recorded end leaves nothing to undo. If a kept path is lost,
-   * leaves the folder as it is, because it may contain a copy of that path. Never throws.
+   * leaves the folder as it is, because the folder may contain a copy of that path. Never throws.
    */
   makeRoom(): Promise<void>
   /**

@@ -8,11 +8,11 @@ import type { HostLock } from './host-lock.ts'
 
 /**
  * Examines the host before anything is fetched, so that a deployment is refused as early as possible. Examines a quiet
- * host without its lock. If the host is not quiet, or if `check` refuses it with a code other than `inconsistent`, tries
- * to take the lock without waiting. With the lock, recovers a dead run, sends the outbox and examines the host again. If
- * another run has the lock, this happens after the download. The survey can only refuse a deployment: whatever passes is judged
- * again once the host is locked for the installation. Throws as `check` and, except for `locked`, `HostLock.take` do,
- * and file system errors; the lock may then be held.
+ * host without its lock. If the host is not quiet, or if `check` refuses it with a code other than `inconsistent`,
+ * tries to take the lock without waiting. With the lock, recovers a dead run, sends the outbox and examines the host
+ * again. If another run has the lock, all of this happens after the download. The survey can only refuse a deployment:
+ * whatever passes is judged again once the host is locked for the installation. Throws as `check` does and, except for
+ * `locked`, as `HostLock.take` does. Also throws file system errors. In all these cases, the lock may be held.
  */
 export async function surveyHost(
   deployment: RunningDeployment,
@@ -33,7 +33,7 @@ async function passesUnlocked(deployment: RunningDeployment, check: () => Promis
   deployment.noteRunning()
   try {
     await check()
-    // Another run that has begun meanwhile may have moved what was examined.
+    // Another run that has begun in the meantime may have moved what was examined.
     return isQuiet(deployment.host.layout)
   } catch (error) {
     if (toDeployError(error).code === 'inconsistent') throw error
@@ -56,7 +56,7 @@ async function isFree(deployment: RunningDeployment, lock: HostLock): Promise<bo
     return true
   } catch (error) {
     if (deployment.isLocked || toDeployError(error).code !== 'locked') throw error
-    // The other run may have released the lock just now.
+    // The other run may have just released the lock.
     if (pathExistsSync(host.layout.lock))
       tools.log.info(
         `Another deployment is in progress here: ${describeOther(host.layout.lock)}. This run does not wait for it yet.`,

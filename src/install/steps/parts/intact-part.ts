@@ -47,9 +47,9 @@ export interface IntactTree {
 }
 
 /**
- * Finds the tree that is installed in a place, if the extraction of this artifact would give the same tree, apart from
- * added files: the tree came from the same bytes, with the same keep-paths and `plugin.sig`, and no file is missing or
- * changed. Returns undefined otherwise, and if only an extraction could show whether the trees are the same.
+ * Finds the tree that is installed in a place, if extracting this artifact would give the same tree, apart from added
+ * files: the tree came from the same bytes, with the same keep-paths and `plugin.sig`, and no file is missing or
+ * changed. Returns undefined otherwise, and also if only an extraction could show whether the trees are the same.
  */
 export async function findIntactTree(
   deployment: SigningDeployment,
@@ -89,8 +89,8 @@ async function isIntact(deployment: Deployment, place: Place): Promise<boolean> 
 }
 
 /**
- * True if a file was added that the signature of the installed plugin covers, so that the host framework rejects the
- * plugin.
+ * True if the signature of the installed plugin covers a file that was added. In that case, the host framework rejects
+ * the plugin.
  */
 async function isAddedToSigned({ layout, keepPaths }: Deployment, part: NewPart): Promise<boolean> {
   const shipped = pathsOf(part.tree.files)
@@ -125,7 +125,7 @@ async function withPluginYaml(
   tree: IntactTree,
 ): Promise<IntactTree | undefined> {
   const { pluginSecretKey } = request
-  // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's.
+  // A kept plugin.yaml is the host's own, so the record says nothing about the artifact's plugin.yaml.
   if (keepPaths.includes(PLUGIN_YAML)) return undefined
   if (tree.find(PLUGIN_YAML) === undefined) return tree
   const installed = installPath(layout, place)

@@ -16,7 +16,7 @@ export interface PartEnvironment {
   readonly injectsEnv?: boolean
 }
 
-/** Returns the settings that a plugin reads according to its plugin.yaml; none for a part without one. */
+/** Returns the settings that a plugin reads according to its plugin.yaml; none for a part without a plugin.yaml. */
 export function environmentOf(pluginYaml: PluginYaml | undefined): PartEnvironment {
   if (pluginYaml === undefined) return { required: [], optional: [] }
   return pluginYaml.injectsEnv ? { ...pluginYaml.environment, injectsEnv: true } : pluginYaml.environment

@@ -92,7 +92,7 @@ function bounded(entries: readonly DriftEntry[]): DriftEntry[] {
   })
 }
 
-/** Returns the sentence that the log contains about these differences. */
+/** Returns the sentence about these differences for the log. */
 export function describeDrift(entries: readonly DriftEntry[]): string {
   const { names, more } = listDrift(entries)
   const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')

@@ -43,7 +43,7 @@ function noticeUnset({ deployment, order }: Context): void {
 }
 
 /**
- * Warns, after all steps have run, of plugins that lack the only settings that their host framework gives them. Omits
+ * After all steps have run, warns of plugins that lack the only settings that their host framework gives them. Omits
  * plugins with a `write_env` step, which itself logs why it could not create these settings.
  */
 export function warnOfMissingEnv({ deployment, order }: Context): void {
@@ -56,7 +56,7 @@ export function warnOfMissingEnv({ deployment, order }: Context): void {
   }
 }
 
-/** Returns an empty text if the file does not exist, undefined if it cannot be read. */
+/** Returns an empty string if the file does not exist, or undefined if the file cannot be read. */
 function readSettings(path: string): string | undefined {
   try {
     return readSmallFileSync(path, MAX_SMALL_FILE_BYTES)

@@ -17,7 +17,7 @@ export interface NextSnapshot {
 }
 
 /**
- * Plans the snapshot of the tree that is installed at a place, named by the next number and `version`. Throws as
+ * Plans the snapshot of the tree that is installed at a place, named with the next number and `version`. Throws as
  * `requireSwitchable` does, for example if the tree can no longer be moved.
  */
 export async function nextSnapshot(

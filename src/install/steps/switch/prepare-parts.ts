@@ -29,10 +29,10 @@ export interface Preparation {
 }
 
 /**
- * Makes the trees of staged parts durable, with one sync if possible, records the trees, and compares the trees that
- * are replaced next with their records. Changes only the staging folder and the records. The tree of a returning
- * part is already durable and recorded. Calls `reach` with each part before the check that the part's kept paths can be
- * carried over.
+ * Makes the trees of staged parts durable, with one sync if possible, records the trees, and checks the trees that are
+ * replaced next against their records. Changes only the staging folder and the records. The tree of a returning part is
+ * already durable and recorded. Calls `reach` with each part before the check that the part's kept paths can be carried
+ * over.
  */
 export async function prepareParts(
   context: StepContext,
@@ -53,7 +53,7 @@ export async function prepareParts(
   const [, recorded] = await awaitAll(
     syncNew(parts, tools.signal),
     recordEach(context, found),
-    // The switch does not compare these trees again, unless the sync takes long.
+    // The switch does not compare these trees again, unless the sync takes a long time.
     compareEach(context, next),
   )
   return found.map((prepared, index) => ({ ...prepared, recorded: recorded[index] as TreeIdentity }))

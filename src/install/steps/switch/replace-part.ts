@@ -83,7 +83,7 @@ async function countEdited(
   }
 }
 
-/** Creates the directory and its missing parents. A rollback removes each of them that is empty. */
+/** Creates the directory and its missing parents. A rollback removes those that are empty. */
 async function makeDirectory({ deployment, transaction }: StepContext, directory: string): Promise<void> {
   const parts = directory.split('/')
   for (let depth = 1; depth <= parts.length; depth++) {

@@ -14,8 +14,8 @@ import type { StepContext } from '../step-context.ts'
 type Replacing = Pick<StepContext, 'deployment' | 'stagingFolder' | 'order'>
 
 /**
- * Notes and reports, before an installed tree is moved away, how it differs from what was installed, in case the run is
- * killed before `identifyReplaced`. Throws only the reason for a cancellation, and file system errors.
+ * Before an installed tree is moved away, notes and reports how the tree differs from what was installed, in case the
+ * run is killed before `identifyReplaced`. Throws only the reason for a cancellation, and file system errors.
  */
 export async function noteLeaving(context: Replacing, place: Place): Promise<void> {
   const { deployment } = context
@@ -24,11 +24,11 @@ export async function noteLeaving(context: Replacing, place: Place): Promise<voi
 }
 
 /**
- * Compares a tree again after it was moved to `root`, because other processes could write in the tree until then. Notes
+ * Compares a tree again after it was moved to `root`, because other processes could write to the tree until then. Notes
  * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
  * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. After a
- * warning, it also has none if the tree cannot be read, has too many unrecorded bytes, or was not compared although
- * this action installed it. Throws only the reason for a cancellation, and file system errors.
+ * warning, the identity also has no tree digest if the tree cannot be read, has too many unrecorded bytes, or was not
+ * compared although this action installed it. Throws only the reason for a cancellation, and file system errors.
  */
 export async function identifyReplaced(
   context: Replacing,

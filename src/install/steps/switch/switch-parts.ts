@@ -18,7 +18,7 @@ export interface Switched {
 type Reach = (part: SwitchedPart) => void
 type MovesOf = (one: PlannedSwitch) => readonly PlannedMove[] | Promise<readonly PlannedMove[]>
 
-/** The groups of moves, in their order. No move depends on another move of its group. */
+/** The groups of moves, in their order. No move depends on another move in its group. */
 const GROUPS: readonly MovesOf[] = [
   ({ snapshot }) => (snapshot === undefined ? [] : [snapshot.move]),
   one => one.kept(),
@@ -30,9 +30,9 @@ const GROUPS: readonly MovesOf[] = [
  * replaced. After that, the function only moves: all old trees to the snapshots, then the kept paths into the new
  * trees, then all new trees into their places. If a part has no old tree, its kept paths come from the snapshot that
  * was left behind. Finally compares the old trees again, because other processes could change these trees until the
- * move. Returns the result of each part, except the removed parts that were already gone. Calls `reach` with a part
- * when the work on that part begins. Throws DeploymentError `step_failed`, `unsafe_host` or `inconsistent`, the errors
- * of stopping a service, file system errors, or the signal's reason.
+ * move. Returns the result for each part, except for the removed parts that were already gone. Calls `reach` with a
+ * part when the work on that part begins. Throws DeploymentError `step_failed`, `unsafe_host` or `inconsistent`, the
+ * errors from stopping a service, file system errors, or the signal's reason.
  */
 export async function switchParts(
   context: StepContext,

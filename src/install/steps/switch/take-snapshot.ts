@@ -17,9 +17,9 @@ import type { StepContext } from '../step-context.ts'
  * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. Then compares the
  * snapshot with its record once more: after the move, only a process that has a file of the snapshot open can change
  * the snapshot. Before the move, moves away the snapshot's own copies of kept paths that the installed version has, and
- * all bytecode caches that were not recorded, because the replaced service may have put code into these. A rollback
- * undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host` or `inconsistent`,
- * or file system errors.
+ * all bytecode caches that were not recorded, because the replaced service may have put code into these caches. A
+ * rollback undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host` or
+ * `inconsistent`, or file system errors.
  */
 export async function takeSnapshot(context: StepContext, part: RetainedPart): Promise<ReturningPart> {
   const { deployment, transaction, stagingFolder } = context
@@ -45,8 +45,8 @@ export async function takeSnapshot(context: StepContext, part: RetainedPart): Pr
 }
 
 /**
- * Moves the copies of kept paths that a restored snapshot contained to the snapshot of the replaced version or, if the
- * part had been removed, of the removed part. The restored version got the host's current copies from that snapshot.
+ * Moves a restored snapshot's own copies of kept paths to the snapshot of the replaced version or, if the part had been
+ * removed, to that of the removed part. The restored version got the host's current copies from that snapshot.
  */
 export async function keepReplaced(context: StepContext, part: ReturningPart): Promise<void> {
   const { deployment, transaction, stagingFolder, results } = context
