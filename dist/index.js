@@ -17395,7 +17395,7 @@ const promises_namespaceObject = require("node:timers/promises");
 ;// CONCATENATED MODULE: ./build/core/monotonic.js
 /**
  * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. This is the
- * clock of `performance.now`, but for that function, Node.js would load about ten of its modules.
+ * clock of `performance.now`. To provide that function, Node.js would load about ten of its modules.
  */
 function monotonicMs() {
     const [seconds, nanoseconds] = process.hrtime();

@@ -1,6 +1,6 @@
 /**
  * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. This is the
- * clock of `performance.now`, but for that function, Node.js would load about ten of its modules.
+ * clock of `performance.now`. To provide that function, Node.js would load about ten of its modules.
  */
 export function monotonicMs(): number {
   const [seconds, nanoseconds] = process.hrtime()
