@@ -18651,8 +18651,8 @@ async function acquireLock(request, clock = systemClock) {
 }
 /**
  * Describes the process that has the lock of a project root. Returns undefined if the lock file names no holder, or a
- * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws as `readLock` does, and also
- * throws the signal's reason.
+ * holder that has provably ended. Does not wait for the lock, and writes nothing. Throws as `readLock` does, and
+ * throws the signal's reason once the signal is aborted.
  */
 async function describeLiveHolder(path, signal) {
     const found = readLock(path);
@@ -18899,8 +18899,8 @@ function requireNoMountPoint(root) {
     throw new DeploymentError('unsafe_host', `${point} is a mount point at or below ${root}, which a deployment must move: the mounted volume would move, too. ${root} was not moved. ${remedy}`);
 }
 /**
- * Checks, with a rename that must fail, that a path can be moved. The rename must fail because no directory can replace
- * a directory that is not empty, and nothing else can replace a directory. If the path can be moved, the system reports
+ * Checks, with a rename that must fail, that a path can be moved. The rename fails because no directory can replace a
+ * directory that is not empty, and nothing else can replace a directory. If the path can be moved, the system reports
  * that the target is not empty, or is a directory. Otherwise, the system reports why the path cannot be moved.
  */
 function requireMovable(moved, target) {
@@ -21503,8 +21503,8 @@ function rollbackFailed(pending, error) {
 
 const MAX_RECOVERIES = 5;
 /**
- * Reads the records of a dead run. Returns none if the run left no journal. Throws DeploymentError `inconsistent` for a
- * journal that is damaged, cannot be read, or was not written by this action.
+ * Reads the records of a dead run. Returns no records if the run left no journal. Throws DeploymentError `inconsistent`
+ * for a journal that is damaged, cannot be read, or was not written by this action.
  */
 function readRecords({ root, journal: path }) {
     try {
@@ -21689,7 +21689,7 @@ function isSameTree(a, b) {
 
 /**
  * The records of the hosts that this process has locked, by the path of the record's file. While a host is locked, no
- * other process may write its file. The records are kept here rather than in a context, because the lock, too, belongs
+ * other process may write that file. The records are kept here rather than in a context, because the lock, too, belongs
  * to the process. A reader without the context would read what another process has written.
  */
 const held = new Map();
@@ -21905,7 +21905,10 @@ class UntouchableHostError extends DeploymentError {
 
 
 
-/** Returns who else owns or can write to a path, and the fix; undefined if nobody but root and this user does. */
+/**
+ * Returns which users other than root and this one own or can write to a path, and the fix. Returns undefined if there
+ * are no such users.
+ */
 function exposureOf({ path, stat, isForeign, isOpen }, us) {
     if (!isForeign && !isOpen)
         return undefined;
@@ -30058,7 +30061,7 @@ function requireSpace(path, { sizes, inodes }, readFree = external_node_fs_names
         throw outOfInodes(path, ffree, inodes);
 }
 /**
- * True if there is room for this many entries with this many bytes in all, however the bytes are divided among them.
+ * True if there is room for this many entries with this many bytes in total, however the bytes are divided among them.
  */
 function hasSpaceForAny(path, { bytes, entries }, readFree = external_node_fs_namespaceObject.statfsSync) {
     const { bavail, bsize, files, ffree } = readFree(path);
@@ -31394,7 +31397,7 @@ function stateText({ kind, content, stamp = '' } = NOTHING) {
 
 
 
-/** After attempt n, the wait is n milliseconds: 0.1 s in all. */
+/** After attempt n, the wait is n milliseconds: 0.1 s in total. */
 const moving_files_MAX_ATTEMPTS = 14;
 /** The limit for all attempts, in milliseconds: each attempt may examine many files. */
 const MAX_MS = 1000;
@@ -32529,7 +32532,7 @@ const MAX_DENIED = 5;
  * reports come next. After the fifth, no more reports are sent. Sending also stops after a cancel, if the hub asks to
  * wait (429), or if the hub fails to answer twice in a row.
  *
- * Afterward, drops reports that are older than 30 days, and all but the newest 200 of each address. Never throws: file
+ * Afterwards, drops reports that are older than 30 days, and all but the newest 200 of each address. Never throws: file
  * system errors become warnings.
  */
 async function sendOutbox(outbox, now = new Date()) {
@@ -32624,8 +32627,8 @@ function logDelivery({ log }, { report: { started_at }, delivery }) {
 
 
 /**
- * The lock of one deployment on its host. The deployment may take the lock twice: once before the fetch, to survey a
- * host that is not quiet, and once to install.
+ * The lock of one deployment on its host. The deployment may take the lock twice: once before the fetch, if the survey
+ * needs the lock, and once to install.
  */
 class HostLock {
     #deployment;

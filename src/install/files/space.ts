@@ -44,7 +44,7 @@ export function requireSpace(
 }
 
 /**
- * True if there is room for this many entries with this many bytes in all, however the bytes are divided among them.
+ * True if there is room for this many entries with this many bytes in total, however the bytes are divided among them.
  */
 export function hasSpaceForAny(
   path: string,

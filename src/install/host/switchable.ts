@@ -79,8 +79,8 @@ interface MovedPath {
 }
 
 /**
- * Checks, with a rename that must fail, that a path can be moved. The rename must fail because no directory can replace
- * a directory that is not empty, and nothing else can replace a directory. If the path can be moved, the system reports
+ * Checks, with a rename that must fail, that a path can be moved. The rename fails because no directory can replace a
+ * directory that is not empty, and nothing else can replace a directory. If the path can be moved, the system reports
  * that the target is not empty, or is a directory. Otherwise, the system reports why the path cannot be moved.
  */
 function requireMovable(moved: MovedPath, target: string): void {

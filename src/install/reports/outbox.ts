@@ -29,7 +29,7 @@ export interface Outbox extends OutboxPlace {
  * reports come next. After the fifth, no more reports are sent. Sending also stops after a cancel, if the hub asks to
  * wait (429), or if the hub fails to answer twice in a row.
  *
- * Afterward, drops reports that are older than 30 days, and all but the newest 200 of each address. Never throws: file
+ * Afterwards, drops reports that are older than 30 days, and all but the newest 200 of each address. Never throws: file
  * system errors become warnings.
  */
 export async function sendOutbox(outbox: Outbox, now = new Date()): Promise<void> {

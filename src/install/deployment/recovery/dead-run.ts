@@ -31,8 +31,8 @@ export interface DeadRun {
 }
 
 /**
- * Reads the records of a dead run. Returns none if the run left no journal. Throws DeploymentError `inconsistent` for a
- * journal that is damaged, cannot be read, or was not written by this action.
+ * Reads the records of a dead run. Returns no records if the run left no journal. Throws DeploymentError `inconsistent`
+ * for a journal that is damaged, cannot be read, or was not written by this action.
  */
 export function readRecords({ root, journal: path }: Layout): readonly JournalRecord[] {
   try {

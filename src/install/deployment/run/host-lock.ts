@@ -9,8 +9,8 @@ import { holdLock } from '../recovery/hold-lock.ts'
 import { recover } from '../recovery/recovery.ts'
 
 /**
- * The lock of one deployment on its host. The deployment may take the lock twice: once before the fetch, to survey a
- * host that is not quiet, and once to install.
+ * The lock of one deployment on its host. The deployment may take the lock twice: once before the fetch, if the survey
+ * needs the lock, and once to install.
  */
 export class HostLock {
   readonly #deployment: RunningDeployment

@@ -21,7 +21,7 @@ export type InstalledChange = Omit<Installation, 'discard'>
 
 /**
  * The records of the hosts that this process has locked, by the path of the record's file. While a host is locked, no
- * other process may write its file. The records are kept here rather than in a context, because the lock, too, belongs
+ * other process may write that file. The records are kept here rather than in a context, because the lock, too, belongs
  * to the process. A reader without the context would read what another process has written.
  */
 const held = new Map<string, HostRecord>()

@@ -19,7 +19,10 @@ export interface Exposure {
   readonly isPlantable: boolean
 }
 
-/** Returns who else owns or can write to a path, and the fix; undefined if nobody but root and this user does. */
+/**
+ * Returns which users other than root and this one own or can write to a path, and the fix. Returns undefined if there
+ * are no such users.
+ */
 export function exposureOf({ path, stat, isForeign, isOpen }: Decider, us: number) {
   if (!isForeign && !isOpen) return undefined
   const writers = isOpen ? otherWriters(stat) : []

@@ -6,7 +6,7 @@ import { describeItemSync } from '../../files/trees/tree-item.ts'
 import { stateText, type TreeBefore } from './drift-note.ts'
 import { isAsRecorded } from './tree-comparison.ts'
 
-/** After attempt n, the wait is n milliseconds: 0.1 s in all. */
+/** After attempt n, the wait is n milliseconds: 0.1 s in total. */
 const MAX_ATTEMPTS = 14
 /** The limit for all attempts, in milliseconds: each attempt may examine many files. */
 const MAX_MS = 1000
