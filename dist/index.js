@@ -27300,8 +27300,8 @@ function readReasonFields(body) {
     return [error, detail, message];
 }
 /**
- * Returns at most MAX_REASON_CHARS of a reason as text, not cleaned; undefined for an empty one. A reason that is not
- * text, which some frameworks send, becomes JSON.
+ * Returns at most MAX_REASON_CHARS of a reason as text, not cleaned; undefined for an empty one. Some frameworks send a
+ * reason that is not text; such a reason becomes JSON.
  */
 function reasonText(field) {
     if (field === undefined || field === null || field === '')
@@ -35513,7 +35513,7 @@ function decodeUtf8(bytes) {
  * Returns the relative path of an entry's name, without a final `/`. Joined to a folder, the path is always below that
  * folder (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` for an empty name or component, `.` and `..`, a
  * leading `/`, a drive letter, backslashes, lone surrogates, NUL and control characters, more than 255 bytes in a
- * component, 4,096 bytes or 64 levels in all, and names that the platform does not keep as they are written.
+ * component, 4,096 bytes or 64 levels in total, and names that the platform does not keep as they are written.
  */
 function parseEntryName(name, platform) {
     const path = name.endsWith('/') ? name.slice(0, -1) : name;
@@ -37573,7 +37573,7 @@ async function refuseRequest(request, error, tools) {
     return await refuseDeployment(refusal, tools);
 }
 /**
- * Returns the host that a request names, with a sender of reports if the inputs suffice for one; undefined without a
+ * Returns the host that a request names, with a sender of reports if the inputs are enough for one; undefined without a
  * project root.
  */
 function hostFor(request, tools) {
@@ -37582,7 +37582,7 @@ function hostFor(request, tools) {
         return undefined;
     return hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) });
 }
-/** Returns undefined if the inputs do not suffice for a sender. */
+/** Returns undefined if the inputs are not enough for a sender. */
 function senderFor({ bases, slug, kind, apiKey }, { wires }) {
     if (bases === undefined || slug === undefined || kind === undefined || apiKey === undefined)
         return undefined;
@@ -40174,7 +40174,10 @@ class InputReader {
     optional(name, schema) {
         return this.#parse(take(name), schema);
     }
-    /** Returns `fallback` if the input was left out, but not if it is malformed: then nobody asked for the default. */
+    /**
+     * Returns `fallback` if the input was left out, but not if it is malformed: whoever gives a malformed value does not
+     * ask for the default.
+     */
     withDefault(name, schema, fallback) {
         const input = take(name);
         return input.text === undefined ? fallback : this.#parse(input, schema);
@@ -40818,7 +40821,7 @@ function host_report_unusableAnswer(expected) {
 
 /** A name that a workflow may use as a label, a group or a part of a path, even if a stranger chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/;
-/** Created on first use, because creating a collator takes long and only the fleet action needs one. */
+/** Created on first use, because creating a collator takes a long time and only the fleet action needs one. */
 let natural;
 /** Sorts `app-2` before `app-10`. */
 function compareHosts(a, b) {
@@ -41177,7 +41180,7 @@ function fleetBlocks(fleet, now) {
 }
 /**
  * Sorts hosts that are not `current` first. Within each group, hosts whose last deployment did not succeed come first.
- * Otherwise keeps the given order.
+ * Otherwise, keeps the given order.
  */
 function byAttention(hosts) {
     return hosts.toSorted((a, b) => rankOf(a) - rankOf(b));
@@ -44484,7 +44487,7 @@ async function refuseProject(request, error, tools) {
     return await refuseDeployment(refusal, tools);
 }
 /**
- * Returns the host that a request names, with a sender of reports if the inputs suffice for one; undefined without a
+ * Returns the host that a request names, with a sender of reports if the inputs are enough for one; undefined without a
  * project root.
  */
 function refuse_hostFor(request, tools) {
@@ -44493,7 +44496,7 @@ function refuse_hostFor(request, tools) {
         return undefined;
     return hostOf(tools, { projectRoot, allowSharedRoot, sender: refuse_senderFor(request, tools) });
 }
-/** Returns undefined if the inputs do not suffice for a sender. */
+/** Returns undefined if the inputs are not enough for a sender. */
 function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
     if (hubUrl === undefined || devkey === undefined || projectId === undefined)
         return undefined;
@@ -44514,9 +44517,9 @@ const external_node_stream_promises_namespaceObject = require("node:stream/promi
 
 /**
  * The only connection to a server for a program that speaks HTTPS itself: a proxy in this process, on loopback. It
- * connects only to the judged addresses or through the environment's proxy. It counts the bytes that arrive, and breaks
- * a connection on which bytes beyond `maxBytes` in all arrive. It sees no plaintext. Its connections end with this
- * process, however this process ends.
+ * connects only to the judged addresses or through the environment's proxy. It counts the bytes that arrive on all
+ * connections together, and breaks any connection on which bytes beyond `maxBytes` arrive. It sees no plaintext. Its
+ * connections end with this process, however this process ends.
  */
 class Relay {
     #target;
@@ -45572,8 +45575,8 @@ function readSignerKeys(read) {
     }
 }
 /**
- * This action has no `dry-run` input, but the runner still passes on a value for it. An operator who sets `dry-run`
- * expects that nothing changes.
+ * This action has no `dry-run` input, but the runner passes on any value that a workflow sets for it, and an operator
+ * who sets `dry-run` expects that nothing changes.
  */
 function readDryRun(read) {
     const dryRun = read.withDefault('dry-run', booleanSchema, false);
@@ -45986,11 +45989,11 @@ const RETRIES = 1;
 /** The properties that all these steps share. The steps have no real position, because they are in no file. */
 const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 };
 /**
- * Builds the steps of a rollback without a plan. They restore each part. Then they restart and check its service if the
- * host config has a supervisor, or else run its health check if the host config has one. If no row of the host config
- * names a part's service, and the service with the usual name does not exist (with systemd: does not run), the
- * project's unit, if there is one, counts as the part's service. Without a project unit, no service is restarted for a
- * part that has no row, and a warning says so.
+ * Builds the steps of a rollback without a plan. They restore all parts. Then they restart and check each part's
+ * service if the host config has a supervisor, or else run the part's health check if the host config has one. If no
+ * row of the host config names a part's service, and the service with the usual name does not exist (with systemd: does
+ * not run), the project's unit, if there is one, counts as the part's service. Without a project unit, no service is
+ * restarted for a part that has no row, and a warning says so.
  */
 async function buildDefaultSteps(rollback, { parts }, hostConfig) {
     const restores = parts.map(restoreStep);

@@ -51,7 +51,7 @@ export interface Fleet {
 /** A name that a workflow may use as a label, a group or a part of a path, even if a stranger chose it. */
 const SAFE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?$/
 
-/** Created on first use, because creating a collator takes long and only the fleet action needs one. */
+/** Created on first use, because creating a collator takes a long time and only the fleet action needs one. */
 let natural: Intl.Collator | undefined
 
 /** Sorts `app-2` before `app-10`. */

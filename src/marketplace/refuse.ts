@@ -32,7 +32,7 @@ export async function refuseRequest(
 }
 
 /**
- * Returns the host that a request names, with a sender of reports if the inputs suffice for one; undefined without a
+ * Returns the host that a request names, with a sender of reports if the inputs are enough for one; undefined without a
  * project root.
  */
 export function hostFor(request: IncompleteRequest, tools: DeploymentTools): Host | undefined {
@@ -41,7 +41,7 @@ export function hostFor(request: IncompleteRequest, tools: DeploymentTools): Hos
   return hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) })
 }
 
-/** Returns undefined if the inputs do not suffice for a sender. */
+/** Returns undefined if the inputs are not enough for a sender. */
 function senderFor(
   { bases, slug, kind, apiKey }: IncompleteRequest,
   { wires }: DeploymentTools,

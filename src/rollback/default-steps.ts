@@ -14,11 +14,11 @@ const RETRIES = 1
 const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 } as const
 
 /**
- * Builds the steps of a rollback without a plan. They restore each part. Then they restart and check its service if the
- * host config has a supervisor, or else run its health check if the host config has one. If no row of the host config
- * names a part's service, and the service with the usual name does not exist (with systemd: does not run), the
- * project's unit, if there is one, counts as the part's service. Without a project unit, no service is restarted for a
- * part that has no row, and a warning says so.
+ * Builds the steps of a rollback without a plan. They restore all parts. Then they restart and check each part's
+ * service if the host config has a supervisor, or else run the part's health check if the host config has one. If no
+ * row of the host config names a part's service, and the service with the usual name does not exist (with systemd: does
+ * not run), the project's unit, if there is one, counts as the part's service. Without a project unit, no service is
+ * restarted for a part that has no row, and a warning says so.
  */
 export async function buildDefaultSteps(
   rollback: RunningRollback,

@@ -41,7 +41,7 @@ function decodeUtf8(bytes: Buffer): string | undefined {
  * Returns the relative path of an entry's name, without a final `/`. Joined to a folder, the path is always below that
  * folder (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` for an empty name or component, `.` and `..`, a
  * leading `/`, a drive letter, backslashes, lone surrogates, NUL and control characters, more than 255 bytes in a
- * component, 4,096 bytes or 64 levels in all, and names that the platform does not keep as they are written.
+ * component, 4,096 bytes or 64 levels in total, and names that the platform does not keep as they are written.
  */
 export function parseEntryName(name: string, platform: NodeJS.Platform): string {
   const path = name.endsWith('/') ? name.slice(0, -1) : name

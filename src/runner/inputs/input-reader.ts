@@ -68,7 +68,10 @@ export class InputReader implements GivenInputs {
     return this.#parse(take(name), schema)
   }
 
-  /** Returns `fallback` if the input was left out, but not if it is malformed: then nobody asked for the default. */
+  /**
+   * Returns `fallback` if the input was left out, but not if it is malformed: whoever gives a malformed value does not
+   * ask for the default.
+   */
   withDefault<T>(name: string, schema: TextSchema<T>, fallback: T): T | undefined {
     const input = take(name)
     return input.text === undefined ? fallback : this.#parse(input, schema)

@@ -13,7 +13,7 @@ export interface RunFacts {
   readonly dryRun?: DryRunResult | undefined
 }
 
-/** The ending of a run in one line: a mark, and a sentence that is clear without the mark and has no full stop. */
+/** The ending of a run in one line: a mark, and a sentence that is clear without the mark and has no final period. */
 export interface Ending {
   readonly mark: string
   readonly sentence: string

@@ -84,7 +84,7 @@ function fleetBlocks(fleet: Fleet, now: number): string[] {
 
 /**
  * Sorts hosts that are not `current` first. Within each group, hosts whose last deployment did not succeed come first.
- * Otherwise keeps the given order.
+ * Otherwise, keeps the given order.
  */
 function byAttention(hosts: readonly FleetHost[]): FleetHost[] {
   return hosts.toSorted((a, b) => rankOf(a) - rankOf(b))
