@@ -9,7 +9,7 @@ import type { Store } from './store.ts'
 const READ_CHUNK_BYTES = 256 * 1024
 /**
  * The most reads at once, for all downloads together. Each turn of the event loop sends the pieces that were read and
- * accepts one connection: with more reads, a turn takes so long that other hosts would wait for seconds.
+ * accepts one connection: with more reads, a turn would take so long that other hosts would wait for seconds.
  */
 const READS_AT_ONCE = 2
 
@@ -38,7 +38,7 @@ export async function keepArtifact(store: Store, sha256: string, bytes: Uint8Arr
 
 /**
  * Returns the stored bytes as a stream, which the caller must read or cancel. Throws HubError 500 if the file is
- * missing, cannot be opened, or has another size.
+ * missing, cannot be opened, or has a different size.
  */
 export async function streamArtifact(store: Store, { sha256, size }: ArtifactFile): Promise<ReadableStream> {
   const path = artifactPath(store, sha256)

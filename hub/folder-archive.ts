@@ -128,8 +128,8 @@ function readLink(root: string, path: string): Buffer {
 }
 
 /**
- * True for a target that leaves the folder, even if it returns by the folder's name: such a target breaks when the
- * folder gets another name.
+ * True for a target that leaves the folder, even if it returns through the folder's own name: such a target breaks when
+ * the folder is renamed.
  */
 function climbsOut(target: string): boolean {
   return target.split(sep)[0] === '..'

@@ -45,7 +45,7 @@ async function git(source: GitSource, args: string[]): Promise<Buffer> {
   }
 }
 
-/** Only `rev-parse --quiet` exits with 1, and prints nothing then. */
+/** Only `rev-parse --quiet` exits with 1, and it then prints nothing. */
 function describeFailure({ repository, ref }: GitSource, error: unknown): string {
   if (error instanceof Error && 'code' in error && error.code === 1)
     return `${repository} has no tag, branch or commit ${JSON.stringify(ref)}: correct --ref, or fetch it first.`

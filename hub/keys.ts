@@ -64,7 +64,7 @@ export function listKeys(store: Store): ApiKey[] {
   return rows.map(row => apiKeySchema.parse(row))
 }
 
-/** Makes the hub refuse the key from now on. Throws HubError 404 if there is no key with this id. */
+/** Revokes a key: the hub refuses it at once. Throws HubError 404 if there is no key with this id. */
 export function revokeKey(store: Store, id: string): ApiKey {
   store.db
     .prepare('UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?')

@@ -2,7 +2,7 @@ import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs'
 import { HubError } from './errors.ts'
 
 /**
- * Writes a file that an option `--out` names, and leaves nothing behind if that fails. Throws HubError 400 if the file
+ * Writes the file that the option `--out` names, and leaves nothing behind if that fails. Throws HubError 400 if the file
  * exists or cannot be written.
  */
 export function writeNewFile(path: string, content: string | Uint8Array, mode = 0o666): void {
@@ -31,6 +31,6 @@ function notWritten(path: string, error: unknown): HubError {
     return new HubError(400, `${path} already exists and is not overwritten: choose another --out.`)
   return new HubError(
     400,
-    `The file ${path} cannot be written (${code}): choose an --out in an existing folder with free space that you can write to.`,
+    `The file ${path} cannot be written (${code}): choose an --out in an existing folder that you can write to and that has free space.`,
   )
 }

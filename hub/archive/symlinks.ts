@@ -13,7 +13,7 @@ interface End {
   readonly hops: number
 }
 
-/** The way to a symlink: the symlink that it begins with, and the number of symlinks on it. */
+/** The way to a symlink: the symlink at its start, and the number of symlinks so far. */
 interface Way {
   readonly first: ArchiveEntry
   readonly depth: number
@@ -30,8 +30,9 @@ export class Symlinks {
 
   /**
    * Returns the final target of a symlink (undefined if the archive does not contain it), or the node itself if it is
-   * no symlink. Throws HubError 400 for a symlink that no host creates, such as one to an absolute or too long path,
-   * out of the tree, in a circle, through a file or more than 40 symlinks, or up from a directory that does not exist.
+   * not a symlink. Throws HubError 400 for a symlink that no host creates: for example, one whose target is absolute or
+   * too long, or one that leads out of the tree, in a circle, through a file, through more than 40 symlinks, or up from
+   * a path that the archive does not contain.
    */
   endOf(node: TreeNode): TreeNode | undefined {
     return node.type === 'symlink' ? this.#resolve(node, { first: node.entry as ArchiveEntry, depth: 1 }).node : node

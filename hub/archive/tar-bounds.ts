@@ -1,6 +1,6 @@
 import { MAX_ENTRIES, MAX_EXTRACTED_BYTES, tooMuch } from './archive-entry.ts'
 
-/** Headers, padding and long names of an entry, and the zeros at the end of a tar, as hosts allow for them. */
+/** The bytes that hosts allow for an entry's headers, padding and long names, and for the zeros at the end of a tar. */
 const BYTES_PER_ENTRY = 4096
 const TRAILER_BYTES = 1024 * 1024
 const MAX_TAR_BYTES = MAX_EXTRACTED_BYTES + BYTES_PER_ENTRY * MAX_ENTRIES + TRAILER_BYTES

@@ -47,8 +47,8 @@ ${SILENT_USAGE}`,
 }
 
 /**
- * Warns about a slug that has no version yet. A key may be created before the first version is published, but usually
- * such a slug is a typing mistake.
+ * Warns about a slug that has no version yet. A key may be created before the first version is published, but such a
+ * slug is usually a typo.
  */
 function noteUnpublished(store: Store, { kind, slug }: ApiKey): void {
   if (kind === null || slug === null || isListed(store, { kind, slug })) return

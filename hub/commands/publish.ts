@@ -79,9 +79,7 @@ function noteHeldBack(published: PublishedVersion): void {
   )
 }
 
-/**
- * A publisher may choose another name, but usually such a name is a typing mistake, or was meant for another plugin.
- */
+/** A publisher may choose another name, but such a name is usually a typo, or was meant for another plugin. */
 function noteOtherName({ slug, ownSlug = slug }: IdentifiedVersion): void {
   if (ownSlug === slug) return
   console.error(

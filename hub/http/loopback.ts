@@ -11,7 +11,7 @@ export function isLoopbackHost(host: string): boolean {
   return loopback.check(host, version === 4 ? 'ipv4' : 'ipv6')
 }
 
-/** Does the same for a Host header: a host, in brackets if it is an IPv6 address, with or without a port. */
+/** Works like isLoopbackHost, but for a Host header: a host, in brackets if it is an IPv6 address, with or without a port. */
 export function isLoopbackAuthority(authority: string | undefined): boolean {
   const [, bracketed, plain] = /^(?:\[([^\]]*)\]|([^:]*))(?::\d+)?$/.exec(authority ?? '') ?? []
   return isLoopbackHost(bracketed ?? plain ?? '')

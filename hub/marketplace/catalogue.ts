@@ -25,7 +25,7 @@ const publishedVersionSchema = z.object({
   signature: z.string(),
   repo: z.string().nullable(),
   published_at: z.string(),
-  /** The time since which the hub holds the version back for review; null if it does not. */
+  /** The time at which the version was held back for review; null if it is not held back. */
   held_at: z.string().nullable(),
   yanked_at: z.string().nullable(),
 })

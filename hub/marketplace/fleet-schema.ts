@@ -1,6 +1,6 @@
 /**
  * The table `fleet` has one row for each plugin or service on each host, with the running version, and whether the row
- * needs attention. All of it follows from the reports. The table exists so that the cost of a page of the fleet does
+ * needs attention. All of it is derived from the reports. The table exists so that the cost of a page of the fleet does
  * not depend on the number of reports.
  */
 export const FLEET_SCHEMA = `

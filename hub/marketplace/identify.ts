@@ -20,7 +20,7 @@ export interface IdentifiedVersion extends VersionId {
   readonly ownSlug?: string | undefined
 }
 
-/** Throws HubError 400 if the publisher calls an archive with a plugin.yaml a service. */
+/** For an archive with a plugin.yaml: throws HubError 400 if the publisher gives it the kind service. */
 export function requirePluginKind({ source, kind }: GivenId): void {
   if (kind !== 'service') return
   throw new HubError(
@@ -41,8 +41,8 @@ export function identifyPlugin(given: GivenId, described: PluginYaml): Identifie
 }
 
 /**
- * Identifies the version in an archive without a plugin.yaml: only the publisher can name it. Throws HubError 400 if
- * the publisher does not call it a service, and UsageError if the slug or the version is missing.
+ * Identifies the version in an archive without a plugin.yaml, which only the publisher can name. Throws HubError 400 if
+ * the publisher does not give the kind service, and UsageError if the slug or the version is missing.
  */
 export function identifyService({ source, kind, slug, version }: GivenId): VersionId {
   if (kind !== 'service')

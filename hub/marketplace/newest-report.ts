@@ -14,7 +14,7 @@ export const COMPLETED = 'min(julianday(completed_at), julianday(created_at))'
  */
 export function newest(column: string, table: string, { isSuccess = false } = {}): string {
   const isSameHost = HOST.map(name => `newest.${name} = ${table}.${name}`).join(' AND ')
-  // If this query does not name the index, the query planner walks through all failures since the last success.
+  // Without the name of the index, the query planner would walk through all failures since the last success.
   const [index, condition] = isSuccess
     ? ['INDEXED BY successes_by_completion', "newest.status = 'success'"]
     : ['', 'TRUE']

@@ -22,8 +22,8 @@ const publicationSchema = z.object({
 
 /**
  * The facts about a version to publish. `signingSecret` is the developer's own: it signs the artifact and is not
- * stored. `name` defaults to the current display name, and at first to the slug. `repo` has the form `owner/repo@tag`.
- * `replace` lets a published version that was not yanked get different bytes.
+ * stored. `name` defaults to the current display name, or to the slug for a new listing. `repo` has the form
+ * `owner/repo@tag`. `replace` lets a published version that was not yanked get different bytes.
  */
 export type Publication = z.input<typeof publicationSchema>
 

@@ -11,7 +11,7 @@ import { HOST, newest } from './newest-report.ts'
 import { REPORTS_NEVER_GO } from './schema.ts'
 
 const MAX_ERROR_CHARS = 20_000
-/** A batch takes some tens of milliseconds, and a hub that waits to write tries again within the pause. */
+/** A batch takes tens of milliseconds, and a hub that waits to write tries again within the pause. */
 const PRUNED_AT_ONCE = 5_000
 const PAUSE_MS = 100
 
@@ -71,7 +71,7 @@ export function recordReport(store: Store, owner: string, report: Report): Store
 
 /**
  * Returns the newest report of each host, of one owner or of all (contract 4.1, fleet view), with the host's running
- * version. Of most reports, reads only the host, from an index: 20 ms for 100,000 reports of 1,000 hosts.
+ * version. For most reports, reads only the host, from an index: 20 ms for 100,000 reports of 1,000 hosts.
  */
 export function listHosts(store: Store, { kind, slug }: ListingId, owner?: string): HostReport[] {
   const ofOwner = owner === undefined ? '' : ' AND deployer_id = :owner'

@@ -43,7 +43,7 @@ ${running(row, now)}
 `
 }
 
-const UNKNOWN = html`<span class="tag" title="This hub never published this name: it is a typing mistake, or belongs to another hub">? unknown to this hub</span>`
+const UNKNOWN = html`<span class="tag" title="This hub never published this name: it is a typo, or belongs to another hub">? unknown to this hub</span>`
 
 function running({ running_version, running_since, status }: FleetRow, now: number): Html {
   if (running_version === null || running_since === null)

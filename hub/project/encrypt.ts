@@ -26,10 +26,10 @@ export interface Tar {
 }
 
 /**
- * Encrypts the tar in the artifact format: 12 bytes of nonce, one zstd frame that declares its content size, encrypted
- * with AES-256-GCM without associated data, and 16 bytes of tag. Throws if the tar's chunks have another length than it
- * declares. To hold only one copy in memory, writes to a private temporary file first. That file contains only
- * ciphertext and is removed.
+ * Encrypts the tar in the artifact format: a nonce of 12 bytes; one zstd frame, which declares its content size,
+ * encrypted with AES-256-GCM without associated data; and a tag of 16 bytes. Throws if the tar's chunks do not have the
+ * length that it declares. To hold only one copy in memory, writes to a private temporary file first. That file
+ * contains only ciphertext and is removed.
  */
 export async function encryptTar(tar: Tar, key: OneTimeKey): Promise<Buffer> {
   const folder = await mkdtemp(join(tmpdir(), 'seal-'))
@@ -74,7 +74,7 @@ function compression(bytes: number) {
   return createZstdCompress({ chunkSize: PIECE_BYTES, params, pledgedSrcSize: bytes })
 }
 
-/** Joins the 512-byte pieces of a tar with many small files, because each piece would cost a call of the compressor. */
+/** Joins the 512-byte pieces of a tar with many small files, because each piece would cost a call to the compressor. */
 async function* inPieces(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
   let waiting: Uint8Array[] = []
   let length = 0

@@ -59,7 +59,7 @@ function identityOf(members: Members, path: string, source: PartSource | undefin
 }
 
 /**
- * A stub need not have a plugin.yaml. Without one, the version is that of a marketplace source, and 0.0.0 for a git
+ * A stub need not have a plugin.yaml. Without one, the version is that of the marketplace source, or 0.0.0 for a git
  * source.
  */
 function describe(members: Members, path: string, source: PartSource | undefined): PluginDescription {

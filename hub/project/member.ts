@@ -21,7 +21,7 @@ export interface LinkMember extends Place {
 /** A file, symlink or folder that becomes one entry of the sealed tar. */
 export type Member = FileMember | LinkMember | (Place & { readonly type: 'directory' })
 
-/** The most symlinks on one path that clients follow. */
+/** The most symlinks that clients follow on one path. */
 const MAX_HOPS = 40
 
 interface Following {
@@ -33,8 +33,8 @@ interface Following {
 
 /**
  * Returns the sealed file or folder that a symlink leads to, directly or through other symlinks. Undefined if there is
- * none, if a target is not relative, if a step leaves the sealed folders of `within`, and if more than 40 symlinks
- * follow each other.
+ * none, if a target is not relative, if a step leaves the sealed folders of `within`, or if more than 40 symlinks form
+ * a chain.
  */
 export function resolveLink(
   members: ReadonlyMap<string, Member>,

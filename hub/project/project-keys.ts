@@ -66,7 +66,7 @@ export function listProjectKeys(store: Store): ProjectKey[] {
   return rows.map(row => projectKeySchema.parse(row))
 }
 
-/** Makes the hub refuse the key and all of its access tokens from now on. Throws HubError 404 for an unknown id. */
+/** Revokes a key: the hub refuses it and all of its access tokens at once. Throws HubError 404 for an unknown id. */
 export function revokeProjectKey(store: Store, id: string): ProjectKey {
   store.db
     .prepare('UPDATE project_keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?')

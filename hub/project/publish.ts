@@ -17,7 +17,7 @@ export const releaseSchema = z.object({
   signature: base64Schema(64),
   signer_public_key: publicKeySchema,
   dek: base64Schema(32),
-  /** The digest in the manifest. Other hubs want it; this hub only checks its form. */
+  /** The digest in the manifest. Other hubs require it; this hub only checks its form. */
   content_sha256: z
     .string()
     .regex(/^[0-9a-f]{64}$/, { error: 'must be 64 hex digits' })

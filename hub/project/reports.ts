@@ -8,7 +8,7 @@ import { partIdSchema, projectIdSchema } from './names.ts'
 import { NEWEST_FIRST } from './newest-report.ts'
 
 const MAX_PLUGINS = 1000
-/** A batch takes some tens of milliseconds, and a hub that waits to write tries again within the pause. */
+/** A batch takes tens of milliseconds, and a hub that waits to write tries again within the pause. */
 const PRUNED_AT_ONCE = 5_000
 const PAUSE_MS = 100
 

@@ -67,7 +67,7 @@ function addParts(reading: Reading, dirname: string): string[] {
   if (found === undefined) return []
   if (!found.isDirectory())
     throw refused(
-      `${join(reading.root, dirname)} is not a folder, or only a symlink to one: replace it with a folder that contains one folder for each part.`,
+      `${join(reading.root, dirname)} is not a folder, or is only a symlink to one: replace it with a folder that contains one folder for each part.`,
     )
   for (const [index] of dirname.split('/').entries()) {
     const path = dirname.split('/', index + 1).join('/')
@@ -134,7 +134,7 @@ function requirePortable(path: string): void {
   const name = path.slice(path.lastIndexOf('/') + 1)
   if (!UNPORTABLE_NAME.test(name) && Buffer.byteLength(name) <= MAX_NAME_BYTES) return
   throw refused(
-    `The name of ${JSON.stringify(path)} is not portable: it must be UTF-8 of at most ${MAX_NAME_BYTES} bytes, without backslashes and control characters.`,
+    `The name of ${JSON.stringify(path)} is not portable: it must be UTF-8 of at most ${MAX_NAME_BYTES} bytes, without backslashes or control characters.`,
   )
 }
 

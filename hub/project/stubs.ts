@@ -9,7 +9,7 @@ const MAX_URL_CHARS = 2000
 const subdirectory = z
   .string()
   .regex(/^(?=.{1,4096}$)(?:(?!\.{1,2}(?:\/|$))[^/\\\p{Cc}]+(?:\/|$))+$/u, {
-    error: 'must be a relative path without "." and ".."',
+    error: 'must be a relative path without "." or ".."',
   })
   .optional()
 
@@ -34,12 +34,12 @@ export const partSourceSchema = z.union(
   ],
   {
     error:
-      'must have a valid marketplace_slug, or both an https url without a user, password, query or fragment and a full commit id as ref; a subdirectory must be a relative path without "." and ".."',
+      'must have a valid marketplace_slug, or both an https url without a user, password, query or fragment and a full commit id as ref; a subdirectory must be a relative path without "." or ".."',
   },
 )
 export type PartSource = z.output<typeof partSourceSchema>
 
-/** The files of a part with a source that are sealed, along with its templates. */
+/** If a part has a source, only these files and its templates are sealed. */
 const STUB_FILES = new Set(['plugin.yaml', 'service.yaml', 'extension.yaml'])
 
 /** The source of each part that comes from elsewhere, by its path. */

@@ -25,7 +25,7 @@ export const SEAL_USAGE = `  --source DIR           the folder with plugins/, ex
   --plugins-dirname D    the folder of the plugins in the source (default plugins)
   --built-at TIME        ISO 8601 date, or date and time with Z or an offset (default: SOURCE_DATE_EPOCH or now)`
 
-/** Only times that are the same on every machine. */
+/** Only times that mean the same on every machine. */
 const timeSchema = z.union([
   z.iso.date(),
   z.iso.datetime({ offset: true }),

@@ -11,8 +11,8 @@ export class Receptions {
   #promised = 0
 
   /**
-   * Runs the work if the disk has room for everything that is being received. Throws HubError 503 if two others are
-   * running, and 507 if there is no room. `bytes` is the most that may arrive.
+   * Runs the work if the disk has room for everything that is being received. Throws HubError 503 if two other files
+   * are being received, and 507 if there is no room. `bytes` is the most that may arrive.
    */
   async run<T>(disk: Disk, bytes: number, work: () => Promise<T>): Promise<T> {
     if (this.#running === MOST_AT_ONCE)

@@ -15,8 +15,8 @@ export async function newUploadFolder(dataDir: string): Promise<string> {
 }
 
 /**
- * Removes the uploads of hubs that were killed, and none of a running hub. Logs that it cannot list the uploads, or
- * each path that it cannot remove.
+ * Removes the uploads of hubs that were killed, but none of a running hub. If it cannot list the uploads, logs that.
+ * Also logs each path that it cannot remove.
  */
 export async function removeLeftUploads(dataDir: string, log: (line: string) => void): Promise<void> {
   const folder = join(dataDir, FOLDER)
@@ -46,8 +46,8 @@ async function isLeft(name: string): Promise<boolean> {
 }
 
 /**
- * The start time of a process in clock ticks since the machine started, which tells apart processes with the same id.
- * '0' if there is no such process, or if the system has no `/proc`.
+ * The start time of a process in clock ticks since the machine started. It distinguishes processes that had the same
+ * id. '0' if there is no such process, or if the system has no `/proc`.
  */
 async function startOf(pid: number): Promise<string> {
   const stat = await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => '')

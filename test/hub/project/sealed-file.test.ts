@@ -53,8 +53,8 @@ describe('a sealed file', () => {
 
   it('is not written into a missing folder, and the message says so', async t => {
     const file = join(newFolder(t), 'missing/shop.sealed')
-    const problem = 'cannot be written (ENOENT): choose an --out in an existing folder with free space'
-    const message = `The file ${releasePath(file)} ${problem} that you can write to.`
+    const problem = 'cannot be written (ENOENT): choose an --out in an existing folder that you can write to'
+    const message = `The file ${releasePath(file)} ${problem} and that has free space.`
     const sealed = await sealShop(t)
     assert.throws(() => writeSealedFile(file, sealed), refusal(message))
   })
