@@ -27,7 +27,7 @@ const VERSIONS = byExtent({ sample: 12, ci: 60 })
 const ONLY_IN_CI = whyLeftToCi()
 
 describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
-  it('gives every answer that its hub gave, once it is restored', async t => {
+  it('gives, once restored, every answer that its hub gave', async t => {
     const hub = await runHub(t, { now: () => NOW })
     const key = hub.newKey({ owner: 'alice' })
     for (const version of ['1.0.0', '1.1.0']) await hub.publish({ version }, { 'plugin.yaml': `version: ${version}\n` })
@@ -41,7 +41,7 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
     assert.deepEqual(filesIn(restored.dataDir), filesIn(hub.dataDir))
   })
 
-  it('is whole while versions are published and hosts report', { skip: ONLY_IN_CI }, async t => {
+  it('is complete even while versions are published and hosts report', { skip: ONLY_IN_CI }, async t => {
     const hub = await runHub(t)
     const key = hub.newKey({ owner: 'alice' })
     const accepted: number[] = []
@@ -140,7 +140,7 @@ describe('a backup', { timeout: HANG_LIMIT_MS }, () => {
       assert.match(stderr, /^The key of all sealed projects is missing, unreadable or damaged \(.*dek\.key/)
     })
 
-  it('names the error of the system, in writing and in restoring, and leaves no files', {
+  it('names the system error if it cannot be written or restored, and leaves no files', {
     skip: ONLY_IN_CI,
   }, async t => {
     const hub = await runHub(t)
@@ -329,7 +329,7 @@ describe('restoring', () => {
     )
   })
 
-  it('refuses a backup with a file twice', async t => {
+  it('refuses a backup that contains a file twice', async t => {
     const file = join(newFolder(t), 'a.tar')
     const tar = pack()
     for (let count = 0; count < 2; count++) tar.entry({ name: 'dek.key' }, '')

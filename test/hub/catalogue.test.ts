@@ -39,7 +39,7 @@ describe('the detail route', () => {
     })
   }
 
-  it('distinguishes plugins from services of the same slug', async t => {
+  it('distinguishes plugins from services with the same slug', async t => {
     const hub = await runHub(t)
     await hub.publish({ kind: 'plugin' })
     assert.equal((await hub.call('/services/hello')).status, 404)

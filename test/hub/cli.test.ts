@@ -95,7 +95,7 @@ describe('the command line', { concurrency: 3 }, () => {
     }
   })
 
-  it('finds out whether a slug is that of a plugin or of a service, and requires --kind only if it is both', async t => {
+  it('detects whether a slug names a plugin or a service, and requires --kind only if it names both', async t => {
     const data = ['--data', join(newFolder(t), 'data')]
     const of = (kind: string): string[] => ['--kind', kind, '--slug', 'hello', '--version', '1.0.0']
     const hold = ['hold', '--slug', 'hello', '--version', '1.0.0', ...data]

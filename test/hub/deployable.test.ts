@@ -31,13 +31,13 @@ const yaml = (text: string | Buffer) => buildZip([file('plugin.yaml', text), fil
 const withItem = (item: ZipItem) => buildZip([...PLUGIN, item])
 
 /**
- * Mistakes of publishers of a plugin. Both the hub and the host refuse each, and the hub's message matches the pattern.
+ * Mistakes of a plugin's publishers. Both the hub and the host refuse each, and the hub's message matches the pattern.
  */
 const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'an empty file': [Buffer.alloc(0), /is empty \(0 bytes\)/],
   'a file that is not a ZIP': [Buffer.from('any bytes'), /cannot be read as a ZIP file/],
   'a tar': [Buffer.concat([Buffer.from('plugin.yaml'), Buffer.alloc(2000)]), /cannot be read as a ZIP file/],
-  'a ZIP that was cut': [GOOD.subarray(0, GOOD.length - 30), /cannot be read as a ZIP file/],
+  'a truncated ZIP': [GOOD.subarray(0, GOOD.length - 30), /cannot be read as a ZIP file/],
   'a ZIP without its beginning': [GOOD.subarray(30), /cannot be read as a ZIP file|is damaged/],
   'a ZIP without an entry': [buildZip([]), /contains nothing/],
   'only a directory': [buildZip([directory('greeter/')]), /contains no file/],
@@ -159,7 +159,7 @@ describe('publishing a plugin', () => {
       await requireDeployable(yaml(`version: 1.2.0\nentry_point: ${entryPoint}`), ASKED.plugin)
     })
 
-  it('refuses a setting that is not a valid name of a variable, before a deployment fails because of it', async () => {
+  it('refuses a setting that is not a valid variable name, before a deployment fails because of it', async () => {
     const bytes = yaml('version: 1.2.0\nenvironment: {required: ["A B"]}')
     const message = /at environment\.required\.0/
     await assert.rejects(requireDeployable(bytes, ASKED.plugin), { status: 400, message })
@@ -231,7 +231,7 @@ describe('the publish command', () => {
     })
 })
 
-/** The code with which a deployment of the archive ends; empty if it is installed. */
+/** The error code of a deployment of the archive; empty if the deployment succeeds. */
 async function verdictOfHost(t: TestContext, bytes: Buffer): Promise<string> {
   const folder = temporaryDirectory(t)
   const [projectRoot, temporaryFolder] = [join(folder, 'host'), join(folder, 'temp')]

@@ -56,7 +56,7 @@ describe('the fleet page', () => {
     [24 * 31, '31 Dec 2025'],
     [-1, '31 Jan 2026, by a clock that is ahead'],
   ] as const) {
-    it(`says "${text}" of ${hoursAgo} hours ago`, async t => {
+    it(`says "${text}" for an event ${hoursAgo} hours ago`, async t => {
       const hub = await runHub(t, { now: () => NOW })
       report(hub.store, { hoursAgo })
       assert.ok((await textOf(hub, '/')).includes(` ${text} `))
@@ -167,7 +167,7 @@ describe('the fleet page', () => {
     assert.equal(page.split(ESCAPED).length - 1, 5)
   })
 
-  it('makes characters visible that hide or reorder text', async t => {
+  it('makes characters that hide or reorder text visible', async t => {
     const hub = await runHub(t)
     const error_message = 'no \u202eevil\u001b[31m\u3164'
     report(hub.store, { host_id: 'app\u202e1\u200b', status: 'failed', error_message })
@@ -197,7 +197,7 @@ describe('the fleet page', () => {
     assert.equal(policy.includes('unsafe'), false)
   })
 
-  it('needs no token on the machine itself, but only under a loopback name', async t => {
+  it('needs no token on the machine itself under a loopback name, but needs one under any other name', async t => {
     const hub = await runHub(t)
     assert.equal(await statusUnderName(hub.url, 'localhost:1234'), 200)
     assert.equal(await statusUnderName(hub.url, 'attacker.example'), 401)

@@ -218,7 +218,7 @@ describe('the pages of the fleet', () => {
     return store
   }
 
-  it('have each host once', t => {
+  it('list each host once', t => {
     const store = many(t)
     const pages = [1, 2, 3].map(page => read(store, { page }))
     assert.deepEqual(
@@ -260,7 +260,7 @@ describe('the fleet in a data folder of an earlier hub', () => {
 
 /** Counts the steps that SQLite itself reports, because a duration depends on the machine. */
 describe('a page of a large fleet', () => {
-  it('reads the reports of its own rows only', t => {
+  it('reads only the reports of its own rows', t => {
     const store = newStore(t)
     insertReports(store, { hosts: byExtent({ sample: 300, ci: 3000 }), each: 3 })
     read(store)

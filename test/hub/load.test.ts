@@ -28,7 +28,7 @@ const CONTRACTS = [
 ] as const
 
 for (const [contract, commands] of CONTRACTS)
-  describe(`a hub that many hosts use at once by the ${contract} contract`, { timeout: HANG_LIMIT_MS }, () => {
+  describe(`a hub that many hosts use at once under the ${contract} contract`, { timeout: HANG_LIMIT_MS }, () => {
     let served: Served
     before(async () => {
       served = await serve(contract)

@@ -52,8 +52,8 @@ describe('readParts', () => {
       'has a boundary that is not followed by a line break',
     ],
     ['a missing last boundary', `--B\r\n${HEAD}"a"\r\n\r\n1\r\n--B\r\n`, 'ends before its last boundary'],
-    ['a cut part', `--B\r\n${HEAD}"a"\r\n\r\n1`, 'ends before its last boundary'],
-    ['cut headers', `--B\r\n${HEAD}"a"\r\n`, 'ends before its last boundary'],
+    ['a truncated part', `--B\r\n${HEAD}"a"\r\n\r\n1`, 'ends before its last boundary'],
+    ['truncated headers', `--B\r\n${HEAD}"a"\r\n`, 'ends before its last boundary'],
     ['line endings without CR', `--B\n${HEAD}"a"\n\n1\n--B--`, 'has a boundary that is not followed by a line break'],
     ['a part without headers', '--B\r\n\r\n\r\n\r\n1\r\n--B--', 'has a part without a valid name'],
     [

@@ -1,6 +1,6 @@
 import { readdirSync, readlinkSync, realpathSync } from 'node:fs'
 
-/** True if this process, in which the hub of a test runs too, has the file open. */
+/** True if this process, in which the hub of a test also runs, has the file open. */
 export function isOpen(path: string): boolean {
   const real = realpathSync(path)
   return readdirSync('/proc/self/fd').some(fd => targetOf(fd) === real)

@@ -216,7 +216,7 @@ const REFUSED: Readonly<
     /^A service has no file that gives its slug: add --slug\.$/,
     2,
   ],
-  'a service without a name and a version': [
+  'a service without a name or a version': [
     { 'run.sh': '' },
     ['--kind', 'service'],
     /^A service has no file that gives its slug and version: add --slug and --version\.$/,
@@ -236,7 +236,7 @@ describe('publishing', () => {
     })
   }
 
-  it('resolves a path in the directory where npm was called, and its own data folder in the clone', async t => {
+  it('resolves paths from the folder where npm was called, but keeps its own data folder in the clone', async t => {
     const [clone, caller] = [newFolder(t), newFolder(t, { 'mine/plugin.yaml': 'name: mine\nversion: 1.0.0\n' })]
     const env = { ...process.env, HUB_TEST_SECRET: SIGNING_SECRET, npm_lifecycle_event: 'hub', INIT_CWD: caller }
     const publishMine = (...args: string[]) =>

@@ -47,7 +47,7 @@ describe('a client in Python, written from the contracts,', { skip: whyLeftToCi(
     })
   }
 
-  it('deploys a project and reports it, with an id and times of the hub', async t => {
+  it('deploys a project and reports it, with an id and times from the hub', async t => {
     const { hub, credential } = await runShopHub(t)
     const facts = { project_id: 'shop', devkey: newValue(hub, 'devkey'), credential, base: basesOf(hub.url).project }
     const seen = (await python('deploy_project', facts)) as { version: string; ids: string[]; named: string }
@@ -120,7 +120,7 @@ describe('a client in Python, written from the contracts,', { skip: whyLeftToCi(
     ['with', true],
     ['without', false],
   ] as const) {
-    it(`publishes a project, ${form} its size in the zstd frame, that the project action deploys`, async t => {
+    it(`publishes a project that the project action deploys, ${form} its size in the zstd frame`, async t => {
       const stage = await openProjectStage()
       t.after(() => stage.close())
       const { project_id } = createProject(stage.store, 'Made in Python')
@@ -167,5 +167,5 @@ function python(scenario: string, facts: object): Promise<unknown> {
 function whyNoPython(): string | false {
   const { status, stderr, error } = spawnSync('python3', ['-c', 'import cryptography, zstandard'], { encoding: 'utf8' })
   if (error !== undefined) return 'needs python3'
-  return status !== 0 && `needs packages of Python: ${stderr.trim().split('\n').at(-1)}`
+  return status !== 0 && `needs Python packages: ${stderr.trim().split('\n').at(-1)}`
 }

@@ -29,7 +29,7 @@ describe('reporting a deployment', () => {
   })
 
   for (const [name, change] of [
-    ['a report without repo and error message', { repo: undefined, error_message: undefined }],
+    ['a report without a repo or an error message', { repo: undefined, error_message: undefined }],
     ['a failure', { status: 'failed', error_message: 'step "up" failed:\nexit 1' }],
     ['a rollback', { status: 'rolled_back' }],
     ['a service', { kind: 'service' }],

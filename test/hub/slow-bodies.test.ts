@@ -80,7 +80,7 @@ describe('a request whose body is slow', { timeout: HANG_LIMIT_MS }, () => {
     assert.match(await answer, /^HTTP\/1\.1 201 /)
   })
 
-  it('has no time limit of Node.js for the whole body, but one for its headers', () => {
+  it('has no Node.js time limit for its whole body, but has one for its headers', () => {
     const server = createServer()
     endSlowBodies(server)
     assert.deepEqual([server.requestTimeout, server.headersTimeout], [0, 60_000])

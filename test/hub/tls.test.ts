@@ -124,7 +124,7 @@ describe('a hub with a certificate', { skip, concurrency: 2, timeout: HANG_LIMIT
     [-2, /is not valid before \d{4}-\d\d-\d\d/],
     [1, undefined],
   ] as const) {
-    it(`${message === undefined ? 'does not warn' : 'warns'} about a certificate of one day if the clock is ${days} days ahead`, t => {
+    it(`${message === undefined ? 'does not warn' : 'warns'} about a certificate that is valid for one day if the clock is ${days} days ahead`, t => {
       const { cert, key } = issue(t)
       const { warnings } = readTls({ certFile: cert, keyFile: key }, Date.now() + days * 86_400_000)
       assert.equal(warnings.length, message === undefined ? 0 : 1)

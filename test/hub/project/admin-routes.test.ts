@@ -62,7 +62,7 @@ describe('the administration of projects', () => {
     assert.equal((await authorize(shop)).status, 403)
   })
 
-  it('revokes all keys of one project only', async t => {
+  it('revokes all keys of one project and of no other', async t => {
     const { hub } = await runShopHub(t)
     const other = newValue(hub, 'devkey', 'other')
     const response = await remove(hub, `${SHOP}/keys`)
@@ -79,7 +79,7 @@ describe('the administration of projects', () => {
     })
   }
 
-  it("answers 404 to revoking another project's key", async t => {
+  it("answers 404 to the revocation of another project's key", async t => {
     const { hub } = await runShopHub(t)
     const id = listProjectKeys(hub.store)[0]?.id
     assert.equal((await remove(hub, `/v1/projects/other/keys/${id}`)).status, 404)

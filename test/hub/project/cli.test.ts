@@ -239,7 +239,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
   }
 
   for (const [name, change] of [
-    ['another project than that of the plan', ['--project-id', 'store']],
+    ['a project other than the one in the plan', ['--project-id', 'store']],
     ['a file that is not a key', ['--signing-key', import.meta.filename]],
     ['a folder that is not a project', ['--source', import.meta.dirname]],
     ['a missing key', ['--signing-key', '/missing']],

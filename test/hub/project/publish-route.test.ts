@@ -101,7 +101,7 @@ describe('a credential that may publish', () => {
     assert.match(await errorOf(response), /"project devkey --publish" in the X-API-Key header, or the admin token/)
   })
 
-  it('is not an access token, nor a revoked dev key', async t => {
+  it('is neither an access token nor a revoked dev key', async t => {
     const { hub, token } = await runShopHub(t)
     const sealed = await sealShop(t, { version: '2.0.0' })
     assert.equal((await sendForm(hub, sealed, { sender: { Authorization: `Bearer ${token}` } })).status, 401)
@@ -255,7 +255,7 @@ describe('an upload', () => {
   })
 })
 
-it('publishes exactly one of two different files for one version that are sent at once', async t => {
+it('publishes exactly one of two different files that are sent for one version at once', async t => {
   const hub = await runHub(t)
   const answers = await Promise.all([sendForm(hub, await sealShop(t)), sendRaw(hub, await sealShop(t))])
   assert.deepEqual(answers.map(({ status }) => status).sort(), [201, 409])

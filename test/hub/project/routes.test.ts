@@ -85,7 +85,7 @@ describe('the download_url', () => {
     assert.equal(head.headers.get('content-length'), String(shop.sealed.bytes.length))
   })
 
-  it('leads to one version only, and differs for each request', async t => {
+  it('leads to only one version, and differs for each request', async t => {
     const shop = await runShopHub(t)
     const newer = await publishShop(t, shop.hub.store, '1.1.0')
     const paths = [await downloadPath(shop), await downloadPath(shop), await downloadPath(shop, '1.1.0')]
@@ -262,7 +262,7 @@ describe('POST /v1/deployments/report', () => {
     assert.ok((await (await shop.hub.call('/')).text()).includes('2026-05-06 07:08:09 UTC'))
   })
 
-  it('takes the only time that a report has for both', async t => {
+  it('uses the only time in a report for both times', async t => {
     const shop = await runShopHub(t)
     await report(shop, { started_at: '' })
     const [{ started_at } = { started_at: '' }] = listDeployments(shop.hub.store, 10)

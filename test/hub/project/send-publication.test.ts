@@ -41,7 +41,7 @@ describe('publishing on a server that does not answer as a hub', () => {
     [302, /: nothing was published\.$/],
     [404, /: nothing was published\.$/],
   ] as const)
-    it(`says whether the version can have been published after a ${status}`, async t => {
+    it(`says whether the version may have been published after a ${status}`, async t => {
       const { hubUrl } = await serve(t, (sent, response) =>
         sent.resume().once('end', () => response.writeHead(status).end('<html></html>')),
       )

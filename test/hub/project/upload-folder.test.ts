@@ -55,14 +55,14 @@ describe('the folder of an upload', () => {
     chmodSync(stuck, 0o755)
   })
 
-  it('does not keep a hub from starting when their parent is a file', async t => {
+  it('does not keep a hub from starting when its parent is a file', async t => {
     const dataDir = newFolder(t, { uploads: '' })
     const log: string[] = []
     await runHub(t, { dataDir, log: line => log.push(line) })
     assert.deepEqual(log, [cannotBeListed(dataDir, 'ENOTDIR')])
   })
 
-  it('does not keep a hub from starting when their parent cannot be listed', async t => {
+  it('does not keep a hub from starting when its parent cannot be listed', async t => {
     const dataDir = newFolder(t, { [`uploads/${process.pid}-1-aaaaaa/sealed`]: '' })
     chmodSync(dataDir, 0o755)
     chmodSync(join(dataDir, 'uploads'), 0o311)
