@@ -44,9 +44,9 @@ function compile(): void {
 }
 
 /**
- * Copies some packages to `build/`, and puts the files of `scripts/replaced/` in the place of the originals, which load
- * a lot of code for features that few or no runs need. The bundler resolves an import from the folder of the file that
- * contains it, so it bundles these files.
+ * Copies some packages to `build/`, and replaces some files with those of `scripts/replaced/`, because the originals
+ * load a lot of code for features that few or no runs need. The bundler resolves an import from the folder of the file
+ * that contains it, so it bundles these files.
  */
 function replaceUnused(): void {
   const modules = join(BUILD, 'node_modules')

@@ -20,7 +20,7 @@ const CHAPTERS = [
 
 await runProgram({
   name: 'npm run demo',
-  purpose: `Deploys seven times from a reference hub onto a temporary host, with dist/ as a runner does. For each deployment,
+  purpose: `Deploys seven times from a reference hub onto a temporary host, running dist/ as a runner does. For each deployment,
 it shows the result of the step and the versions on the host. It fails if a deployment does not end as expected.`,
   options: {
     verbose: {

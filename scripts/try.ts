@@ -29,7 +29,7 @@ interface Trial {
 
 await runProgram({
   name: 'npm run try',
-  purpose: `Deploys your plugin, service or project as a runner would, from a hub to a host. Both are in a temporary folder of
+  purpose: `Deploys your plugin, service or project as a runner would, from a hub to a host. Both are in a temporary folder on
 this machine, or in the folder of --root. Outside that folder, the only changes are those to the action's cache of
 compiled code (by default ~/.cache/hub-deploy) and those that the commands of your host config make.`,
   argument: '[FOLDER]',
@@ -43,7 +43,7 @@ compiled code (by default ~/.cache/hub-deploy) and those that the commands of yo
     slug: {
       type: 'string',
       value: 'SLUG',
-      help: 'its name on the hub (default: the name in plugin.yaml, else that of the folder);\na project has its id in its plan',
+      help: "its name on the hub (default: the name in plugin.yaml, else that of the folder);\na project's id is in its plan",
     },
     version: {
       type: 'string',
@@ -77,9 +77,9 @@ compiled code (by default ~/.cache/hub-deploy) and those that the commands of yo
     keep: { type: 'boolean', default: false, help: 'keep the hub running until a signal, as in a terminal' },
     verbose: { type: 'boolean', default: false, help: 'open the groups of the log' },
   },
-  notes: `In a terminal, the hub with its page runs until Ctrl-C. Otherwise the hub stops at once, except with --keep.
-Then the folder of hub and host is removed, except with --root. The exit code is 0 if the deployment succeeded, 1 if it
-did not, and 2 for a wrong command line.`,
+  notes: `In a terminal, the hub and its page run until Ctrl-C. Otherwise, the hub stops at once, except with --keep. After
+that, the folder of the hub and the host is removed, except with --root. The exit code is 0 if the deployment succeeded,
+1 if it did not, and 2 for a wrong command line.`,
   async run(values, argument) {
     const sources = readSources(chooseFolder(values.from, argument), values)
     const files = readOperatorFiles(sources, values)

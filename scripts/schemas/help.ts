@@ -1,6 +1,6 @@
 /**
  * The help that an editor shows for each key of a plan and a host config; `*` stands for any item or name. It is not in
- * the zod schemas, because the actions would load it in every run.
+ * the zod schemas, because the actions would then load it in every run.
  */
 type Help = Readonly<Record<string, string>>
 
@@ -19,7 +19,7 @@ export const PLAN_HELP: Help = {
   'steps.*.source': 'Only in a project: the source of a part that the project does not contain.',
   'steps.*.from': 'The template in the artifact: plugins/<id>/... or extensions/<id>/...',
   'steps.*.timeout': 'Limit for one attempt, like 30, 30s or 2m; from 1s to 10m, by default 30s.',
-  'steps.*.retries': 'Further attempts after one that failed.',
+  'steps.*.retries': 'The number of further attempts after the first one fails.',
   'steps.*.event': 'The name under which the host config has a command in notify.',
   'steps.*.message': 'One line of text; the command gets it in NOTIFY_MESSAGE.',
 }
@@ -38,7 +38,7 @@ export const ACTION_HELP: Help = {
   start: 'starts the service with the supervisor of the host.',
   stop: 'stops the service with the supervisor of the host.',
   restart: 'restarts the service with the supervisor of the host.',
-  healthcheck: 'waits until the installed part, or without plugin every part, runs and is healthy.',
+  healthcheck: 'waits until the installed part (without plugin, every part) runs and is healthy.',
   notify: 'runs the command of the host config for this event; if the command fails, the run logs a warning.',
 }
 

@@ -27,7 +27,7 @@ export function printHeading(title: string): void {
   print('', styled('bold', `${rule.repeat(3)} ${title} ${rule.repeat(Math.max(3, WIDTH - 5 - title.length))}`))
 }
 
-/** Prints lines that each start with a bar, so that a runner does not take any of the lines for a workflow command. */
+/** Prints lines that each start with a bar, so that a runner does not mistake any of them for a workflow command. */
 export function printBlock(lines: readonly string[]): void {
   print(...lines.map(line => `${symbol('bar')}${line}`.trimEnd()))
 }

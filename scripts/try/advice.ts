@@ -13,14 +13,14 @@ export function adviceAfter({ exitCode, outputs }: ActionResult, sources: Source
   if (exitCode !== 0) return 'Correct what the error names, and run the command again.'
   if (chosen.root === undefined)
     return 'Add --root DIR to keep the hub and the host: you can then see an update and a rollback.'
-  const raise = `Change a file, raise the version (${howToRaise(sources)}) and run the command again`
-  if (chosen.break) return `Nothing had to change, so the broken step was skipped. ${raise}, to see a rollback.`
-  return `${raise}, to see an update; with --break, to see a rollback.`
+  const raise = `change a file, raise the version (${howToRaise(sources)}) and run the command again`
+  if (chosen.break) return `Nothing had to change, so the broken step was skipped. To see a rollback, ${raise}.`
+  return `To see an update, ${raise}; to see a rollback, add --break.`
 }
 
 /** A broken project needs a new version, because a project contains its plan, and a published version never changes. */
 function adviceAfterBreak(sources: Sources, { root }: Chosen): string {
   if (sources.kind !== 'project' || root === undefined)
-    return 'Run the command without --break, to install your version.'
-  return `The broken step is sealed into ${sources.version}. Run the command without --break, with ${howToRaise(sources)}, to install your project.`
+    return 'Run the command without --break to install your version.'
+  return `The broken step is sealed into ${sources.version}. Run the command without --break and with ${howToRaise(sources)} to install your project.`
 }

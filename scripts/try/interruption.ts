@@ -4,15 +4,15 @@ export interface Interruption {
   /** Resolves at the first signal, or at once if one has come. */
   readonly wait: Promise<void>
   /**
-   * From now on, SIGTERM or SIGHUP to our own process also sends SIGINT to the process `pid`, as the runner does when a
-   * job is cancelled. Pass undefined once that process has ended.
+   * After this call, SIGTERM or SIGHUP to our own process also sends SIGINT to the process `pid`, as the runner does
+   * when a job is cancelled. Pass undefined once that process has ended.
    */
   alsoStops(pid: number | undefined): void
 }
 
 /**
- * From now on, SIGINT, SIGTERM and SIGHUP do not end this process. This process ends by itself, after the processes
- * that it started have cleaned up.
+ * After this call, SIGINT, SIGTERM and SIGHUP no longer end this process. This process ends by itself, after the
+ * processes that it started have cleaned up.
  */
 export function watchSignals(): Interruption {
   let hasCome = false

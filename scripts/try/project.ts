@@ -49,7 +49,7 @@ export function readProject(folder: string, given: GivenProject): Project {
   const plan = join(folder, PLAN_PATH)
   if (!statSync(plan, { throwIfNoEntry: false })?.isFile())
     throw new UsageError(
-      `${folder} has no file ${PLAN_PATH}: add this plan if it is a project, else name another kind with --kind.`,
+      `${folder} has no file ${PLAN_PATH}: add this plan if it is a project; otherwise, name another kind with --kind.`,
     )
   const id = { kind: 'project', slug: readProjectId(plan), folder } as const
   const isSigned = hasSignedPlugin(join(folder, pluginsDirname))

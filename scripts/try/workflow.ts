@@ -75,7 +75,7 @@ function projectInputs({ slug }: Project): Record<string, string> {
   }
 }
 
-/** Named as in the README: `GREETER_SIGNING_SECRET`. GitHub accepts letters, digits and `_`, and no digit first. */
+/** Named as in the README: `GREETER_SIGNING_SECRET`. GitHub accepts letters, digits and `_`, but no digit first. */
 function secretName(slug: string, purpose: string): string {
   const name = slug.toUpperCase().replace(/[^A-Z0-9]+/g, '_')
   return `${/^\d/.test(name) ? '_' : ''}${name}_${purpose}`

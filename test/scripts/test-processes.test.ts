@@ -39,7 +39,7 @@ describe('the processes of a test run', () => {
   it('run the hooks of a file only for its own tests', t => {
     const hooks = 'before(() => { globalThis.on = true }); after(() => { globalThis.on = undefined })'
     const files = [newTest(t, `${hooks}; it("has it", () => assert.ok(globalThis.on))`)]
-    files.push(newTest(t, 'it("has it not", () => assert.equal(globalThis.on, undefined))'))
+    files.push(newTest(t, 'it("lacks it", () => assert.equal(globalThis.on, undefined))'))
     const { status, stdout } = runTests(t, files)
     assert.equal(status, 0, stdout)
     assert.match(stdout, /^ℹ tests 2$/m)

@@ -163,7 +163,7 @@ describe('the source in a folder', () => {
           undefined,
           { kind: 'project' },
           UsageError,
-          /has no file deployment\/install\.yaml: add this plan if it is a project, else name another kind/,
+          /has no file deployment\/install\.yaml: add this plan if it is a project; otherwise, name another kind/,
         ],
         ['steps: [\n', {}, HubError, /^deployment\/install\.yaml, line 2, column 1: invalid YAML/],
         ['steps: []\n', {}, HubError, /^deployment\/install\.yaml: project_id: is missing/],

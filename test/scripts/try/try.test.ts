@@ -98,7 +98,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(broken.output(), /^\| outcome +rolled_back$/m)
     assert.match(broken.output(), /^\| running-version +1\.0\.0$/m)
     assert.match(broken.output(), /^--break adds the provision step `broken`, which runs `false`/m)
-    assert.match(broken.output(), /^Run the command without --break, to install your version\.$/m)
+    assert.match(broken.output(), /^Run the command without --break to install your version\.$/m)
     assert.equal(installed(), original)
     assert.deepEqual(readdirSync(temporary).toSorted(), ['clock', 'stage'])
 
@@ -110,7 +110,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.equal(await skipped.ended, 0, skipped.output())
     assert.match(
       skipped.output(),
-      /^Nothing had to change, so the broken step was skipped\. Change a file, raise the version \(in/m,
+      /^Nothing had to change, so the broken step was skipped\. To see a rollback, change a file, raise the version \(in/m,
     )
 
     const secrets: Record<string, string> = JSON.parse(readFileSync(join(root, 'secrets.json'), 'utf8'))
@@ -141,7 +141,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.match(broken.output(), /^\| failed-step +broken$/m)
     assert.match(
       broken.output(),
-      /^The broken step is sealed into 1\.1\.0\. Run [^\n]+ --version 1\.1\.1, to install your project\.$/m,
+      /^The broken step is sealed into 1\.1\.0\. Run [^\n]+ --version 1\.1\.1 to install your project\.$/m,
     )
     const installed = readFileSync(join(root, 'host/extensions/mailer/run.sh'), 'utf8')
     assert.equal(installed, readFileSync(join(PROJECT, 'extensions/mailer/run.sh'), 'utf8'))
