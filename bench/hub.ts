@@ -6,7 +6,7 @@ import type { Artifact, SealedArtifact, ZipArtifact } from './artifact.ts'
 import { SLUG } from './release.ts'
 
 // This program prints its URL and serves a catalogue (JSON, from base path to artifact) until its standard input ends.
-// Each base path is a hub whose latest version is the artifact of this path. The program does as little as possible,
+// Each base path is a hub whose latest version is the artifact of that path. The program does as little as possible,
 // because the bench measures the contenders, not the hub.
 
 const CHUNK_BYTES = 1024 * 1024

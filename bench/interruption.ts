@@ -1,6 +1,6 @@
 const interruption = new AbortController()
 
-/** From now on, after SIGINT or SIGTERM, the bench throws before its next step, so that its cleanup always runs. */
+/** After this call, SIGINT and SIGTERM make the bench throw before its next step, so that its cleanup always runs. */
 export function stopOnSignals(): void {
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.on(signal, () => {
@@ -10,7 +10,7 @@ export function stopOnSignals(): void {
   }
 }
 
-/** Returns the interruption, if there was one: the interruption is then the cause of every later error. */
+/** Returns the interruption, if there was one. In that case, it is the cause of every later error. */
 export function interruptionIfAny(): unknown {
   return interruption.signal.reason
 }

@@ -1,4 +1,4 @@
-/** A generator of numbers from 0 to below 1. The same seed gives the same numbers (mulberry32). */
+/** A generator of numbers from 0 (inclusive) to 1 (exclusive). The same seed gives the same numbers (mulberry32). */
 export function createRandom(seed: number): () => number {
   let state = seed >>> 0
   return () => {

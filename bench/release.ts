@@ -1,4 +1,4 @@
-/** The plugin that the bench deploys, and credentials that are valid on its own hub only. */
+/** The plugin that the bench deploys, and credentials that are valid only on its own hub. */
 export const SLUG = 'bench-plugin'
 export const API_KEY = 'bench-api-key'
 export const SIGNING_SECRET = 'bench-signing-secret'

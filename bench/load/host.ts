@@ -26,7 +26,7 @@ export interface ProjectTarget extends Published {
 /** One deployment on a host. */
 export interface Deployment {
   readonly hostId: string
-  /** False if the host has the target's version already. */
+  /** False if the host already has the target's version. */
   readonly downloads: boolean
 }
 

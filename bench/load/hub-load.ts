@@ -21,7 +21,7 @@ const PROGRAM = join(import.meta.dirname, 'hosts-program.ts')
 const HEAD = ['Contract', 'Call', 'Calls', 'p50', 'p99', 'Longest']
 
 /**
- * Deploys from the reference hub on 200 hosts that have the version already and 50 that download it, all at once.
+ * Deploys from the reference hub on 200 hosts that already have the version and 50 that download it, all at once.
  * Reports the requests per second that the hub answers, and the duration of each call. Throws if a deployment fails.
  */
 export async function hubLoadReport({ cache, folder }: Place): Promise<string> {
