@@ -36,7 +36,7 @@ export const ACCEPTED_ZIPS: readonly AcceptedZip[] = [
   accepted('a directory by DOS attributes', [A, { ...directory('d/'), mode: 0, dosAttributes: 0x10 }], { directories: ['d'] }),
   accepted('a directory by its name only', [A, { ...directory('d/'), mode: 0 }], { directories: ['d'] }),
   accepted('a directory listed after its files', [A, file('d/x'), directory('d/')], { directories: ['d'] }),
-  accepted('a directory in another order than the data', [A, file('d/x'), symlink('l', 'a'), B], { symlinks: { l: 'a' }, directories: ['d'] }, {
+  accepted('a directory in a different order from the data', [A, file('d/x'), symlink('l', 'a'), B], { symlinks: { l: 'a' }, directories: ['d'] }, {
     reversedDirectory: true,
   }),
   accepted('implied directories', [A, file('d/e/x')], { directories: ['d', 'd/e'] }),
@@ -46,7 +46,7 @@ export const ACCEPTED_ZIPS: readonly AcceptedZip[] = [
     directories: ['d'],
   }),
   accepted('an implied single top-level directory', [file('top/a', 'x')], { flattened: 'top', files: { a: 'x' } }),
-  accepted('one level flattened only', [file('top/only/a', 'x')], { flattened: 'top', files: { 'only/a': 'x' }, directories: ['only'] }),
+  accepted('only one level flattened', [file('top/only/a', 'x')], { flattened: 'top', files: { 'only/a': 'x' }, directories: ['only'] }),
   accepted('a top-level directory and file', [file('top/a'), B], { directories: ['top'] }),
   accepted('two top-level directories', [file('one/a'), file('two/a')], { directories: ['one', 'two'] }),
   accepted('the executable bit', [{ ...A, mode: PROGRAM }, B], { files: { a: 'first', b: 'second' }, programs: ['a'] }),

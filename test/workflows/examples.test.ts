@@ -202,7 +202,7 @@ async function execute(fleet: FleetStage, name: string, inputs: object): Promise
   return result
 }
 
-/** A repository with the plugin 2.0.0 and a command `gh`, which notes each release. */
+/** A repository with the plugin 2.0.0 and a command `gh` that records each release. */
 async function openRelease(t: TestContext): Promise<{ fleet: FleetStage; releases: () => string[] }> {
   const fleet = await openFleet(t)
   for (const [path, text] of Object.entries(pluginFiles('2.0.0'))) fleet.write(`plugin/${path}`, text)
