@@ -30,7 +30,8 @@ const NOT_EXECUTED: Readonly<Record<string, string>> = {
   'sudo useradd --create-home runner': 'it adds a user to this machine',
   'npm run hub -- --host 0.0.0.0 --port 8443 --tls-cert cert.pem --tls-key key.pem':
     'it serves the whole network; test/hub/tls.test.ts starts a hub with a certificate',
-  './config.sh --url https://github.com/OWNER/REPOSITORY --token TOKEN --labels app-1': 'it needs an account on GitHub',
+  './config.sh --url https://github.com/OWNER/REPOSITORY --token TOKEN --labels app-1 # as runner':
+    'it needs an account on GitHub',
 }
 
 describe('the commands in the pages', () => {
