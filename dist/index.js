@@ -25954,8 +25954,8 @@ function complaint(issue, found) {
     if (issue.code === 'invalid_type')
         return wrongType(issue.expected, found);
     if (issue.code === 'invalid_value')
-        return `must be ${schema_problems_listed(issue.values)}, found ${shown(found)}${nearValue(issue.values, found)}`;
-    return typeof found === 'object' && found !== null ? issue.message : `${issue.message}, found ${shown(found)}`;
+        return `must be ${schema_problems_listed(issue.values)}, but found ${shown(found)}${nearValue(issue.values, found)}`;
+    return typeof found === 'object' && found !== null ? issue.message : `${issue.message}, but found ${shown(found)}`;
 }
 function choices(issue) {
     return issue.code === 'invalid_value' ? `: it must be ${schema_problems_listed(issue.values)}` : '';
@@ -25963,7 +25963,7 @@ function choices(issue) {
 function wrongType(expected, found) {
     const quotable = expected === 'string' && (typeof found === 'number' || typeof found === 'boolean');
     const hint = quotable ? ': put quotes around it' : '';
-    return `must be ${TYPE_WORDS[expected] ?? expected}, found ${shown(found)}${hint}`;
+    return `must be ${TYPE_WORDS[expected] ?? expected}, but found ${shown(found)}${hint}`;
 }
 const TYPE_WORDS = {
     string: 'text',
@@ -26259,7 +26259,7 @@ const STRICT_YAML = {
  */
 function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
     if (Buffer.byteLength(text) > limits.bytes)
-        return yaml_source_unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`);
+        return yaml_source_unreadable(file, `the file must be at most ${limits.bytes} bytes, but found more`);
     const stranger = unreadableCharacter(text);
     if (stranger !== undefined)
         return yaml_source_unreadable(file, `the file must be UTF-8 text with LF or CRLF line endings, but it contains ${stranger}`);
@@ -27680,10 +27680,10 @@ function readStrictYaml(text, limits) {
 }
 function refuseAmbiguousText(text, { bytes }) {
     if (Buffer.byteLength(text) > bytes)
-        throw ambiguous(`must be at most ${bytes} bytes, found more`);
+        throw ambiguous(`must be at most ${bytes} bytes, but found more`);
     const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text);
     if (stranger !== undefined)
-        throw ambiguous(`must not contain characters that YAML parsers refuse or interpret differently, found ${stranger}`);
+        throw ambiguous(`must not contain characters that YAML parsers refuse or interpret differently, but found ${stranger}`);
 }
 function readDocument({ document, complaints }) {
     const excess = complaints.find(({ code }) => code === 'RESOURCE_EXHAUSTION');
@@ -27713,12 +27713,12 @@ function refuseAmbiguousKeys(keys) {
     const seen = new Set();
     for (const key of keys) {
         if (!(0,dist/* isScalar */.jn)(key))
-            throw ambiguous('must have plain keys, found a list, a map or an alias as a key');
+            throw ambiguous('must have plain keys, but found a list, a map or an alias as a key');
         if (isMergeKey(key))
-            throw ambiguous('must write out the keys of its maps, found a merge key (<<)');
+            throw ambiguous('must write out the keys of its maps, but found a merge key (<<)');
         const name = String(key.value);
         if (seen.has(name))
-            throw ambiguous(`must have each key of a map only once, found "${cleanForeignText(name, 60)}" twice`);
+            throw ambiguous(`must have each key of a map only once, but found "${cleanForeignText(name, 60)}" twice`);
         seen.add(name);
     }
 }
@@ -27768,7 +27768,7 @@ function parseIntegrationYaml(text) {
     if (found.success)
         return found.data;
     const expected = found.error.issues[0]?.message ?? 'must be a relative path';
-    throw new Error(`has a plugins.directory that ${expected}, found "${cleanForeignText(written, 100)}"`);
+    throw new Error(`has a plugins.directory that ${expected}, but found "${cleanForeignText(written, 100)}"`);
 }
 function expect(schema, value, rule) {
     const parsed = schema.safeParse(value);
@@ -28175,7 +28175,7 @@ function subjectIdOf(step) {
 function foreignPlanProblems(plan, name, projectId) {
     if (plan.projectId === projectId)
         return [];
-    const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for another plugin, service or project`;
+    const message = `project_id must be ${name} "${projectId}", but found "${plan.projectId}": this plan is for another plugin, service or project`;
     return [problemAt(plan.positions.projectId, message)];
 }
 /** Refuses ids whose directory would take the place of another id's settings file. */
@@ -28388,7 +28388,7 @@ function strangerProblems(plan, installStep) {
         const subject = subjectIdOf(step);
         if (subject === undefined || subject === id)
             return [];
-        return [stepProblem(step, `plugin must be "${id}", which this plan installs, found "${subject}"`)];
+        return [stepProblem(step, `plugin must be "${id}", which this plan installs, but found "${subject}"`)];
     });
 }
 function templateProblems(plan, installStep) {
@@ -28396,7 +28396,7 @@ function templateProblems(plan, installStep) {
     return plan.steps.flatMap(step => {
         if (step.action !== 'write_env' || step.from.startsWith(folder))
             return [];
-        return [stepProblem(step, `from must begin with ${folder}, which this plan installs, found "${step.from}"`)];
+        return [stepProblem(step, `from must begin with ${folder}, which this plan installs, but found "${step.from}"`)];
     });
 }
 
@@ -29114,7 +29114,7 @@ function entryDirectory(plugin) {
     const entryPoint = plugin.entryPoint ?? DEFAULT_ENTRY_POINT;
     const normal = external_node_path_namespaceObject.posix.normalize(entryPoint);
     if (external_node_path_namespaceObject.posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
-        throw new ArtifactError('not_a_plugin', `The entry_point in plugin.yaml must be a relative path inside the plugin, without backslashes or NUL, found "${cleanForeignText(entryPoint)}", so the artifact was refused. The publisher must correct the entry_point.`);
+        throw new ArtifactError('not_a_plugin', `The entry_point in plugin.yaml must be a relative path inside the plugin, without backslashes or NUL, but found "${cleanForeignText(entryPoint)}", so the artifact was refused. The publisher must correct the entry_point.`);
     }
     return external_node_path_namespaceObject.posix.dirname(normal);
 }
@@ -29174,7 +29174,7 @@ function readPluginYaml(staged) {
     }
 }
 function tooLarge(bytes) {
-    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}, so the artifact was refused. The publisher must shorten plugin.yaml.`);
+    return new ArtifactError('invalid_manifest', `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, but found ${bytes}, so the artifact was refused. The publisher must shorten plugin.yaml.`);
 }
 function read_plugin_yaml_notAPlugin(found) {
     return new ArtifactError('not_a_plugin', `The artifact has ${found}, so it is not a plugin and was refused. If it is a service, set kind: service (in a project's source, marketplace_kind: service); otherwise, the publisher must correct plugin.yaml.`);
@@ -34939,7 +34939,7 @@ function parseSignatureHeader(header, from = 'hub') {
     const hex = HEADER_FORM.exec(header.trim())?.[1];
     if (hex === undefined) {
         const { subject, remedy } = FORM_WORDS[from];
-        throw new SignatureError('invalid_signature_format', `${subject} must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}", so the artifact was refused: ${remedy}.`);
+        throw new SignatureError('invalid_signature_format', `${subject} must read hmac_sha256:<64 hex digits>, but found "${cleanForeignText(header, 100)}", so the artifact was refused: ${remedy}.`);
     }
     return Buffer.from(hex, 'hex');
 }
@@ -40279,7 +40279,7 @@ class InputReader {
         if (parsed.success)
             return parsed.data;
         const expected = parsed.error.issues[0]?.message ?? 'is malformed';
-        this.refuse(name, `${expected}, found "${cleanForeignText(withoutUserinfo(text), 100)}"`);
+        this.refuse(name, `${expected}, but found "${cleanForeignText(withoutUserinfo(text), 100)}"`);
         return undefined;
     }
     #read({ name, text: path }, maxBytes) {
@@ -41534,7 +41534,7 @@ function parseSealedSignature(signature) {
     const bytes = decodeBase64(signature, sealed_signature_SIGNATURE_BYTES);
     if (bytes !== undefined)
         return bytes;
-    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${sealed_signature_SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters in another form: ` +
+    throw new SignatureError('invalid_signature_format', `The artifact's signature must be base64 of ${sealed_signature_SIGNATURE_BYTES} bytes (Ed25519), but found ${signature.length} characters in another form: ` +
         'nothing was installed; ask the publisher to sign the artifact again.');
 }
 /**
@@ -41834,7 +41834,7 @@ function parseHubUrl(text) {
 function verifyProjectId(projectId) {
     if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId))
         return projectId;
-    throw new ConfigError('invalid_input', `project-id must be 1 to 128 characters (A-Z, a-z, 0-9, "_", "." and "-"), and neither "." nor "..", found "${cleanForeignText(projectId, 60)}".`);
+    throw new ConfigError('invalid_input', `project-id must be 1 to 128 characters (A-Z, a-z, 0-9, "_", "." and "-"), and neither "." nor "..", but found "${cleanForeignText(projectId, 60)}".`);
 }
 
 ;// CONCATENATED MODULE: ./build/project/api/client.js
@@ -42281,7 +42281,7 @@ function parseManifest(text) {
  */
 function verifyManifest(manifest, asked) {
     if (manifest.projectId !== asked.projectId) {
-        throw invalidManifest(`project_id must be "${asked.projectId}", found "${manifest.projectId}"`);
+        throw invalidManifest(`project_id must be "${asked.projectId}", but found "${manifest.projectId}"`);
     }
     if (isSameVersion(manifest.version, asked.version))
         return;
@@ -42584,7 +42584,7 @@ function project_plan_templateProblems(steps) {
         const rule = places.has(place)
             ? `must begin with plugins/ or extensions/, whichever contains "${step.plugin}"`
             : 'must begin with plugins/<id>/ or extensions/<id>/ of a part that this plan installs';
-        return [stepProblem(step, `from ${rule}, found "${step.from}"`)];
+        return [stepProblem(step, `from ${rule}, but found "${step.from}"`)];
     });
 }
 function needs(step, install) {
@@ -42689,7 +42689,7 @@ function verifyFolders(parts, directories) {
     if (missing.length === 0)
         return;
     const found = cleanForeignText(missing.join(', '));
-    throw invalidManifest(`each embedded part must have its directory in the archive, found none at ${found}`);
+    throw invalidManifest(`each embedded part must have its directory in the archive, but found none at ${found}`);
 }
 /**
  * Refuses symlinks that leave their part's directory, even if they lead back into it: the directory may be installed
@@ -44903,7 +44903,7 @@ class HostGit {
         const [leastMajor, leastMinor] = LEAST_VERSION;
         if (major > leastMajor || (major === leastMajor && minor >= leastMinor))
             return;
-        throw new DeploymentError('source_not_supported', `A part of the project comes from a git repository, for which this host needs git ${LEAST_VERSION.join('.')} or newer on its PATH, found ${found}: nothing was installed. Install or update git.`);
+        throw new DeploymentError('source_not_supported', `A part of the project comes from a git repository, for which this host needs git ${LEAST_VERSION.join('.')} or newer on its PATH, but found ${found}: nothing was installed. Install or update git.`);
     }
     /**
      * Runs a command and returns its end, with at most 2 KiB of output. Throws ArtifactError `timeout` once the time is
@@ -45718,7 +45718,7 @@ function parseOption(name, schema, text) {
     const parsed = safeParse(schema, text);
     if (parsed.success)
         return parsed.data;
-    throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}, found ${JSON.stringify(text)}`);
+    throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}, but found ${JSON.stringify(text)}`);
 }
 /**
  * An absent directory must not pass as "nothing to recover", because that would hide a typo, or a disk that is not

@@ -65,7 +65,7 @@ function readOwnPluginYaml(folder: string): PluginYaml {
   if (!found?.isFile() || dirname(realpathSync(path)) !== realpathSync(folder))
     throw notAPlugin(`${path} must be a file in this folder: a plugin needs this file, with its name and version.`)
   if (found.size > PLUGIN_YAML_LIMITS.bytes)
-    throw notAPlugin(`${path} must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${found.size}: shorten it.`)
+    throw notAPlugin(`${path} must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, but found ${found.size}: shorten it.`)
   const text = readFileSync(path, 'utf8')
   const problem = pluginYamlProblem(parseStrictYaml(path, text))
   if (problem !== undefined) throw notAPlugin(`${path} ${problem}: correct it and try again.`)

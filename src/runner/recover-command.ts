@@ -65,7 +65,7 @@ export function createConsoleLog(): Log {
 function parseOption<Value>(name: string, schema: z.ZodMiniType<Value>, text: string): Value {
   const parsed = z.safeParse(schema, text)
   if (parsed.success) return parsed.data
-  throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}, found ${JSON.stringify(text)}`)
+  throw new Error(`--${name} ${parsed.error.issues[0]?.message ?? 'is not valid'}, but found ${JSON.stringify(text)}`)
 }
 
 /**

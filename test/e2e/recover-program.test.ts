@@ -187,7 +187,7 @@ describe('the arguments of recover.js', () => {
     'no arguments': [[], /--project-root is missing/],
     'a relative root': [
       ['--project-root', 'srv'],
-      /--project-root must be an absolute path.*, found "srv" \(--help lists the options\)/,
+      /--project-root must be an absolute path.*, but found "srv" \(--help lists the options\)/,
     ],
     'a root that does not exist': [['--project-root', '/no/such/root'], /is not a directory/],
     'an unknown option': [['--project-root', '/tmp', '--force'], /--force/],

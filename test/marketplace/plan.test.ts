@@ -26,9 +26,9 @@ const CASES: Readonly<Record<string, Case>> = {
     kind: 'service',
     hostConfig: 'version: 1\nsupervisor: none\n',
     found: [
-      [2, /^project_id must be the slug "tick", found "tock"/],
+      [2, /^project_id must be the slug "tick", but found "tock"/],
       [5, /^step "files": install_plugin does not install a service/],
-      [6, /^step "ok": plugin must be "tick", which this plan installs, found "tikcd"$/],
+      [6, /^step "ok": plugin must be "tick", which this plan installs, but found "tikcd"$/],
       [6, /^step "ok": timeout must be 1 to 600 seconds/],
     ],
   },

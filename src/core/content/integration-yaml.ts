@@ -22,7 +22,7 @@ export function parseIntegrationYaml(text: string): string | undefined {
   const found = pluginsDirectorySchema.safeParse(written.replace(/^(?:\.?\/+)+/, '').replace(/\/+$/, ''))
   if (found.success) return found.data
   const expected = found.error.issues[0]?.message ?? 'must be a relative path'
-  throw new Error(`has a plugins.directory that ${expected}, found "${cleanForeignText(written, 100)}"`)
+  throw new Error(`has a plugins.directory that ${expected}, but found "${cleanForeignText(written, 100)}"`)
 }
 
 function expect<Schema extends z.ZodMiniType>(schema: Schema, value: unknown, rule: string): z.infer<Schema> {

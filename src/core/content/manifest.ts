@@ -74,7 +74,7 @@ export function parseManifest(text: string): Manifest {
  */
 export function verifyManifest(manifest: Manifest, asked: { projectId: string; version: string }): void {
   if (manifest.projectId !== asked.projectId) {
-    throw invalidManifest(`project_id must be "${asked.projectId}", found "${manifest.projectId}"`)
+    throw invalidManifest(`project_id must be "${asked.projectId}", but found "${manifest.projectId}"`)
   }
   if (isSameVersion(manifest.version, asked.version)) return
   throw new ArtifactError(

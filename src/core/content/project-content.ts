@@ -74,7 +74,7 @@ function verifyFolders(parts: readonly ManifestPart[], directories: ReadonlySet<
   const missing = embedded.filter(({ folder }) => !directories.has(folder)).map(({ folder }) => folder)
   if (missing.length === 0) return
   const found = cleanForeignText(missing.join(', '))
-  throw invalidManifest(`each embedded part must have its directory in the archive, found none at ${found}`)
+  throw invalidManifest(`each embedded part must have its directory in the archive, but found none at ${found}`)
 }
 
 /**

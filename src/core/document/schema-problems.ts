@@ -99,8 +99,8 @@ function complaint(issue: Issue, found: unknown): string {
   if (found === undefined) return `is missing${choices(issue)}`
   if (issue.code === 'invalid_type') return wrongType(issue.expected, found)
   if (issue.code === 'invalid_value')
-    return `must be ${listed(issue.values)}, found ${shown(found)}${nearValue(issue.values, found)}`
-  return typeof found === 'object' && found !== null ? issue.message : `${issue.message}, found ${shown(found)}`
+    return `must be ${listed(issue.values)}, but found ${shown(found)}${nearValue(issue.values, found)}`
+  return typeof found === 'object' && found !== null ? issue.message : `${issue.message}, but found ${shown(found)}`
 }
 
 function choices(issue: Issue): string {
@@ -110,7 +110,7 @@ function choices(issue: Issue): string {
 function wrongType(expected: string, found: unknown): string {
   const quotable = expected === 'string' && (typeof found === 'number' || typeof found === 'boolean')
   const hint = quotable ? ': put quotes around it' : ''
-  return `must be ${TYPE_WORDS[expected] ?? expected}, found ${shown(found)}${hint}`
+  return `must be ${TYPE_WORDS[expected] ?? expected}, but found ${shown(found)}${hint}`
 }
 
 const TYPE_WORDS: Readonly<Record<string, string>> = {

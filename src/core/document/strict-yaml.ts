@@ -38,10 +38,12 @@ export function readStrictYaml(text: string, limits: YamlLimits): StrictYaml {
 }
 
 function refuseAmbiguousText(text: string, { bytes }: YamlLimits): void {
-  if (Buffer.byteLength(text) > bytes) throw ambiguous(`must be at most ${bytes} bytes, found more`)
+  if (Buffer.byteLength(text) > bytes) throw ambiguous(`must be at most ${bytes} bytes, but found more`)
   const stranger = unreadableCharacter(text) ?? ambiguousCharacter(text)
   if (stranger !== undefined)
-    throw ambiguous(`must not contain characters that YAML parsers refuse or interpret differently, found ${stranger}`)
+    throw ambiguous(
+      `must not contain characters that YAML parsers refuse or interpret differently, but found ${stranger}`,
+    )
 }
 
 function readDocument({ document, complaints }: ComposedYaml): Document.Parsed {
@@ -71,11 +73,11 @@ function refuseAmbiguousNodes(document: Document.Parsed): void {
 function refuseAmbiguousKeys(keys: readonly unknown[]): void {
   const seen = new Set<string>()
   for (const key of keys) {
-    if (!isScalar(key)) throw ambiguous('must have plain keys, found a list, a map or an alias as a key')
-    if (isMergeKey(key)) throw ambiguous('must write out the keys of its maps, found a merge key (<<)')
+    if (!isScalar(key)) throw ambiguous('must have plain keys, but found a list, a map or an alias as a key')
+    if (isMergeKey(key)) throw ambiguous('must write out the keys of its maps, but found a merge key (<<)')
     const name = String(key.value)
     if (seen.has(name))
-      throw ambiguous(`must have each key of a map only once, found "${cleanForeignText(name, 60)}" twice`)
+      throw ambiguous(`must have each key of a map only once, but found "${cleanForeignText(name, 60)}" twice`)
     seen.add(name)
   }
 }

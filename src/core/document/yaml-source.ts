@@ -44,7 +44,7 @@ export function* parseYamlSource(
   limits: YamlLimits = OPERATOR_YAML_LIMITS,
 ): Generator<void, YamlSource> {
   if (Buffer.byteLength(text) > limits.bytes)
-    return unreadable(file, `the file must be at most ${limits.bytes} bytes, found more`)
+    return unreadable(file, `the file must be at most ${limits.bytes} bytes, but found more`)
   const stranger = unreadableCharacter(text)
   if (stranger !== undefined)
     return unreadable(file, `the file must be UTF-8 text with LF or CRLF line endings, but it contains ${stranger}`)

@@ -49,7 +49,7 @@ export function foreignPlanProblems(
   projectId: string,
 ): PlanProblem[] {
   if (plan.projectId === projectId) return []
-  const message = `project_id must be ${name} "${projectId}", found "${plan.projectId}": this plan is for another plugin, service or project`
+  const message = `project_id must be ${name} "${projectId}", but found "${plan.projectId}": this plan is for another plugin, service or project`
   return [problemAt(plan.positions.projectId, message)]
 }
 

@@ -151,7 +151,7 @@ function templateProblems(steps: readonly PlanStep[]): PlanProblem[] {
     const rule = places.has(place)
       ? `must begin with plugins/ or extensions/, whichever contains "${step.plugin}"`
       : 'must begin with plugins/<id>/ or extensions/<id>/ of a part that this plan installs'
-    return [stepProblem(step, `from ${rule}, found "${step.from}"`)]
+    return [stepProblem(step, `from ${rule}, but found "${step.from}"`)]
   })
 }
 

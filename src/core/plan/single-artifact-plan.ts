@@ -83,7 +83,7 @@ function strangerProblems(plan: ReadablePlan, installStep: InstallStep): PlanPro
   return plan.steps.flatMap(step => {
     const subject = subjectIdOf(step)
     if (subject === undefined || subject === id) return []
-    return [stepProblem(step, `plugin must be "${id}", which this plan installs, found "${subject}"`)]
+    return [stepProblem(step, `plugin must be "${id}", which this plan installs, but found "${subject}"`)]
   })
 }
 
@@ -91,6 +91,6 @@ function templateProblems(plan: ReadablePlan, installStep: InstallStep): PlanPro
   const folder = `${installStep.action === 'install_plugin' ? 'plugins' : 'extensions'}/${installedId(installStep)}/`
   return plan.steps.flatMap(step => {
     if (step.action !== 'write_env' || step.from.startsWith(folder)) return []
-    return [stepProblem(step, `from must begin with ${folder}, which this plan installs, found "${step.from}"`)]
+    return [stepProblem(step, `from must begin with ${folder}, which this plan installs, but found "${step.from}"`)]
   })
 }

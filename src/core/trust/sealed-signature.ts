@@ -57,7 +57,7 @@ export function parseSealedSignature(signature: string | undefined): Buffer {
   if (bytes !== undefined) return bytes
   throw new SignatureError(
     'invalid_signature_format',
-    `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), found ${signature.length} characters in another form: ` +
+    `The artifact's signature must be base64 of ${SIGNATURE_BYTES} bytes (Ed25519), but found ${signature.length} characters in another form: ` +
       'nothing was installed; ask the publisher to sign the artifact again.',
   )
 }

@@ -52,7 +52,7 @@ export function parseSignatureHeader(header: string | undefined, from: keyof typ
     const { subject, remedy } = FORM_WORDS[from]
     throw new SignatureError(
       'invalid_signature_format',
-      `${subject} must read hmac_sha256:<64 hex digits>, found "${cleanForeignText(header, 100)}", so the artifact was refused: ${remedy}.`,
+      `${subject} must read hmac_sha256:<64 hex digits>, but found "${cleanForeignText(header, 100)}", so the artifact was refused: ${remedy}.`,
     )
   }
   return Buffer.from(hex, 'hex')

@@ -71,7 +71,7 @@ function entryDirectory(plugin: PluginYaml): string {
   if (posix.isAbsolute(entryPoint) || normal.split('/').includes('..') || /[\\\0]/.test(entryPoint)) {
     throw new ArtifactError(
       'not_a_plugin',
-      `The entry_point in plugin.yaml must be a relative path inside the plugin, without backslashes or NUL, found "${cleanForeignText(entryPoint)}", so the artifact was refused. The publisher must correct the entry_point.`,
+      `The entry_point in plugin.yaml must be a relative path inside the plugin, without backslashes or NUL, but found "${cleanForeignText(entryPoint)}", so the artifact was refused. The publisher must correct the entry_point.`,
     )
   }
   return posix.dirname(normal)

@@ -26,7 +26,7 @@ export function readPluginYaml(staged: string): PluginYaml {
 function tooLarge(bytes: number): ArtifactError {
   return new ArtifactError(
     'invalid_manifest',
-    `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, found ${bytes}, so the artifact was refused. The publisher must shorten plugin.yaml.`,
+    `The artifact's plugin.yaml must be at most ${PLUGIN_YAML_LIMITS.bytes} bytes, but found ${bytes}, so the artifact was refused. The publisher must shorten plugin.yaml.`,
   )
 }
 

@@ -147,6 +147,6 @@ function verifyProjectId(projectId: string): string {
   if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId)) return projectId
   throw new ConfigError(
     'invalid_input',
-    `project-id must be 1 to 128 characters (A-Z, a-z, 0-9, "_", "." and "-"), and neither "." nor "..", found "${cleanForeignText(projectId, 60)}".`,
+    `project-id must be 1 to 128 characters (A-Z, a-z, 0-9, "_", "." and "-"), and neither "." nor "..", but found "${cleanForeignText(projectId, 60)}".`,
   )
 }

@@ -179,7 +179,7 @@ export class InputReader implements GivenInputs {
     const parsed = schema.safeParse(text)
     if (parsed.success) return parsed.data
     const expected = parsed.error.issues[0]?.message ?? 'is malformed'
-    this.refuse(name, `${expected}, found "${cleanForeignText(withoutUserinfo(text), 100)}"`)
+    this.refuse(name, `${expected}, but found "${cleanForeignText(withoutUserinfo(text), 100)}"`)
     return undefined
   }
 

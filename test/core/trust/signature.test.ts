@@ -149,7 +149,7 @@ describe('parseSignatureHeader', () => {
   }
 
   it('names the input if the operator passed the signature', () => {
-    const asked = /^The input signature must read hmac_sha256:.*, found "x", .*: correct the input\.$/
+    const asked = /^The input signature must read hmac_sha256:.*, but found "x", .*: correct the input\.$/
     assert.throws(() => parseSignatureHeader('x', 'input'), { code: 'invalid_signature_format', message: asked })
     assert.throws(
       () => parseSignatureHeader('x'),
