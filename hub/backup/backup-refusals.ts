@@ -18,7 +18,7 @@ export function damaged(sha256: string): HubError {
 }
 
 export function alreadyThere(file: string): HubError {
-  return new HubError(409, `${file} already exists, and a backup replaces nothing: name a new file with --to.`)
+  return new HubError(409, `${file} already exists, and a backup never replaces a file: name a new file with --to.`)
 }
 
 export function noKey(problem: string): HubError {

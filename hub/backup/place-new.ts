@@ -5,7 +5,7 @@ const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'])
 
 /**
  * Makes a complete file appear at another path of the same file system, too. Rejects with EEXIST if that path is taken.
- * The file appears complete or not at all, unless the file system has no hard links: then a crash may leave a part of
+ * The file appears complete or not at all, except on a file system without hard links: there, a crash may leave part of
  * the file.
  */
 export async function placeNew(written: string, target: string, linkFile = link): Promise<void> {

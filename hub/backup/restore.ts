@@ -118,8 +118,7 @@ interface Unpacked {
 }
 
 async function requireSums(file: string, { folder, sums, last }: Unpacked): Promise<void> {
-  if (last !== SUMS_FILE)
-    throw notABackup(file, `is truncated or was changed, because it does not end with ${SUMS_FILE}`)
+  if (last !== SUMS_FILE) throw notABackup(file, `does not end with ${SUMS_FILE}, so it was truncated or changed`)
   sums.delete(SUMS_FILE)
   const path = join(folder, SUMS_FILE)
   if (!formatSums(sums).equals(await readFile(path)))

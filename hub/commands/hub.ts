@@ -9,7 +9,7 @@ import { publish } from './publish.ts'
 import { SERVE_OPTIONS, serve } from './serve.ts'
 import { hold, release, versions, yank } from './versions.ts'
 
-/** The whole command line. */
+/** All commands of the hub. */
 export const HUB: CommandGroup = {
   name: 'npm run hub --',
   summary: 'runs the reference hub',

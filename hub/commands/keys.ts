@@ -18,8 +18,8 @@ const create: Command = {
 
   --name N         what the key is for
   --owner O        the owner of the fleet that the key reports to (default: the key's name)
-  --slug S         binds the key to the plugin or service of this name
-  --kind K         with --slug: plugin or service; needed if the hub has both or neither of this name
+  --slug S         binds the key to the plugin or service with this name
+  --kind K         with --slug: plugin or service; needed if the hub has both or neither with this name
 ${DATA_USAGE}
 
 Standard output gets the key and nothing else. The hub cannot show it again.

@@ -41,7 +41,7 @@ SOURCE is one of
   --git REPO --ref TAG        a commit of a local repository, archived as a code host does
   --archive FILE              a ZIP, published unchanged
 
-The plugin.yaml at the root of a plugin gives its name and version. A service has no such file, so you give them:
+The plugin.yaml at the root of a plugin gives its name and version. A service has no such file, so give them as options:
   --kind K                    plugin or service (default: plugin)
   --slug S                    the name on the marketplace (default: the name in plugin.yaml)
   --version V                 the version (default: the version in plugin.yaml)

@@ -64,7 +64,7 @@ function changeCommand({ name, summary, change, done, result }: VersionChange): 
 
   --slug S         the name on the marketplace
   --version V      the version
-  --kind K         plugin or service, if both have this name
+  --kind K         plugin or service; needed if both have this name
 ${DATA_USAGE}`,
     run: async args => {
       const options = { kind: { type: 'string' }, slug: { type: 'string' }, version: { type: 'string' } } as const

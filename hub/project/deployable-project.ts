@@ -77,7 +77,7 @@ async function readTar({ bytes, release }: SealedRelease): Promise<Content> {
   return { entries: list.entries, sizes, manifest }
 }
 
-/** Drops the `./` with which many programs begin each name. The entry of the root folder itself then has no name. */
+/** Drops the `./` with which many programs begin each name. This leaves the entry of the root folder without a name. */
 function entryOf({ name, type, linkname, size }: Header): ArchiveEntry {
   const plain = name.replace(/^(?:\.\/)+/, '').replace(/^\.$/, '')
   if (plain === MANIFEST && (size ?? 0) > MAX_MANIFEST_BYTES)

@@ -50,7 +50,7 @@ export interface Opened {
 }
 
 /**
- * Decrypts in pieces, and lets the event loop turn between them. Throws if the key or any piece is wrong, but perhaps
+ * Decrypts in pieces, and lets the event loop run between them. Throws if the key or any piece is wrong, but perhaps
  * only at the end: do not trust any piece before that.
  */
 export async function* decryptPieces({ bytes, dek }: Opened): AsyncGenerator<Buffer> {
@@ -61,7 +61,7 @@ export async function* decryptPieces({ bytes, dek }: Opened): AsyncGenerator<Buf
   yield decipher.final()
 }
 
-/** Yields views of at most 1 MiB of the bytes, and lets the event loop turn between them. */
+/** Yields views of at most 1 MiB of the bytes, and lets the event loop run between them. */
 export async function* piecesOf(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
     await setImmediate()

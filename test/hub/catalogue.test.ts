@@ -161,7 +161,7 @@ describe('the install route', () => {
     })
   }
 
-  it('answers HEAD with the headers only', async t => {
+  it('answers HEAD with only the headers', async t => {
     const hub = await runHub(t)
     await hub.publish()
     const key = hub.newKey()

@@ -161,7 +161,7 @@ describe('the command line', { concurrency: 3 }, () => {
     assert.match(ended.stderr, new RegExp(`^Port ${port} of 127\\.0\\.0\\.1 .*\n$`))
   })
 
-  it('refuses a plugin whose plugin.yaml has another version', async t => {
+  it('refuses a plugin whose plugin.yaml has a different version', async t => {
     const publish = ['publish', ...HELLO, ...SECRET, '--data', join(newFolder(t), 'data'), '--from']
     assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'version: 1.0.1' }))).code, 1)
     assert.equal((await hub(...publish, newFolder(t, { 'plugin.yaml': 'version: v1.0.0' }))).code, 0)

@@ -49,7 +49,7 @@ for (const [contract, commands] of CONTRACTS)
       assert.equal(idsOfReports(store, contract).length, DEPLOYMENTS)
     })
 
-    it('is not counted as free of errors when it sends other bytes', async () => {
+    it('makes a deployment fail when it sends the wrong bytes', async () => {
       const other = { ...served.target, sha256: '0'.repeat(64) }
       const deployment = { hostId: 'a', downloads: true }
       await assert.rejects(

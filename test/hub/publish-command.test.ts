@@ -146,17 +146,17 @@ describe('publishing without the options whose values plugin.yaml gives', () => 
 const REFUSED: Readonly<
   Record<string, readonly [Readonly<Record<string, string>>, readonly string[], RegExp, number?]>
 > = {
-  'another version': [
+  'a different version': [
     { 'plugin.yaml': 'name: a\nversion: 1.0.1\n' },
     ['--version', '1.0.0'],
     /^The version in plugin\.yaml is 1\.0\.1, but --version is 1\.0\.0: remove --version, or correct the file\.$/,
   ],
-  'another kind': [
+  'a different kind': [
     { 'plugin.yaml': 'name: a\nversion: 1.0.1\n' },
     ['--kind', 'service', '--slug', 'a', '--version', '1.0.1'],
     /^\$FOLDER has a plugin\.yaml, so it is a plugin, but --kind is service: remove --kind, or that file\.$/,
   ],
-  'another kind and an unreadable plugin.yaml': [
+  'a different kind and an unreadable plugin.yaml': [
     { 'plugin.yaml': '[' },
     ['--kind', 'service', '--slug', 'a', '--version', '1.0.1'],
     /so it is a plugin, but --kind is service/,

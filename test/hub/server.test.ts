@@ -47,7 +47,7 @@ describe('the hub', () => {
   for (const [name, options, status] of [
     ['malformed JSON', { body: '{"name": ' }, 400],
     ['an empty body', { body: '' }, 400],
-    ['another content type', { body: 'name=ci', headers: { 'Content-Type': 'text/plain' } }, 415],
+    ['a different content type', { body: 'name=ci', headers: { 'Content-Type': 'text/plain' } }, 415],
     ['a body over the limit', { body: JSON.stringify({ name: 'ci', pad: 'x'.repeat(MIB) }) }, 413],
     ['a body far over the limit', { body: 'x'.repeat(20 * MIB) }, 413],
   ] as const) {

@@ -44,7 +44,7 @@ describe('the command line of projects', { concurrency: 3 }, () => {
     assert.match((await hub('project', 'versions', ...data)).stdout, /^shop +1\.0\.0 +served /m)
   })
 
-  it('creates a project with an id that other clients accept, and publishes its first version on a running hub', async t => {
+  it('creates a project with an id that other clients accept, and publishes its first version to a running hub', async t => {
     const running = await runHub(t)
     const data = ['--data', running.dataDir]
     const created = await hub('project', 'create', '--name', 'The shop', ...data)

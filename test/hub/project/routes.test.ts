@@ -326,7 +326,7 @@ describe('POST /v1/deployments/report', () => {
 
   for (const [name, options, status] of [
     ['malformed JSON', { body: '{' }, 400],
-    ['another content type', { body: 'x', headers: { 'Content-Type': 'text/plain' } }, 415],
+    ['a different content type', { body: 'x', headers: { 'Content-Type': 'text/plain' } }, 415],
     ['a body over 1 MiB', { body: 'x'.repeat(1024 * 1024 + 1) }, 413],
   ] as const) {
     it(`answers ${status} to ${name}`, async t => {

@@ -202,7 +202,7 @@ steps:
     )
   })
 
-  it('takes the plugins from a folder with another name', async t => {
+  it('takes the plugins from a folder with a different name', async t => {
     const files = Object.entries(SHOP).map(([path, content]) => [path.replace(/^plugins/, 'host/addons'), content])
     const source = newFolder(t, Object.fromEntries(files))
     const sealed = await sealShop(t, { source, pluginsDirname: 'host/addons' })

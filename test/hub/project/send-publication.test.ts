@@ -15,7 +15,7 @@ import { newValue } from './project-client.ts'
 import { sealShop } from './project-source.ts'
 import { ADMIN, PUBLISH } from './publishing.ts'
 
-describe('publishing on a hub that gives no answer', () => {
+describe('publishing to a hub that does not answer', () => {
   it('says that it cannot be reached, and why', async t => {
     const nowhere = { hubUrl: `http://127.0.0.1:${CLOSED_PORT}`, devkey: 'key' }
     const sent = sendPublication(nowhere, await sealShop(t), neverWait)
@@ -32,7 +32,7 @@ describe('publishing on a hub that gives no answer', () => {
   })
 })
 
-describe('publishing on a server that does not answer as a hub', () => {
+describe('publishing to a server that does not answer like a hub', () => {
   const UNKNOWN = /, so the version may or may not have been published: check --hub-url, and run the command again\./
   for (const [status, message] of [
     [200, UNKNOWN],
@@ -53,7 +53,7 @@ describe('publishing on a server that does not answer as a hub', () => {
     })
 })
 
-describe('publishing on a hub that is busy', { timeout: HANG_LIMIT_MS }, () => {
+describe('publishing to a busy hub', { timeout: HANG_LIMIT_MS }, () => {
   it('waits as long as the hub asks for, and then publishes', async t => {
     const hub = await runHub(t)
     const access = { hubUrl: hub.url, devkey: newValue(hub, 'publisher') }
