@@ -9,7 +9,7 @@ import type { Place } from './run-races.ts'
 import { median } from './statistics.ts'
 import { PROJECT } from './workloads.ts'
 
-/** The longest time for which a host may be neither old nor new. */
+/** The longest time for which a host may have parts of both versions. */
 const MAX_SWITCH_MS = 50
 const ROUNDS = 5
 const HEAD = ['Project of 40 parts', 'Time', '`sync -f`', 'Renames', 'First to last rename']

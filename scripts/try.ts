@@ -18,7 +18,7 @@ interface Values extends FileOptions, RepeatedOptions {
   readonly verbose: boolean
 }
 
-/** The sources on a stage, with the options of the command line. */
+/** The sources on a stage, with the command-line options. */
 interface Trial {
   readonly sources: Sources
   readonly stage: TryStage

@@ -1,7 +1,7 @@
 import { FIRST_VERSION } from './part.ts'
 import { howToRaise, type Sources } from './sources.ts'
 
-/** The options of the command line that the next command repeats. */
+/** The command-line options that the next command repeats. */
 export interface RepeatedOptions {
   readonly from?: string | undefined
   readonly kind?: string | undefined

@@ -17,7 +17,7 @@ export interface OperatorFile {
   readonly copyOf?: string
 }
 
-/** The options of the command line that decide the content of the operator's files. */
+/** The command-line options that decide the content of the operator's files. */
 export interface FileOptions {
   readonly plan?: string | undefined
   readonly 'host-config'?: string | undefined

@@ -26,7 +26,7 @@ export interface Part extends ListingId {
   readonly isSigned: boolean
 }
 
-/** The options of the command line about the part, with the part's kind. The folder gives the other facts. */
+/** The command-line options about the part, with the part's kind. The folder provides the other facts. */
 export interface GivenPart {
   readonly kind: Kind
   readonly slug?: string | undefined

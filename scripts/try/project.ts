@@ -26,7 +26,7 @@ export interface Project {
   readonly isSigned: boolean
 }
 
-/** The options of the command line about the project. */
+/** The command-line options about the project. */
 export interface GivenProject {
   readonly slug?: string | undefined
   readonly version?: string | undefined

@@ -12,7 +12,7 @@ const NEAR_MISSES = ['plugin.yml', 'plugin.json', 'Plugin.yaml', 'plugin.yaml.tx
 /** A folder with the sources of one deployment. */
 export type Sources = Part | Project
 
-/** The options of the command line about the sources. The folder gives the other facts. */
+/** The command-line options about the sources. The folder provides the other facts. */
 export type GivenSources = {
   readonly [Name in 'kind' | 'slug' | 'version' | 'plugins-dirname']?: string | undefined
 }

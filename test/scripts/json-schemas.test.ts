@@ -304,7 +304,7 @@ const VALUES: readonly unknown[] = [
   { '1A': 'x' },
 ]
 
-/** The document itself, and copies with one change somewhere: a key removed, added or renamed, or another value. */
+/** The document itself, and copies with one change somewhere: a key removed, added or renamed, or a different value. */
 function mutationsOf(value: unknown): unknown[] {
   const places = placesIn(value)
   const changed = places.flatMap(path => VALUES.map(other => changedAt(value, path, () => other)))
@@ -333,7 +333,7 @@ function isMap(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** A copy with another value at a path, or without the value if `change` returns undefined. */
+/** A copy with a different value at a path, or without the value if `change` returns undefined. */
 function changedAt(value: unknown, [key, ...rest]: Path, change: (value: unknown) => unknown): unknown {
   if (key === undefined) return change(value)
   const copy = structuredClone(value) as Record<string | number, unknown>

@@ -138,7 +138,7 @@ function engineOptions({ repository, workflow, runners, references, folder, ...r
   ]
 }
 
-/** The steps see this environment too. Of this process, it has only PATH, with the folder of this node first. */
+/** The steps also see this environment. It takes only PATH from this process, and puts this node's folder first. */
 function engineEnvironment({ folder, path = process.env['PATH'] ?? '' }: WorkflowRun): Record<string, string> {
   const home = join(folder, 'home')
   mkdirSync(home)

@@ -26,7 +26,7 @@ describe('the example workflows', { skip: whyNoEngine() }, () => {
     assert.match(result.log, /success, 1\.0\.0 \(previously not installed\)/)
   })
 
-  it('deploy-fleet.yml deploys one artifact to each host, and none with another digest', {
+  it('deploy-fleet.yml deploys one artifact to each host, and none with a different digest', {
     skip: ONLY_IN_CI,
   }, async t => {
     const fleet = await openFleet(t)

@@ -57,7 +57,7 @@ export interface FleetStage extends Omit<Stage, 'root' | 'workspace' | 'writePla
   assertNoSecret(result: WorkflowResult): void
   /** The digests of a host's files, including records and reports. */
   files(host: HostName): Record<string, string>
-  /** The digests of the installed files only. */
+  /** The digests of only the installed files. */
   installedFiles(host: HostName): Record<string, string>
   /** The hub's last report of each host, for example `app-1 1.0.0 success`. */
   hosts(): Promise<string[]>

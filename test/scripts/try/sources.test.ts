@@ -76,11 +76,11 @@ describe('the source in a folder', () => {
       { 'plugin.yaml': '' },
       /plugin\.yaml does not consist of lines "key: value", such as "version: 1\.0\.0": correct it/,
     ],
-    'has a version of another type': [
+    'has a version of the wrong type': [
       { 'plugin.yaml': 'version: [1]\n' },
       /plugin\.yaml has an unexpected version \(version must be text or a number\): correct it and try again\.$/,
     ],
-    'has an environment of another type': [
+    'has an environment of the wrong type': [
       { 'plugin.yaml': 'version: 1.0.0\nenvironment: [A]\n' },
       /has an unexpected environment \(environment must be a map with the lists "required" and "optional" of names\)/,
     ],

@@ -151,7 +151,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.deepEqual(readdirSync(temporary).toSorted(), ['shop', 'stage'])
   })
 
-  it('updates a project, which takes parts from the same hub', { skip: ONLY_IN_CI }, async () => {
+  it('updates a project that takes parts from the same hub', { skip: ONLY_IN_CI }, async () => {
     const [temporary, source] = makeShop()
     const root = join(temporary, 'stage')
     for (const first of [source, PLUGIN]) {
