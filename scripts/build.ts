@@ -32,8 +32,8 @@ async function build(): Promise<void> {
 }
 
 /**
- * Compiles to CommonJS, because Node.js caches compiled code only for CommonJS. The bundler learns the module type from
- * package.json.
+ * Compiles src/ for the bundler. The bundler and Node.js learn the type of a module from the nearest package.json: an
+ * empty one means CommonJS, because `loadBundle` can keep the compiled code of a script, but not of an ES module.
  */
 function compile(): void {
   runTool('tsc', ['-p', 'tsconfig.build.json'])
