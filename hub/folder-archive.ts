@@ -58,7 +58,7 @@ function addFolder(packing: Packing, folder: string): void {
   }
 }
 
-/** The archiver would treat a backslash as a slash, and Node.js cannot open a file whose name is not UTF-8. */
+/** The archiver would treat a backslash as a slash, and no string can represent a name that is not UTF-8. */
 function requirePortableName(path: string): void {
   if (!/[\\\ufffd]/.test(basename(path))) return
   throw new HubError(

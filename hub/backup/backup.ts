@@ -15,7 +15,7 @@ import { formatSums, SUMS_FILE } from './sums.ts'
 
 const READ_CHUNK_BYTES = 256 * 1024
 
-/** The extent of a backup. */
+/** The result of a backup. */
 export interface BackedUp {
   readonly artifacts: number
   readonly bytes: number

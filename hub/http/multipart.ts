@@ -8,7 +8,7 @@ const BOUNDARY =
   /^multipart\/form-data\s*;(?:.*;)?\s*boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
 const DISPOSITION = /^content-disposition:[ \t]*form-data((?:;[ \t]*[\w*-]+=(?:"[^"\r\n]*"|[^\s;"]+)[ \t]*)*)$/im
 
-/** The most bytes before a delimiter, and the fault of a body with more. */
+/** The most bytes before a delimiter, and the fault to report if a body has more. */
 interface Bound {
   readonly maxBytes: number
   readonly fault: string

@@ -5,8 +5,8 @@ import type { Sources } from './sources.ts'
 
 /**
  * Throws UsageError if one of the two folders, that of the sources and that of --root, is or contains the other: the
- * secrets in the folder of --root could be published, or the sources mixed with the files of the hub and the host.
- * Resolves symlinks first.
+ * secrets in the folder of --root could be published, or the sources could be mixed with the files of the hub and the
+ * host. Resolves symlinks first.
  */
 export function requireApart({ kind, folder }: Sources, named: string): void {
   const [from, root] = [realPathOf(folder), realPathOf(named)]

@@ -38,7 +38,7 @@ describe('the bytes of an artifact', () => {
       ended++
     }
     const downloads = Promise.all(streams.map(download))
-    // Each stream may have had one piece already.
+    // Each stream may already have had one piece.
     await setImmediate()
     const inTurns: number[] = []
     while (ended < streams.length) {

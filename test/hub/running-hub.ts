@@ -70,7 +70,7 @@ export function newFolder(t: Ends, files: Record<string, string> = {}): string {
 }
 
 /**
- * The `error` of a JSON response. Throws if the response is not JSON, has another sentence in `detail`, lacks
+ * The `error` of a JSON response. Throws if the response is not JSON, has a different sentence in `detail`, lacks
  * X-Content-Type-Options or contains a stack trace.
  */
 export async function errorOf(response: Response): Promise<string> {
