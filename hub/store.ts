@@ -1,9 +1,10 @@
-import { closeSync, mkdirSync, openSync } from 'node:fs'
+import { closeSync, openSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { HubDatabase } from './database.ts'
 import { HubError } from './errors.ts'
 import { MARKETPLACE_SCHEMA } from './marketplace/schema.ts'
+import { makeFolder } from './new-folder.ts'
 import { PROJECT_SCHEMA } from './project/schema.ts'
 import { inTransaction, SharedTransactions } from './transactions.ts'
 
@@ -61,7 +62,7 @@ export function openStore(dataDir: string): Store {
 
 function makeDataFolder(folder: string): void {
   try {
-    mkdirSync(join(folder, 'artifacts'), { recursive: true, mode: 0o700 })
+    makeFolder(join(folder, 'artifacts'), 0o700)
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException
     if (syscall === undefined) throw error

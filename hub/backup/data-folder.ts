@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { mkdir, readdir, realpath, rename, rm } from 'node:fs/promises'
+import { readdir, realpath, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { syncFolder } from '../artifacts.ts'
 import { HubError } from '../errors.ts'
+import { makeFolder } from '../new-folder.ts'
 import { DATABASE_FILE } from '../store.ts'
 
 const REMAINS = '.restoring'
@@ -61,7 +62,7 @@ function inside(folder: string): NewDataFolder {
 }
 
 async function nextTo(target: string): Promise<NewDataFolder> {
-  await mkdir(dirname(target), { recursive: true })
+  makeFolder(dirname(target))
   const staging = `${target}.${randomUUID()}${REMAINS}`
   const settle = async () => {
     await rename(staging, target)

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import { z } from 'zod'
 import { HubError, UsageError } from '../../hub/errors.ts'
 import { publishFolder } from '../../hub/marketplace/publish.ts'
+import { makeFolder } from '../../hub/new-folder.ts'
 import { type ActionResult, runAction } from '../../local/runner.ts'
 import { type LocalStage, openLocalStage, openStageIn } from '../../local/stage.ts'
 import { copyWithBrokenStep } from './broken-project.ts'
@@ -112,7 +113,7 @@ async function openNamed(folder: string): Promise<[LocalStage, Secrets]> {
 /** Creates the folder if necessary, and returns the names in it. Throws UsageError if that fails. */
 function contentOf(folder: string): string[] {
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 })
+    makeFolder(folder, 0o700)
     return readdirSync(folder)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException

@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { format } from 'node:util'
 import { runCommandLine } from '../../hub/commands/hub.ts'
 import { COMPILE_CACHE } from '../compile-cache.ts'
+import { HANG_LIMIT_MS } from '../hang-limit.ts'
 import { SIGNING_SECRET } from './running-hub.ts'
 
 export const CLI = resolve(import.meta.dirname, '../../hub/cli.ts')
@@ -13,11 +14,11 @@ export interface Ended {
   readonly stderr: string
 }
 
-/** Runs a command of the hub as a process, with a signing secret in the variable HUB_TEST_SECRET. */
+/** Runs a command of the hub as a process, which is ended if it hangs, with a signing secret in the variable HUB_TEST_SECRET. */
 export function hubProcess(...args: string[]): Promise<Ended> {
   const env = { ...process.env, HUB_TEST_SECRET: SIGNING_SECRET, NODE_COMPILE_CACHE: COMPILE_CACHE }
   return new Promise(resolved => {
-    execFile(process.execPath, [CLI, ...args], { env }, (error, stdout, stderr) => {
+    execFile(process.execPath, [CLI, ...args], { env, timeout: HANG_LIMIT_MS }, (error, stdout, stderr) => {
       resolved({ code: typeof error?.code === 'number' ? error.code : error ? -1 : 0, stdout, stderr })
     })
   })
