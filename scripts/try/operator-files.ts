@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { readGivenFile } from '../../hub/commands/command.ts'
-import { UsageError } from '../../hub/errors.ts'
+import { HubError, UsageError } from '../../hub/errors.ts'
 import { PLAN_PATH } from '../../hub/project/source-tree.ts'
 import { buildDefaultPlan } from '../../src/core/plan/default-plan.ts'
 import { pluginToBreak } from './broken-project.ts'
@@ -25,8 +25,8 @@ export interface FileOptions {
 }
 
 /**
- * Returns the operator's files for the sources. Throws UsageError for options that exclude each other or do not apply
- * to the sources, and HubError for a file that cannot be read.
+ * Returns the operator's files for the sources. Throws UsageError for options that exclude each other, do not apply to
+ * the sources or name a file that cannot be read.
  */
 export function readOperatorFiles(sources: Sources, options: FileOptions): OperatorFile[] {
   const { plan, 'host-config': hostConfig } = options
@@ -55,7 +55,15 @@ export function pathFromCaller(path: string): string {
 
 function readCopy(option: string, given: string, fileOf: (text: string) => OperatorFile): OperatorFile {
   const path = pathFromCaller(given)
-  return { ...fileOf(readGivenFile(option, path).toString()), copyOf: path }
+  return { ...fileOf(readOption(option, path)), copyOf: path }
+}
+
+function readOption(option: string, path: string): string {
+  try {
+    return readGivenFile(option, path).toString()
+  } catch (error) {
+    throw error instanceof HubError ? new UsageError(error.message) : error
+  }
 }
 
 /**

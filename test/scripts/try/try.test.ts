@@ -264,8 +264,8 @@ describe('npm run try', { concurrency: 2 }, () => {
     symlinkSync(source, link)
     const rows = [
       [[source], 1, /^The symlink \S+users leads to \/etc\/passwd: it must [^\n]+\.\n$/],
-      [[PLUGIN, '--plan', 'none.yaml'], 1, /^The file \S+none\.yaml of --plan does not exist: correct the path\.\n$/],
-      [[PLUGIN, '--plan', source], 1, /^The file \S+hostile of --plan is a folder: name a file\.\n$/],
+      [[PLUGIN, '--plan', 'none.yaml'], 2, /^The file \S+none\.yaml of --plan does not exist: correct the path\.\n$/],
+      [[PLUGIN, '--plan', source], 2, /^The file \S+hostile of --plan is a folder: name a file\.\n$/],
       [
         [PLUGIN, '--root', join(source, 'plugin.yaml')],
         2,
