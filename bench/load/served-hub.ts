@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
+import { firstLineOf } from '../first-line.ts'
 
 const CLI = join(import.meta.dirname, '../../hub/cli.ts')
 
@@ -21,13 +21,7 @@ export async function serveHub(dataDir: string): Promise<ServedHub> {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const exited = once(child, 'exit')
-  const lines = createInterface(child.stdout)
-  const [line] = await Promise.race([
-    once(lines, 'line') as Promise<[string]>,
-    exited.then(([code, signal]) =>
-      Promise.reject(new Error(`The hub ended with ${signal ?? `exit code ${code}`} before it listened.`)),
-    ),
-  ])
+  const line = await firstLineOf(child)
   return {
     url: line.replace(/^.* /, ''),
     child,

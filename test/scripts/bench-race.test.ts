@@ -64,20 +64,24 @@ describe('the measurement of a process', () => {
     })
 })
 
-describe('the hub of a load', () => {
-  for (const [end, how] of [
-    ['process.exit(3)', 'exit code 3'],
-    ['process.kill(process.pid, "SIGKILL")', 'SIGKILL'],
-  ])
-    it(`is rejected, and the error names ${how}, if the hub ends before it listens`, async t => {
-      const before = process.env['NODE_OPTIONS']
-      process.env['NODE_OPTIONS'] = `--import=data:text/javascript,${encodeURIComponent(end ?? '')}`
-      const hub = serveHub(temporaryDirectory(t))
-      if (before === undefined) delete process.env['NODE_OPTIONS']
-      else process.env['NODE_OPTIONS'] = before
-      await assert.rejects(hub, { message: `The hub ended with ${how} before it listened.` })
-    })
-})
+for (const [name, start] of [
+  ['the hub of a load', serveHub],
+  ['the hub of a race', (folder: string) => startHub({}, folder)],
+] as const)
+  describe(name, () => {
+    for (const [end, how] of [
+      ['process.exit(3)', 'exit code 3'],
+      ['process.kill(process.pid, "SIGKILL")', 'SIGKILL'],
+    ] as const)
+      it(`is rejected, and the error names ${how}, if the hub ends before it listens`, async t => {
+        const before = process.env['NODE_OPTIONS']
+        process.env['NODE_OPTIONS'] = `--import=data:text/javascript,${encodeURIComponent(end)}`
+        const hub = start(temporaryDirectory(t))
+        if (before === undefined) delete process.env['NODE_OPTIONS']
+        else process.env['NODE_OPTIONS'] = before
+        await assert.rejects(hub, { message: `The hub ended with ${how} before it listened.` })
+      })
+  })
 
 describe('the longest block of the event loop', () => {
   it('is written to the file at exit', t => {
