@@ -25365,20 +25365,59 @@ function reachesThisHost(url) {
 
 /**
  * Reads the authorities that TLS trusts: Node's defaults, and those in `ca` (PEM). Throws ConfigError `invalid_input`
- * if `ca` contains no valid certificate.
+ * if `ca` contains no certificate or a damaged one.
  */
 function readTrust(ca) {
     if (ca === undefined)
         return { rejectUnauthorized: true };
+    const fault = faultOfAuthorities(ca);
+    if (fault !== undefined)
+        throw new ConfigError('invalid_input', `ca-file ${fault}: check the file.`);
+    return {
+        rejectUnauthorized: true,
+        secureContext: (0,external_node_tls_namespaceObject.createSecureContext)({ ca: allAuthorities(ca) }),
+    };
+}
+/**
+ * Returns what is wrong with a file of authorities, as the predicate of a sentence; undefined if nothing is. A damaged
+ * certificate is a fault, because otherwise a server of that authority would be refused without a hint at the file.
+ */
+function faultOfAuthorities(ca) {
+    const certificates = certificatesIn(ca);
+    if (certificates.length === 0)
+        return 'contains no certificate in PEM form (-----BEGIN CERTIFICATE-----)';
+    const damaged = certificates.findIndex(pem => !isCertificate(pem));
+    if (damaged === -1)
+        return undefined;
+    return `contains a damaged certificate (number ${damaged + 1} of ${certificates.length}, on line ${trust_lineOf(ca, damaged)})`;
+}
+/**
+ * Returns Node's default authorities and those in `ca`, each as a text of its own: TLS ignores the rest of a text after a
+ * block that it cannot read.
+ */
+function allAuthorities(ca) {
+    return [...(0,external_node_tls_namespaceObject.getCACertificates)('default'), ...certificatesIn(ca)];
+}
+function certificatesIn(ca) {
+    const starts = startsIn(ca);
+    return starts.map((start, i) => ca.slice(start, starts[i + 1]).replace(AFTER_END, '$1\n'));
+}
+/** A certificate begins on a line of its own, or directly after the end of another block. */
+const BEGIN = /(?<=^\uFEFF?|-----)-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----/gm;
+const AFTER_END = /(-----END (?:X509 |TRUSTED )?CERTIFICATE-----).*$/s;
+function startsIn(ca) {
+    return [...ca.matchAll(BEGIN)].map(({ index }) => index);
+}
+function trust_lineOf(ca, nth) {
+    return ca.slice(0, startsIn(ca)[nth]).split('\n').length;
+}
+function isCertificate(pem) {
     try {
-        new external_node_crypto_namespaceObject.X509Certificate(ca);
-        return {
-            rejectUnauthorized: true,
-            secureContext: (0,external_node_tls_namespaceObject.createSecureContext)({ ca: [...(0,external_node_tls_namespaceObject.getCACertificates)('default'), ca] }),
-        };
+        new external_node_crypto_namespaceObject.X509Certificate(pem);
+        return true;
     }
-    catch (cause) {
-        throw new ConfigError('invalid_input', 'ca-file contains no valid certificate in PEM form (-----BEGIN CERTIFICATE-----): check the file.', { cause });
+    catch {
+        return false;
     }
 }
 
@@ -25389,7 +25428,7 @@ function readTrust(ca) {
 
 
 
-/** Fills in every default. Throws ConfigError `invalid_input` if `ca` contains no valid certificate. */
+/** Fills in every default. Throws ConfigError `invalid_input` if `ca` contains no certificate or a damaged one. */
 function readSettings(options) {
     return {
         allowHttp: options.allowHttp,
@@ -25418,8 +25457,8 @@ function startTimer(ms, expire) {
 
 
 /**
- * Creates a wire that uses the proxies in the environment. Throws ConfigError `invalid_input` if `ca` contains no valid
- * certificate.
+ * Creates a wire that uses the proxies in the environment. Throws ConfigError `invalid_input` if `ca` contains no
+ * certificate or a damaged one.
  */
 function createWire(options) {
     const settings = readSettings(options);
@@ -38578,14 +38617,11 @@ function readAuthorities(read) {
         read.refuse('ca-file', `names ${file.path}, which is larger than ${MAX_CA_BYTES} bytes`);
         return undefined;
     }
-    try {
-        readTrust(file.text);
+    const fault = faultOfAuthorities(file.text);
+    if (fault === undefined)
         return file.text;
-    }
-    catch {
-        read.refuse('ca-file', `names ${file.path}, which contains no valid certificate in PEM form`);
-        return undefined;
-    }
+    read.refuse('ca-file', `names ${file.path}, which ${fault}`);
+    return undefined;
 }
 
 ;// CONCATENATED MODULE: ./build/runner/runner-files.js
@@ -44771,7 +44807,7 @@ function headerOf(token) {
 /** Writes the built-in authorities next to the operator's, because git uses only the authorities in this file. */
 function writeAuthorities(folder, ca) {
     const path = (0,external_node_path_namespaceObject.join)(folder, 'authorities.pem');
-    (0,external_node_fs_namespaceObject.writeFileSync)(path, [...(0,external_node_tls_namespaceObject.getCACertificates)('default'), ca].join('\n'), { flag: 'wx', mode: 0o600 });
+    (0,external_node_fs_namespaceObject.writeFileSync)(path, allAuthorities(ca).join('\n'), { flag: 'wx', mode: 0o600 });
     return path;
 }
 function fetch_commit_isDone(end) {

@@ -49,7 +49,7 @@ export interface WireSettings {
   addresses: AddressPolicy
 }
 
-/** Fills in every default. Throws ConfigError `invalid_input` if `ca` contains no valid certificate. */
+/** Fills in every default. Throws ConfigError `invalid_input` if `ca` contains no certificate or a damaged one. */
 export function readSettings(options: WireOptions): WireSettings {
   return {
     allowHttp: options.allowHttp,

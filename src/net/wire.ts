@@ -18,8 +18,8 @@ export interface Wire {
 }
 
 /**
- * Creates a wire that uses the proxies in the environment. Throws ConfigError `invalid_input` if `ca` contains no valid
- * certificate.
+ * Creates a wire that uses the proxies in the environment. Throws ConfigError `invalid_input` if `ca` contains no
+ * certificate or a damaged one.
  */
 export function createWire(options: WireOptions): Wire {
   const settings = readSettings(options)

@@ -1,5 +1,5 @@
 import type { Log } from '../../core/log.ts'
-import { readTrust } from '../../net/policy/trust.ts'
+import { faultOfAuthorities } from '../../net/policy/trust.ts'
 import type { WireOptions } from '../../net/wire.ts'
 import type { InputReader } from './input-reader.ts'
 import { booleanSchema } from './input-schemas.ts'
@@ -38,11 +38,8 @@ function readAuthorities(read: InputReader): string | undefined {
     read.refuse('ca-file', `names ${file.path}, which is larger than ${MAX_CA_BYTES} bytes`)
     return undefined
   }
-  try {
-    readTrust(file.text)
-    return file.text
-  } catch {
-    read.refuse('ca-file', `names ${file.path}, which contains no valid certificate in PEM form`)
-    return undefined
-  }
+  const fault = faultOfAuthorities(file.text)
+  if (fault === undefined) return file.text
+  read.refuse('ca-file', `names ${file.path}, which ${fault}`)
+  return undefined
 }

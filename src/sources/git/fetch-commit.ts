@@ -1,12 +1,12 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { getCACertificates } from 'node:tls'
 import { type GitSource, isCommitId } from '../../core/content/external-source.ts'
 import { basicCredentials, type GitTokens } from '../../core/content/git-tokens.ts'
 import { ArchiveError, ArtifactError, AuthenticationError, type DeployError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import type { Log } from '../../core/log.ts'
 import type { ChildEnd } from '../../install/files/child-process.ts'
+import { allAuthorities } from '../../net/policy/trust.ts'
 import type { Relay } from '../../net/relay/relay.ts'
 import { boundedUrl, type GitSetting } from './git-settings.ts'
 import type { HostGit } from './host-git.ts'
@@ -80,7 +80,7 @@ function headerOf(token: string): string {
 /** Writes the built-in authorities next to the operator's, because git uses only the authorities in this file. */
 function writeAuthorities(folder: string, ca: string): string {
   const path = join(folder, 'authorities.pem')
-  writeFileSync(path, [...getCACertificates('default'), ca].join('\n'), { flag: 'wx', mode: 0o600 })
+  writeFileSync(path, allAuthorities(ca).join('\n'), { flag: 'wx', mode: 0o600 })
   return path
 }
 

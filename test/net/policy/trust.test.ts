@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it, type TestContext } from 'node:test'
+import { rootCertificates } from 'node:tls'
+import { readTrust } from '../../../src/net/policy/trust.ts'
 import { type Certificate, makeCertificate } from '../certificates.ts'
 import { startConnectProxy, useProxyEnvironment } from '../connect-proxy.ts'
 import { serve, serveSocket, serveTls } from '../loopback-server.ts'
@@ -117,12 +119,49 @@ describe('a server with a certificate from a private authority', { skip }, () =>
   })
 })
 
+describe('a file of authorities', { skip }, () => {
+  const own = certificate?.cert ?? ''
+  const other = rootCertificates[0] ?? ''
+  for (const [name, ca] of [
+    ['the first of two', `${own}${other}\n`],
+    ['the last of two', `${other}\n${own}`],
+    ['directly after another', `${other}${own}`],
+    ['after a byte order mark', `\uFEFF${own}`],
+    ['after a list that cannot be read', `${other}\n-----BEGIN X509 CRL-----\n!\n-----END X509 CRL-----\n${own}`],
+    ['in lines that end as on Windows', own.replaceAll('\n', '\r\n')],
+    ['described in text', `Certificate:\n    Data:\n${own}the end`],
+  ] as const)
+    it(`makes a server trusted whose certificate is ${name}`, async t => {
+      const server = await servePrivately(t)
+      assert.equal((await createTestedWire({ ca }).requestJson(get(server.url))).status, 200)
+    })
+})
+
 describe('readTrust', () => {
   for (const ca of ['', 'no certificate', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n']) {
     it(`refuses ${JSON.stringify(ca.slice(0, 20))} as ca`, () => {
       assert.throws(() => createTestedWire({ ca }), { name: 'ConfigError', code: 'invalid_input' })
     })
   }
+
+  const [first = '', second = ''] = rootCertificates.map(pem => `${pem}\n`)
+  const damaged = second.replace(/\n.{4}/, '\n!!!!')
+  const unfinished = second.replace(/-----END.*\n/, '')
+  const lines = first.split('\n').length
+  for (const [name, ca, place] of [
+    ['the first certificate', damaged + first, 'number 1 of 2, on line 1'],
+    ['a later certificate', first + damaged + first, `number 2 of 3, on line ${lines}`],
+    ['a certificate without an end', `${first}# comment\n${unfinished}`, `number 2 of 2, on line ${lines + 1}`],
+    ['a certificate without an end before another', unfinished + first, 'number 1 of 2, on line 1'],
+  ] as const)
+    it(`names the place of damage to ${name}`, () => {
+      const message = `ca-file contains a damaged certificate (${place}): check the file.`
+      assert.throws(() => readTrust(ca), { code: 'invalid_input', message })
+    })
+
+  it('ignores a certificate in a comment', () => {
+    assert.doesNotThrow(() => readTrust(first + damaged.replace(/^/gm, '# ')))
+  })
 })
 
 describe('a TLS handshake that fails', () => {
