@@ -23534,29 +23534,29 @@ class TransientError extends ArtifactError {
  * The code is `bad_response` for an answer that is not HTTP, otherwise `network`. Every `network` error is a
  * TransientError, except for a refused certificate. The message names no path and no query: both may contain tokens.
  */
-function explainFailure(error, { origin, sent }) {
+function explainFailure(error, { server, foreign, sent }) {
     if (error instanceof DeployError)
         return error;
     const code = errnoOf(error) ?? '';
-    const reason = failures_reasonOf(error);
+    const reason = foreign ? code || NO_REASON : failures_reasonOf(error);
     if (code.startsWith('HPE_')) {
-        const advice = origin.startsWith('http:')
+        const advice = server.startsWith('http:')
             ? 'check the URL and its port, and whether the URL should be https instead of http.'
             : 'check the URL and its port.';
-        const message = `${origin} did not send a valid HTTP response (${reason}): ${advice}`;
+        const message = `${server} did not send a valid HTTP response (${reason}): ${advice}`;
         return new ArtifactError('bad_response', message, { cause: error });
     }
     if (CERTIFICATE_CODE.test(code)) {
-        const refused = `The certificate of ${origin} was refused (${reason}), and nothing was sent.`;
+        const refused = `The certificate of ${server} was refused (${reason}), and nothing was sent.`;
         if (!UNKNOWN_ISSUER.test(code))
             return new ArtifactError('network', `${refused} ${VALIDITY_ADVICE}`, { cause: error });
         return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' });
     }
     if (!sent && NO_TLS_CODE.test(code)) {
-        const message = `${origin} did not complete a TLS handshake on this port (${code}): check the URL and its port, and whether the URL should be http instead of https.`;
+        const message = `${server} did not complete a TLS handshake on this port (${code}): check the URL and its port, and whether the URL should be http instead of https.`;
         return new TransientError('network', message, { sent, cause: error });
     }
-    const failure = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`;
+    const failure = sent ? `The connection to ${server} broke` : `Could not connect to ${server}`;
     return new TransientError('network', `${failure} (${reason}): ${CONNECTION_ADVICE}`, {
         sent,
         cause: error,
@@ -23573,12 +23573,13 @@ const ISSUER_ADVICE = 'If a private authority issued the certificate, add that a
 const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and the certificate's dates.";
 /** Advice in Node's message for people who start Node themselves; an operator of this action does not. */
 const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/;
+const NO_REASON = 'no reason given';
 function failures_reasonOf(error) {
     if (error instanceof AggregateError && error.errors.length > 0)
         return failures_reasonOf(error.errors[0]);
     const message = error instanceof Error ? error.message : String(error);
     const known = message.replace(NODE_HINT, '');
-    return cleanForeignText(known === '' ? (errnoOf(error) ?? 'no reason given') : known, 200);
+    return cleanForeignText(known === '' ? (errnoOf(error) ?? NO_REASON) : known, 200);
 }
 
 ;// CONCATENATED MODULE: ./build/net/limits.js
@@ -24603,7 +24604,8 @@ const external_node_tls_namespaceObject = require("node:tls");
  * the client itself takes does not count.
  */
 class ConnectionWatch {
-    origin;
+    server;
+    foreign;
     /** Aborted when a timeout expires, when the settings' signal is aborted, and when the connection is closed. */
     signal;
     /** True if the connection was ready, so that bytes of the request may have left. */
@@ -24611,8 +24613,9 @@ class ConnectionWatch {
     #controller = new AbortController();
     #settings;
     #stopTimer;
-    constructor(origin, settings) {
-        this.origin = origin;
+    constructor({ server, foreign }, settings) {
+        this.server = server;
+        this.foreign = foreign;
         this.#settings = settings;
         this.signal = AbortSignal.any([settings.signal, this.#controller.signal]);
         const expire = () => this.#controller.abort(this.#unconnected());
@@ -24653,11 +24656,11 @@ class ConnectionWatch {
         this.awaitServer();
     }
     #unconnected() {
-        const message = `Could not connect to ${this.origin} within ${this.#settings.timeouts.connectMs / 1000} s: ${CONNECTION_ADVICE}`;
+        const message = `Could not connect to ${this.server} within ${this.#settings.timeouts.connectMs / 1000} s: ${CONNECTION_ADVICE}`;
         return new TransientError('timeout', message, { sent: false });
     }
     #silent() {
-        const message = `${this.origin} sent nothing for ${this.#settings.timeouts.idleMs / 1000} s: check the server and the network.`;
+        const message = `${this.server} sent nothing for ${this.#settings.timeouts.idleMs / 1000} s: check the server and the network.`;
         return new TransientError('timeout', message, { sent: true });
     }
 }
@@ -24705,7 +24708,7 @@ function readResponseHeaders(headers) {
 
 /** Builds ArtifactError `bad_response` for an answer that is not of the expected form. */
 function unusableAnswer(answer, expected, found) {
-    return new ArtifactError('bad_response', `${answer.url.origin} answered with ${found} instead of ${expected}: check the URL, or report this to the hub's operator.`);
+    return new ArtifactError('bad_response', `${answer.server} answered with ${found} instead of ${expected}: check the URL, or report this to the hub's operator.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/exchange/exchange.js
@@ -24723,7 +24726,7 @@ function unusableAnswer(answer, expected, found) {
  * and the reason of the settings' signal once that signal is aborted.
  */
 async function openExchange(request, settings) {
-    const watch = new ConnectionWatch(request.url.origin, settings);
+    const watch = new ConnectionWatch({ server: request.server, foreign: isForeign(request) }, settings);
     try {
         const { signal } = watch;
         const route = await findRoute(request, { ...settings, signal });
@@ -24734,7 +24737,8 @@ async function openExchange(request, settings) {
             status: answer.statusCode ?? 0,
             headers: readResponseHeaders(answer.headers),
             url: request.url,
-            foreign: request.url.origin !== request.hub.origin,
+            server: request.server,
+            foreign: isForeign(request),
             body: receiveBody(answer, watch),
             close: () => watch.close(),
         };
@@ -24743,9 +24747,12 @@ async function openExchange(request, settings) {
         throw watch.endWith(error);
     }
 }
-async function findRoute({ url, hub }, settings) {
-    const { agent, isProxied } = createAgent(url, settings);
-    return { agent, lookup: await lookupFor(url, hub, { ...settings, isProxied }) };
+function isForeign({ url, hub }) {
+    return url.origin !== hub.origin;
+}
+async function findRoute(request, settings) {
+    const { agent, isProxied } = createAgent(request.url, settings);
+    return { agent, lookup: await lookupFor(request, { ...settings, isProxied }) };
 }
 function startRequest({ url, method, headers }, { agent, lookup, signal }) {
     const { request } = url.protocol === 'https:' ? (external_node_https_default()) : (external_node_http_default());
@@ -24755,14 +24762,14 @@ function startRequest({ url, method, headers }, { agent, lookup, signal }) {
  * Returns the lookup for a direct connection. Throws ConfigError `insecure_url` if the URL alone shows that its address
  * must not be reached.
  */
-async function lookupFor(url, hub, { addresses, isProxied }) {
+async function lookupFor({ url, hub, server }, { addresses, isProxied }) {
     if (url.href === hub.href)
         return addresses.grantingLookup(hub);
     if (isProxied)
-        await addresses.verifyProxied(url, hub);
+        await addresses.verifyProxied(url, hub, server);
     else
-        await addresses.verifyLiteral(url, hub);
-    return addresses.judgingLookup(url, hub);
+        await addresses.verifyLiteral(url, hub, server);
+    return addresses.judgingLookup(url, hub, server);
 }
 /** Settles whenever the request ends, even if the server switches to another protocol or closes without an error. */
 function receiveHead(sent, request) {
@@ -24876,15 +24883,15 @@ async function followRedirects(start, open, settings) {
         exchange.close();
         const target = readTarget(exchange);
         verifyTarget(exchange, target, settings);
-        refuseEndlessChain(start.url, visited, target);
+        refuseEndlessChain(start.server, visited, target);
         visited.push(target.href);
         settings.log(`${exchange.url.origin} redirects (HTTP ${exchange.status}) to ${target.origin}.`);
-        hop = hopTo(target, hop);
+        hop = hopTo(target, hop, serverName(target, exchange));
     }
 }
 const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308]);
 /** Refuses a target as the URL policy does. The message does not name a target that a foreign answer gave. */
-function verifyTarget({ url, foreign }, target, settings) {
+function verifyTarget({ url, server, foreign }, target, settings) {
     try {
         refuseInsecureHop(url, target);
         refuseInsecureUrl(target, settings);
@@ -24892,36 +24899,45 @@ function verifyTarget({ url, foreign }, target, settings) {
     catch (error) {
         if (!foreign)
             throw error;
-        const message = `${url.origin} redirects to a URL that is not allowed, such as one with plain http: the redirect was not followed. Report this to the hub's operator.`;
+        const message = `${server} redirects to a URL that is not allowed, such as one with plain http: the redirect was not followed. Report this to the hub's operator.`;
         throw new ConfigError('insecure_url', message);
     }
 }
-function readTarget({ url, status, headers, foreign }) {
+function readTarget({ url, server, status, headers, foreign }) {
     const location = headers['location'] ?? '';
     if (location === '' || !URL.canParse(location, url.href)) {
         const found = location === '' || foreign
             ? 'no usable Location header'
             : `the Location "${cleanForeignText(location.replace(/[?#].*$/s, ''), 100)}"`;
-        throw badRedirect(url, `expected a redirect (HTTP ${status}) with a usable target, found ${found}`);
+        throw badRedirect(server, `expected a redirect (HTTP ${status}) with a usable target, found ${found}`);
     }
     return new URL(location, url);
 }
-/** The message names the first URL's origin, because a foreign answer may have given the others. */
+/** The message names the first server, because a foreign answer may have given the others. */
 function refuseEndlessChain(start, visited, next) {
     if (visited.includes(next.href))
         throw badRedirect(start, 'its redirects lead in a circle');
     if (visited.length > MAX_REDIRECTS)
         throw badRedirect(start, `expected at most ${MAX_REDIRECTS} redirects in a row, found more`);
 }
-function hopTo(url, from) {
-    return url.origin === from.url.origin ? { ...from, url } : { url, headers: withoutIdentity(from), credentials: {} };
+function hopTo(url, from, server) {
+    if (url.origin === from.url.origin)
+        return { ...from, url, server };
+    return { url, headers: withoutIdentity(from), credentials: {}, server };
+}
+/** Messages are sent to the hub, so they name no server that only a foreign answer gave. */
+function serverName(target, { url, foreign, server }) {
+    if (!foreign)
+        return target.origin;
+    const isNamed = server === url.origin;
+    return isNamed && target.origin !== url.origin ? `${server}'s redirect target` : server;
 }
 function withoutIdentity(hop) {
     const dropped = new Set(['authorization', 'cookie', ...Object.keys(hop.credentials)]);
     return Object.fromEntries(Object.entries(hop.headers).filter(([name]) => !dropped.has(name)));
 }
-function badRedirect(url, finding) {
-    return new ArtifactError('bad_response', `${url.origin}: ${finding}. Check the URL, or report this to the hub's operator.`);
+function badRedirect(server, finding) {
+    return new ArtifactError('bad_response', `${server}: ${finding}. Check the URL, or report this to the hub's operator.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/retries.js
@@ -25023,16 +25039,18 @@ function headOf({ status, headers, url, foreign }) {
 }
 function readStart(call, settings) {
     const defaults = { 'user-agent': settings.userAgent, 'accept-encoding': 'identity' };
+    const url = parseRequestUrl(call.url, settings);
     return {
-        url: parseRequestUrl(call.url, settings),
+        url,
         headers: readRequestHeaders({ ...defaults, ...call.headers }),
         credentials: readRequestHeaders(call.credentials),
+        server: url.origin,
     };
 }
 async function attemptCall(call, start, settings) {
     const { method, body } = call;
     const hub = call.hub === undefined ? start.url : new URL(call.hub);
-    const open = async ({ url, headers, credentials }) => await openExchange({ method, url, headers: { ...headers, ...credentials }, body, hub }, settings);
+    const open = async ({ url, headers, credentials, server }) => await openExchange({ method, url, headers: { ...headers, ...credentials }, body, hub, server }, settings);
     const exchange = call.followRedirects ? await followRedirects(start, open, settings) : await open(start);
     try {
         return await call.receive(exchange);
@@ -25144,7 +25162,7 @@ function emptyFile(fd) {
 function refuseTooLarge(exchange, { maxBytes, isFixedMax = false }, bytes) {
     if (bytes <= maxBytes)
         return;
-    const found = `The artifact from ${exchange.url.origin} has at least ${bytes} bytes, more than the ${maxBytes} that`;
+    const found = `The artifact from ${exchange.server} has at least ${bytes} bytes, more than the ${maxBytes} that`;
     throw new ArchiveError('archive_too_large', isFixedMax
         ? `${found} this action can process, so it was refused. The publisher must make the artifact smaller.`
         : `${found} max-artifact-bytes leaves for it, so it was refused. Raise max-artifact-bytes if the artifact is meant to be that large.`);
@@ -25221,7 +25239,7 @@ async function resolveName(url, lookup) {
         return (await lookup()).map(({ address }) => address);
     }
     catch (error) {
-        throw explainFailure(error, { origin: url.origin, sent: false });
+        throw explainFailure(error, { server: url.origin, foreign: false, sent: false });
     }
 }
 /** Limits the time for a lookup: a name server that does not answer must not delay a cancel. */
@@ -25255,7 +25273,7 @@ const external_node_dns_namespaceObject = require("node:dns");
  * Judges the addresses to which a hub or publisher sends a request, by a redirect, a `download_url` or a git source.
  * Refuses the addresses of this host and all loopback, unspecified and link-local addresses, unless the operator's own
  * URL resolves to the same address. For a direct connection, judges the very addresses that the connection then uses,
- * so that a name cannot resolve to another address in between.
+ * so that a name cannot resolve to another address in between. `server` is the server's name in messages.
  */
 class AddressPolicy {
     #sources;
@@ -25277,10 +25295,10 @@ class AddressPolicy {
      * Returns the lookup for any other URL. It omits addresses that must not be reached, and fails with ConfigError
      * `insecure_url` if none is left.
      */
-    judgingLookup(url, hub) {
+    judgingLookup(url, hub, server = url.origin) {
         return (name, options, callback) => this.#sources.resolve(name, { ...options, all: true }, (error, found) => this.#withGranted(hub, granted => {
             const usable = listed(found).filter(address => !this.#isRefused(address, granted));
-            const refusal = error ?? (usable.length === 0 ? reachesThisHost(url) : null);
+            const refusal = error ?? (usable.length === 0 ? reachesThisHost(server) : null);
             answer(usable, refusal, { options, callback });
         }));
     }
@@ -25288,22 +25306,22 @@ class AddressPolicy {
      * Refuses a URL whose host is given as an address if that address must not be reached. No lookup sees such a host.
      * Throws ConfigError `insecure_url`.
      */
-    async verifyLiteral(url, hub) {
+    async verifyLiteral(url, hub, server = url.origin) {
         const address = bare(url.hostname);
         if ((0,external_node_net_namespaceObject.isIP)(address) === 0 || !this.#isRefused(address, []))
             return;
         const granted = await new Promise(resolve => this.#withGranted(hub, resolve));
         if (this.#isRefused(address, granted))
-            throw reachesThisHost(url);
+            throw reachesThisHost(server);
     }
     /**
      * Judges a URL whose host name a proxy resolves. This host can judge only an address or a local name. Throws as
      * `verifyLiteral` does.
      */
-    async verifyProxied(url, hub) {
-        await this.verifyLiteral(url, hub);
+    async verifyProxied(url, hub, server = url.origin) {
+        await this.verifyLiteral(url, hub, server);
         if (isLocalName(url.hostname) && !isLocalName(hub.hostname))
-            throw reachesThisHost(url);
+            throw reachesThisHost(server);
     }
     #withGranted(hub, use) {
         const host = bare(hub.hostname);
@@ -25355,8 +25373,8 @@ function answer(addresses, error, { options, callback }) {
     else
         callback(null, all[0]?.address ?? '', all[0]?.family);
 }
-function reachesThisHost(url) {
-    return new ConfigError('insecure_url', `${url.origin} leads to a loopback, link-local or unspecified address, or to one of this host's own addresses: nothing was requested there. Report this to the hub's operator or, for a git repository, to the publisher.`);
+function reachesThisHost(server) {
+    return new ConfigError('insecure_url', `${server} leads to a loopback, link-local or unspecified address, or to one of this host's own addresses: nothing was requested there. Report this to the hub's operator or, for a git repository, to the publisher.`);
 }
 
 ;// CONCATENATED MODULE: ./build/net/policy/trust.js

@@ -58,18 +58,20 @@ export function headOf({ status, headers, url, foreign }: Exchange): AnswerHead 
 
 function readStart(call: Call<unknown>, settings: WireSettings): Hop {
   const defaults = { 'user-agent': settings.userAgent, 'accept-encoding': 'identity' }
+  const url = parseRequestUrl(call.url, settings)
   return {
-    url: parseRequestUrl(call.url, settings),
+    url,
     headers: readRequestHeaders({ ...defaults, ...call.headers }),
     credentials: readRequestHeaders(call.credentials),
+    server: url.origin,
   }
 }
 
 async function attemptCall<T>(call: Call<T>, start: Hop, settings: WireSettings): Promise<T> {
   const { method, body } = call
   const hub = call.hub === undefined ? start.url : new URL(call.hub)
-  const open = async ({ url, headers, credentials }: Hop) =>
-    await openExchange({ method, url, headers: { ...headers, ...credentials }, body, hub }, settings)
+  const open = async ({ url, headers, credentials, server }: Hop) =>
+    await openExchange({ method, url, headers: { ...headers, ...credentials }, body, hub, server }, settings)
   const exchange = call.followRedirects ? await followRedirects(start, open, settings) : await open(start)
   try {
     return await call.receive(exchange)

@@ -151,7 +151,7 @@ function emptyFile(fd: number): void {
 
 function refuseTooLarge(exchange: Exchange, { maxBytes, isFixedMax = false }: DownloadRequest, bytes: number): void {
   if (bytes <= maxBytes) return
-  const found = `The artifact from ${exchange.url.origin} has at least ${bytes} bytes, more than the ${maxBytes} that`
+  const found = `The artifact from ${exchange.server} has at least ${bytes} bytes, more than the ${maxBytes} that`
   throw new ArchiveError(
     'archive_too_large',
     isFixedMax

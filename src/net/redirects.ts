@@ -12,6 +12,8 @@ export interface Hop {
   headers: Headers
   /** Headers for the first URL's own origin. */
   credentials: Headers
+  /** See `HttpRequest`. */
+  server: string
 }
 
 /**
@@ -33,48 +35,56 @@ export async function followRedirects(
     exchange.close()
     const target = readTarget(exchange)
     verifyTarget(exchange, target, settings)
-    refuseEndlessChain(start.url, visited, target)
+    refuseEndlessChain(start.server, visited, target)
     visited.push(target.href)
     settings.log(`${exchange.url.origin} redirects (HTTP ${exchange.status}) to ${target.origin}.`)
-    hop = hopTo(target, hop)
+    hop = hopTo(target, hop, serverName(target, exchange))
   }
 }
 
 const REDIRECT_STATUSES = new Set([301, 302, 303, 307, 308])
 
 /** Refuses a target as the URL policy does. The message does not name a target that a foreign answer gave. */
-function verifyTarget({ url, foreign }: Exchange, target: URL, settings: UrlPolicy): void {
+function verifyTarget({ url, server, foreign }: Exchange, target: URL, settings: UrlPolicy): void {
   try {
     refuseInsecureHop(url, target)
     refuseInsecureUrl(target, settings)
   } catch (error) {
     if (!foreign) throw error
-    const message = `${url.origin} redirects to a URL that is not allowed, such as one with plain http: the redirect was not followed. Report this to the hub's operator.`
+    const message = `${server} redirects to a URL that is not allowed, such as one with plain http: the redirect was not followed. Report this to the hub's operator.`
     throw new ConfigError('insecure_url', message)
   }
 }
 
-function readTarget({ url, status, headers, foreign }: Exchange): URL {
+function readTarget({ url, server, status, headers, foreign }: Exchange): URL {
   const location = headers['location'] ?? ''
   if (location === '' || !URL.canParse(location, url.href)) {
     const found =
       location === '' || foreign
         ? 'no usable Location header'
         : `the Location "${cleanForeignText(location.replace(/[?#].*$/s, ''), 100)}"`
-    throw badRedirect(url, `expected a redirect (HTTP ${status}) with a usable target, found ${found}`)
+    throw badRedirect(server, `expected a redirect (HTTP ${status}) with a usable target, found ${found}`)
   }
   return new URL(location, url)
 }
 
-/** The message names the first URL's origin, because a foreign answer may have given the others. */
-function refuseEndlessChain(start: URL, visited: readonly string[], next: URL): void {
+/** The message names the first server, because a foreign answer may have given the others. */
+function refuseEndlessChain(start: string, visited: readonly string[], next: URL): void {
   if (visited.includes(next.href)) throw badRedirect(start, 'its redirects lead in a circle')
   if (visited.length > MAX_REDIRECTS)
     throw badRedirect(start, `expected at most ${MAX_REDIRECTS} redirects in a row, found more`)
 }
 
-function hopTo(url: URL, from: Hop): Hop {
-  return url.origin === from.url.origin ? { ...from, url } : { url, headers: withoutIdentity(from), credentials: {} }
+function hopTo(url: URL, from: Hop, server: string): Hop {
+  if (url.origin === from.url.origin) return { ...from, url, server }
+  return { url, headers: withoutIdentity(from), credentials: {}, server }
+}
+
+/** Messages are sent to the hub, so they name no server that only a foreign answer gave. */
+function serverName(target: URL, { url, foreign, server }: Exchange): string {
+  if (!foreign) return target.origin
+  const isNamed = server === url.origin
+  return isNamed && target.origin !== url.origin ? `${server}'s redirect target` : server
 }
 
 function withoutIdentity(hop: Hop): Headers {
@@ -82,9 +92,9 @@ function withoutIdentity(hop: Hop): Headers {
   return Object.fromEntries(Object.entries(hop.headers).filter(([name]) => !dropped.has(name)))
 }
 
-function badRedirect(url: URL, finding: string): ArtifactError {
+function badRedirect(server: string, finding: string): ArtifactError {
   return new ArtifactError(
     'bad_response',
-    `${url.origin}: ${finding}. Check the URL, or report this to the hub's operator.`,
+    `${server}: ${finding}. Check the URL, or report this to the hub's operator.`,
   )
 }

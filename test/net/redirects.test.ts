@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import { describe, it } from 'node:test'
+import { DeployError } from '../../src/core/errors.ts'
 import { makeCertificate } from './certificates.ts'
 import { startConnectProxy, useProxyEnvironment } from './connect-proxy.ts'
 import { serve, serveSocket, serveTls } from './loopback-server.ts'
+import { CLOSED_PORT } from './ports.ts'
 import { createTestedWire, get } from './tested-wire.ts'
 
 const SECRETS = {
@@ -120,6 +123,64 @@ describe('followRedirects', () => {
       const call = createTestedWire().requestJson(get(hub.url))
       await assert.rejects(call, { code: 'bad_response', message: new RegExp(`^${hub.url}: .*redirects`) })
     }
+  })
+
+  const foreignEnds: [name: string, answer: (socket: Socket) => void][] = [
+    ['breaks off', socket => socket.destroy()],
+    ['is not HTTP', socket => socket.end('SSH-2.0-secret\r\n')],
+    ['is encoded', socket => socket.end('HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n')],
+    ['leads nowhere', socket => socket.end('HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n')],
+    ['is switched', socket => socket.end('HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n')],
+    ['leads to a circle', socket => socket.end(`HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n`)],
+    ['leads to a URL that is refused', socket => socket.end('HTTP/1.1 302 Found\r\nLocation: ftp://x/\r\n\r\n')],
+    ['leads to this host', socket => socket.end('HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2/\r\n\r\n')],
+  ]
+  for (const [name, answer] of foreignEnds) {
+    it(`does not name a server that a foreign answer gave, if its own answer ${name}`, async t => {
+      const last = await serveSocket(t, socket => socket.once('data', () => answer(socket)))
+      const other = await serve(t, (_, response) => redirect(response, `${last.url}/`))
+      const hub = await serve(t, (_, response) => redirect(response, other.url))
+      const error = await createTestedWire()
+        .requestJson(get(hub.url))
+        .catch(error => error)
+      assert.ok(last.connections() > 0)
+      assert.ok(error instanceof DeployError)
+      assert.ok(!error.message.includes(String(last.port)), error.message)
+      assert.doesNotMatch(error.message, /SSH|ftp|127\.0\.0\.2/)
+      assert.match(error.message, new RegExp(`${other.url}'s redirect target|^${hub.url}: `))
+    })
+  }
+
+  it("names the server to which the operator's own redirects, but not the one after it, if nobody answers there", async t => {
+    const other = await serve(t, (_, response) => redirect(response, `http://127.0.0.1:${CLOSED_PORT}/`))
+    const hub = await serve(t, (request, response) =>
+      redirect(response, request.url === '/far' ? other.url : `http://127.0.0.1:${CLOSED_PORT}/`),
+    )
+    const messages = ['/near', '/far'].map(async path => {
+      const call = createTestedWire().requestJson(get(`${hub.url}${path}`))
+      return await call.catch(error => error.message)
+    })
+    const advice = 'check the URL, the network and any proxy.'
+    assert.deepEqual(await Promise.all(messages), [
+      `Could not connect to http://127.0.0.1:${CLOSED_PORT} (ECONNREFUSED): ${advice}`,
+      `Could not connect to ${other.url}'s redirect target (ECONNREFUSED): ${advice}`,
+    ])
+  })
+
+  it('does not quote the certificate of another server', {
+    skip: certificate === undefined && 'openssl is not installed',
+  }, async t => {
+    const proxy = await startConnectProxy(t)
+    useProxyEnvironment(t, { https_proxy: proxy.url })
+    const other = await serveTls(t, certificate as object, (_, response) => response.end('{}'))
+    const hub = await serve(t, (_, response) => redirect(response, `https://other.test:${other.port}/`))
+    const wire = createTestedWire({ ca: certificate?.cert as string })
+    const error = await wire.requestJson(get(hub.url)).catch(error => error)
+    assert.match(
+      error.message,
+      /^The certificate of https:\/\/other\.test:\d+ was refused \(ERR_TLS_CERT_ALTNAME_INVALID\)/,
+    )
+    assert.doesNotMatch(error.message, /hub\.test|localhost/)
   })
 
   const useless: [name: string, headers: Record<string, string>][] = [

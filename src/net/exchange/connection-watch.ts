@@ -2,7 +2,7 @@ import type { ClientRequest } from 'node:http'
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import type { WireSettings } from '../settings.ts'
-import { CONNECTION_ADVICE, explainFailure, TransientError } from './failures.ts'
+import { CONNECTION_ADVICE, type ConnectionState, explainFailure, TransientError } from './failures.ts'
 
 type WatchSettings = Pick<WireSettings, 'timeouts' | 'signal' | 'startTimer'>
 
@@ -12,7 +12,8 @@ type WatchSettings = Pick<WireSettings, 'timeouts' | 'signal' | 'startTimer'>
  * the client itself takes does not count.
  */
 export class ConnectionWatch {
-  readonly origin: string
+  readonly server: string
+  readonly foreign: boolean
   /** Aborted when a timeout expires, when the settings' signal is aborted, and when the connection is closed. */
   readonly signal: AbortSignal
   /** True if the connection was ready, so that bytes of the request may have left. */
@@ -21,8 +22,9 @@ export class ConnectionWatch {
   readonly #settings: WatchSettings
   #stopTimer: () => void
 
-  constructor(origin: string, settings: WatchSettings) {
-    this.origin = origin
+  constructor({ server, foreign }: Omit<ConnectionState, 'sent'>, settings: WatchSettings) {
+    this.server = server
+    this.foreign = foreign
     this.#settings = settings
     this.signal = AbortSignal.any([settings.signal, this.#controller.signal])
     const expire = () => this.#controller.abort(this.#unconnected())
@@ -70,12 +72,12 @@ export class ConnectionWatch {
   }
 
   #unconnected(): TransientError {
-    const message = `Could not connect to ${this.origin} within ${this.#settings.timeouts.connectMs / 1000} s: ${CONNECTION_ADVICE}`
+    const message = `Could not connect to ${this.server} within ${this.#settings.timeouts.connectMs / 1000} s: ${CONNECTION_ADVICE}`
     return new TransientError('timeout', message, { sent: false })
   }
 
   #silent(): TransientError {
-    const message = `${this.origin} sent nothing for ${this.#settings.timeouts.idleMs / 1000} s: check the server and the network.`
+    const message = `${this.server} sent nothing for ${this.#settings.timeouts.idleMs / 1000} s: check the server and the network.`
     return new TransientError('timeout', message, { sent: true })
   }
 }

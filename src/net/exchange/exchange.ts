@@ -15,6 +15,8 @@ export interface HttpRequest {
   body: string | undefined
   /** The URL that the operator gave. If `url` is any other URL, its address is judged. */
   hub: URL
+  /** The name of the server in messages: the URL's origin, unless a foreign answer gave the URL. */
+  server: string
 }
 
 /** An answer whose head has arrived. Its receiver must close it. */
@@ -22,6 +24,8 @@ export interface Exchange {
   status: number
   headers: Headers
   url: URL
+  /** See `HttpRequest`. */
+  server: string
   /**
    * True if the answer is from a different origin than the operator's URL. No message quotes a foreign answer, because
    * messages are sent to the hub.
@@ -40,7 +44,7 @@ export interface Exchange {
  * and the reason of the settings' signal once that signal is aborted.
  */
 export async function openExchange(request: HttpRequest, settings: WireSettings): Promise<Exchange> {
-  const watch = new ConnectionWatch(request.url.origin, settings)
+  const watch = new ConnectionWatch({ server: request.server, foreign: isForeign(request) }, settings)
   try {
     const { signal } = watch
     const route = await findRoute(request, { ...settings, signal })
@@ -51,7 +55,8 @@ export async function openExchange(request: HttpRequest, settings: WireSettings)
       status: answer.statusCode ?? 0,
       headers: readResponseHeaders(answer.headers),
       url: request.url,
-      foreign: request.url.origin !== request.hub.origin,
+      server: request.server,
+      foreign: isForeign(request),
       body: receiveBody(answer, watch),
       close: () => watch.close(),
     }
@@ -60,14 +65,18 @@ export async function openExchange(request: HttpRequest, settings: WireSettings)
   }
 }
 
+function isForeign({ url, hub }: HttpRequest): boolean {
+  return url.origin !== hub.origin
+}
+
 interface Route {
   readonly agent: Agent
   readonly lookup: LookupFunction
 }
 
-async function findRoute({ url, hub }: HttpRequest, settings: WireSettings): Promise<Route> {
-  const { agent, isProxied } = createAgent(url, settings)
-  return { agent, lookup: await lookupFor(url, hub, { ...settings, isProxied }) }
+async function findRoute(request: HttpRequest, settings: WireSettings): Promise<Route> {
+  const { agent, isProxied } = createAgent(request.url, settings)
+  return { agent, lookup: await lookupFor(request, { ...settings, isProxied }) }
 }
 
 function startRequest(
@@ -83,14 +92,13 @@ function startRequest(
  * must not be reached.
  */
 async function lookupFor(
-  url: URL,
-  hub: URL,
+  { url, hub, server }: HttpRequest,
   { addresses, isProxied }: WireSettings & { isProxied: boolean },
 ): Promise<LookupFunction> {
   if (url.href === hub.href) return addresses.grantingLookup(hub)
-  if (isProxied) await addresses.verifyProxied(url, hub)
-  else await addresses.verifyLiteral(url, hub)
-  return addresses.judgingLookup(url, hub)
+  if (isProxied) await addresses.verifyProxied(url, hub, server)
+  else await addresses.verifyLiteral(url, hub, server)
+  return addresses.judgingLookup(url, hub, server)
 }
 
 /** Settles whenever the request ends, even if the server switches to another protocol or closes without an error. */

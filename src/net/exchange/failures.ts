@@ -3,7 +3,10 @@ import { cleanForeignText } from '../../core/foreign-text.ts'
 
 /** The facts about a connection that an operator needs. */
 export interface ConnectionState {
-  origin: string
+  /** The server's origin, or another name for it in messages. */
+  server: string
+  /** True if the server is not the operator's. Then, no message quotes what it sent, such as its certificate. */
+  foreign: boolean
   /** False when no byte of the request can have reached the server. */
   sent: boolean
 }
@@ -24,28 +27,28 @@ export class TransientError extends ArtifactError {
  * The code is `bad_response` for an answer that is not HTTP, otherwise `network`. Every `network` error is a
  * TransientError, except for a refused certificate. The message names no path and no query: both may contain tokens.
  */
-export function explainFailure(error: unknown, { origin, sent }: ConnectionState): DeployError {
+export function explainFailure(error: unknown, { server, foreign, sent }: ConnectionState): DeployError {
   if (error instanceof DeployError) return error
   const code = errnoOf(error) ?? ''
-  const reason = reasonOf(error)
+  const reason = foreign ? code || NO_REASON : reasonOf(error)
   if (code.startsWith('HPE_')) {
-    const advice = origin.startsWith('http:')
+    const advice = server.startsWith('http:')
       ? 'check the URL and its port, and whether the URL should be https instead of http.'
       : 'check the URL and its port.'
-    const message = `${origin} did not send a valid HTTP response (${reason}): ${advice}`
+    const message = `${server} did not send a valid HTTP response (${reason}): ${advice}`
     return new ArtifactError('bad_response', message, { cause: error })
   }
   if (CERTIFICATE_CODE.test(code)) {
-    const refused = `The certificate of ${origin} was refused (${reason}), and nothing was sent.`
+    const refused = `The certificate of ${server} was refused (${reason}), and nothing was sent.`
     if (!UNKNOWN_ISSUER.test(code))
       return new ArtifactError('network', `${refused} ${VALIDITY_ADVICE}`, { cause: error })
     return new ArtifactError('network', `${refused} ${ISSUER_ADVICE}`, { cause: error, next: 'Set `ca-file`' })
   }
   if (!sent && NO_TLS_CODE.test(code)) {
-    const message = `${origin} did not complete a TLS handshake on this port (${code}): check the URL and its port, and whether the URL should be http instead of https.`
+    const message = `${server} did not complete a TLS handshake on this port (${code}): check the URL and its port, and whether the URL should be http instead of https.`
     return new TransientError('network', message, { sent, cause: error })
   }
-  const failure = sent ? `The connection to ${origin} broke` : `Could not connect to ${origin}`
+  const failure = sent ? `The connection to ${server} broke` : `Could not connect to ${server}`
   return new TransientError('network', `${failure} (${reason}): ${CONNECTION_ADVICE}`, {
     sent,
     cause: error,
@@ -68,9 +71,11 @@ const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and 
 /** Advice in Node's message for people who start Node themselves; an operator of this action does not. */
 const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/
 
+const NO_REASON = 'no reason given'
+
 function reasonOf(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0])
   const message = error instanceof Error ? error.message : String(error)
   const known = message.replace(NODE_HINT, '')
-  return cleanForeignText(known === '' ? (errnoOf(error) ?? 'no reason given') : known, 200)
+  return cleanForeignText(known === '' ? (errnoOf(error) ?? NO_REASON) : known, 200)
 }

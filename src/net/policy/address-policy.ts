@@ -11,7 +11,7 @@ export interface AddressSources {
  * Judges the addresses to which a hub or publisher sends a request, by a redirect, a `download_url` or a git source.
  * Refuses the addresses of this host and all loopback, unspecified and link-local addresses, unless the operator's own
  * URL resolves to the same address. For a direct connection, judges the very addresses that the connection then uses,
- * so that a name cannot resolve to another address in between.
+ * so that a name cannot resolve to another address in between. `server` is the server's name in messages.
  */
 export class AddressPolicy {
   readonly #sources: AddressSources
@@ -36,12 +36,12 @@ export class AddressPolicy {
    * Returns the lookup for any other URL. It omits addresses that must not be reached, and fails with ConfigError
    * `insecure_url` if none is left.
    */
-  judgingLookup(url: URL, hub: URL): LookupFunction {
+  judgingLookup(url: URL, hub: URL, server = url.origin): LookupFunction {
     return (name, options, callback) =>
       this.#sources.resolve(name, { ...options, all: true }, (error, found) =>
         this.#withGranted(hub, granted => {
           const usable = listed(found).filter(address => !this.#isRefused(address, granted))
-          const refusal = error ?? (usable.length === 0 ? reachesThisHost(url) : null)
+          const refusal = error ?? (usable.length === 0 ? reachesThisHost(server) : null)
           answer(usable, refusal, { options, callback })
         }),
       )
@@ -51,20 +51,20 @@ export class AddressPolicy {
    * Refuses a URL whose host is given as an address if that address must not be reached. No lookup sees such a host.
    * Throws ConfigError `insecure_url`.
    */
-  async verifyLiteral(url: URL, hub: URL): Promise<void> {
+  async verifyLiteral(url: URL, hub: URL, server = url.origin): Promise<void> {
     const address = bare(url.hostname)
     if (isIP(address) === 0 || !this.#isRefused(address, [])) return
     const granted = await new Promise<readonly string[]>(resolve => this.#withGranted(hub, resolve))
-    if (this.#isRefused(address, granted)) throw reachesThisHost(url)
+    if (this.#isRefused(address, granted)) throw reachesThisHost(server)
   }
 
   /**
    * Judges a URL whose host name a proxy resolves. This host can judge only an address or a local name. Throws as
    * `verifyLiteral` does.
    */
-  async verifyProxied(url: URL, hub: URL): Promise<void> {
-    await this.verifyLiteral(url, hub)
-    if (isLocalName(url.hostname) && !isLocalName(hub.hostname)) throw reachesThisHost(url)
+  async verifyProxied(url: URL, hub: URL, server = url.origin): Promise<void> {
+    await this.verifyLiteral(url, hub, server)
+    if (isLocalName(url.hostname) && !isLocalName(hub.hostname)) throw reachesThisHost(server)
   }
 
   #withGranted(hub: URL, use: (granted: readonly string[]) => void): void {
@@ -126,9 +126,9 @@ function answer(addresses: readonly string[], error: Error | null, { options, ca
   else callback(null, all[0]?.address ?? '', all[0]?.family)
 }
 
-function reachesThisHost(url: URL): ConfigError {
+function reachesThisHost(server: string): ConfigError {
   return new ConfigError(
     'insecure_url',
-    `${url.origin} leads to a loopback, link-local or unspecified address, or to one of this host's own addresses: nothing was requested there. Report this to the hub's operator or, for a git repository, to the publisher.`,
+    `${server} leads to a loopback, link-local or unspecified address, or to one of this host's own addresses: nothing was requested there. Report this to the hub's operator or, for a git repository, to the publisher.`,
   )
 }

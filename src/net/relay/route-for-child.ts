@@ -45,7 +45,7 @@ async function resolveName(url: URL, lookup: () => Promise<{ address: string }[]
   try {
     return (await lookup()).map(({ address }) => address)
   } catch (error) {
-    throw explainFailure(error, { origin: url.origin, sent: false })
+    throw explainFailure(error, { server: url.origin, foreign: false, sent: false })
   }
 }
 

@@ -21,7 +21,7 @@ function openWith(timers: ManualTimers, url: string) {
     startTimer: timers.startTimer,
   })
   const hub = new URL(url)
-  return openExchange({ method: 'GET', url: hub, headers: {}, body: undefined, hub }, settings)
+  return openExchange({ method: 'GET', url: hub, headers: {}, body: undefined, hub, server: hub.origin }, settings)
 }
 
 describe('the connect timeout', () => {

@@ -110,11 +110,18 @@ describe('an answer with HTTP 101', () => {
 describe('explainFailure', () => {
   it('does not blame TLS when a connection that spoke it breaks', () => {
     const broken = Object.assign(new Error('write EPROTO'), { code: 'EPROTO' })
-    assert.doesNotMatch(explainFailure(broken, { origin: 'https://hub.test', sent: true }).message, /TLS/)
+    assert.doesNotMatch(
+      explainFailure(broken, { server: 'https://hub.test', foreign: false, sent: true }).message,
+      /TLS/,
+    )
   })
 
   it('cleans the message of the system error', () => {
-    const error = explainFailure(new Error('bad\n::error::name'), { origin: 'https://hub.test', sent: false })
+    const error = explainFailure(new Error('bad\n::error::name'), {
+      server: 'https://hub.test',
+      foreign: false,
+      sent: false,
+    })
     assert.doesNotMatch(error.message, /\n|::/)
   })
 
@@ -122,7 +129,7 @@ describe('explainFailure', () => {
     const hint =
       'self-signed certificate; if the root CA is installed locally, try running Node.js with --use-system-ca'
     const refused = Object.assign(new Error(hint), { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' })
-    const error = explainFailure(refused, { origin: 'https://hub.test', sent: false })
+    const error = explainFailure(refused, { server: 'https://hub.test', foreign: false, sent: false })
     assert.match(error.message, /was refused \(self-signed certificate\), and nothing was sent/)
     assert.equal(error.next, 'Set `ca-file`')
   })
@@ -137,7 +144,7 @@ describe('explainFailure', () => {
     const isIssuer = ISSUER.test(code)
     it(`${isIssuer ? 'advises' : 'does not advise'} ca-file for ${code}`, () => {
       const refused = Object.assign(new Error('refused'), { code })
-      const { message, next } = explainFailure(refused, { origin: 'https://hub.test', sent: false })
+      const { message, next } = explainFailure(refused, { server: 'https://hub.test', foreign: false, sent: false })
       assert.equal(next, isIssuer ? 'Set `ca-file`' : undefined)
       assert.match(message, isIssuer ? /add that authority to ca-file\.$/ : /this host's clock/)
       assert.equal(message.includes('ca-file'), isIssuer)
