@@ -27569,6 +27569,13 @@ function refused(status, { attempts, error }) {
     const denied = status === 401 || status === 403;
     return { accepted: false, attempts, status, error, final: !denied && !isTransientStatus(status), denied };
 }
+/**
+ * Returns what the hub did instead of accepting a report. Without an answer, nobody knows whether the hub has the
+ * report.
+ */
+function refusalVerb({ status, denied }) {
+    return status === null && denied !== true ? 'did not confirm' : 'did not accept';
+}
 
 ;// CONCATENATED MODULE: ./build/marketplace/api/hub-report.js
 
@@ -30630,6 +30637,7 @@ function entryPath(layout, { started_at, deployment_id }) {
 
 
 
+
 const LOCAL_REPORT = 'the local report';
 const REPORT_TIMEOUT_MS = 10_000;
 /**
@@ -30679,7 +30687,7 @@ async function closeUntouched({ sender, log, secrets, grace }, { record, end }, 
     const { attempts } = delivery;
     if (delivery.accepted)
         return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery };
-    log.warning(describeUnaccepted(delivery.error, unsent, unsent.deployment_id));
+    log.warning(describeUndelivered(delivery, unsent, unsent.deployment_id));
     return {
         ...known,
         report: { ...unsent, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } },
@@ -30708,15 +30716,16 @@ async function send(host, { address, report }) {
     const { attempts } = delivery;
     if (delivery.accepted)
         return { reported: { accepted: true, attempts, error: null }, delivery };
-    log.warning(describeUnaccepted(delivery.error, report, host.run.id));
+    log.warning(describeUndelivered(delivery, report, host.run.id));
     return { reported: { accepted: false, attempts, error: secrets.redact(delivery.error) }, delivery };
 }
 /** Does not repeat a reason for which the run itself failed, because the reader has already seen it. */
-function describeUnaccepted(reason, { error, deployment_id: id }, ownId) {
+function describeUndelivered(delivery, { error, deployment_id: id }, ownId) {
     const run = id === ownId ? 'this run' : `the interrupted run ${id}`;
-    if (error?.message.includes(reason))
-        return `The hub did not accept the report of ${run}, for the same reason for which the run failed.`;
-    return `The hub did not accept the report of ${run} (this changes nothing on this host): ${reason}`;
+    const refusal = `The hub ${refusalVerb(delivery)} the report of ${run}`;
+    if (error?.message.includes(delivery.error))
+        return `${refusal}, for the same reason for which the run failed.`;
+    return `${refusal} (this changes nothing on this host): ${delivery.error}`;
 }
 async function sendNow({ sender, grace }, report) {
     return await sender.send(report, { retry: true, timeoutMs: REPORT_TIMEOUT_MS, signal: grace.reporting });
@@ -32576,6 +32585,7 @@ function judged({ layout }, end) {
 
 
 
+
 const OUTBOX_TIMEOUT_MS = 10_000;
 const MAX_UNANSWERED = 2;
 /** A hub may lock out a client that keeps sending credentials that the hub rejects. */
@@ -32671,7 +32681,7 @@ function logDelivery({ log }, { report: { started_at }, delivery }) {
     if (delivery.accepted)
         log.info(`The hub has now accepted the report of the run that started at ${started_at}.`);
     else
-        log.warning(`The hub did not accept the report of the run that started at ${started_at}: ${delivery.error}`);
+        log.warning(`The hub ${refusalVerb(delivery)} the report of the run that started at ${started_at}: ${delivery.error}`);
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/run/host-lock.js
@@ -39676,7 +39686,7 @@ function hubFact({ accepted, attempts, error }) {
     if (accepted)
         return 'the hub has the report';
     if (attempts > 0)
-        return `the hub did not accept the report (${cellOf(error ?? '', deploy_summary_MAX_NAME_CHARS)})`;
+        return `the hub has not accepted the report (${cellOf(error ?? '', deploy_summary_MAX_NAME_CHARS)})`;
     return error === null || error === 'not sent' ? 'not reported to a hub' : cellOf(error, deploy_summary_MAX_NAME_CHARS);
 }
 /** Describes the artifact. A rollback knows only its digest. */

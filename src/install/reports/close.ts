@@ -18,7 +18,7 @@ import {
   writeLocalReport,
 } from './local-report.ts'
 import { pruneReports } from './prune-reports.ts'
-import type { Delivery, ReportSender } from './report-sender.ts'
+import { type Delivery, type ReportSender, refusalVerb, type Undelivered } from './report-sender.ts'
 import { runningAfter } from './running-version.ts'
 import { type AddressedReport, keepInOutbox, removeFromOutbox } from './waiting-reports.ts'
 
@@ -110,7 +110,7 @@ export async function closeUntouched(
   const { attempts } = delivery
   if (delivery.accepted)
     return { ...known, report: { ...unsent, reported: { accepted: true, attempts, error: null } }, delivery }
-  log.warning(describeUnaccepted(delivery.error, unsent, unsent.deployment_id))
+  log.warning(describeUndelivered(delivery, unsent, unsent.deployment_id))
   return {
     ...known,
     report: { ...unsent, reported: { accepted: false, attempts, error: secrets.redact(delivery.error) } },
@@ -144,16 +144,16 @@ async function send(host: Host, { address, report }: AddressedReport): Promise<D
   const delivery = await sendNow({ sender, grace }, report)
   const { attempts } = delivery
   if (delivery.accepted) return { reported: { accepted: true, attempts, error: null }, delivery }
-  log.warning(describeUnaccepted(delivery.error, report, host.run.id))
+  log.warning(describeUndelivered(delivery, report, host.run.id))
   return { reported: { accepted: false, attempts, error: secrets.redact(delivery.error) }, delivery }
 }
 
 /** Does not repeat a reason for which the run itself failed, because the reader has already seen it. */
-function describeUnaccepted(reason: string, { error, deployment_id: id }: LocalReport, ownId: string): string {
+function describeUndelivered(delivery: Undelivered, { error, deployment_id: id }: LocalReport, ownId: string): string {
   const run = id === ownId ? 'this run' : `the interrupted run ${id}`
-  if (error?.message.includes(reason))
-    return `The hub did not accept the report of ${run}, for the same reason for which the run failed.`
-  return `The hub did not accept the report of ${run} (this changes nothing on this host): ${reason}`
+  const refusal = `The hub ${refusalVerb(delivery)} the report of ${run}`
+  if (error?.message.includes(delivery.error)) return `${refusal}, for the same reason for which the run failed.`
+  return `${refusal} (this changes nothing on this host): ${delivery.error}`
 }
 
 async function sendNow(

@@ -5,7 +5,7 @@ import { tryUnlinkSync } from '../files/trees/remove-tree.ts'
 import { pathExistsSync } from '../files/trees/tree-walk.ts'
 import type { Redaction } from '../transaction/context.ts'
 import { findAccepted, noteAccepted } from './local-report.ts'
-import type { Delivery, ReportSender } from './report-sender.ts'
+import { type Delivery, type ReportSender, refusalVerb, type Undelivered } from './report-sender.ts'
 import { MAX_WAITING_DAYS, type OutboxPlace, type WaitingReport, WaitingReports } from './waiting-reports.ts'
 
 const OUTBOX_TIMEOUT_MS = 10_000
@@ -75,7 +75,7 @@ function wasAccepted({ layout }: Outbox, { path, report }: WaitingReport): boole
   return true
 }
 
-function isDenied(delivery: Delivery): delivery is Extract<Delivery, { accepted: false }> {
+function isDenied(delivery: Delivery): delivery is Undelivered {
   return !delivery.accepted && delivery.denied === true
 }
 
@@ -112,5 +112,8 @@ function isAskedToWait(delivery: Delivery): boolean {
 
 function logDelivery({ log }: OutboxPlace, { report: { started_at }, delivery }: SentReport): void {
   if (delivery.accepted) log.info(`The hub has now accepted the report of the run that started at ${started_at}.`)
-  else log.warning(`The hub did not accept the report of the run that started at ${started_at}: ${delivery.error}`)
+  else
+    log.warning(
+      `The hub ${refusalVerb(delivery)} the report of the run that started at ${started_at}: ${delivery.error}`,
+    )
 }

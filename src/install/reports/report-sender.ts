@@ -5,9 +5,15 @@ import type { LocalReport } from './local-report.ts'
  * The result of sending a report. `status` is the status of the hub's answer, or null if there was none. `final` means
  * that sending the report again would not help. `denied` means that the report needs other credentials.
  */
-export type Delivery =
-  | { accepted: true; attempts: number }
-  | { accepted: false; attempts: number; status: number | null; error: string; final: boolean; denied?: boolean }
+export type Delivery = { accepted: true; attempts: number } | Undelivered
+export type Undelivered = {
+  accepted: false
+  attempts: number
+  status: number | null
+  error: string
+  final: boolean
+  denied?: boolean
+}
 
 /**
  * Builds the result for a refusal by the hub. The status determines whether sending the report again can help: later
@@ -16,6 +22,14 @@ export type Delivery =
 export function refused(status: number, { attempts, error }: { attempts: number; error: string }): Delivery {
   const denied = status === 401 || status === 403
   return { accepted: false, attempts, status, error, final: !denied && !isTransientStatus(status), denied }
+}
+
+/**
+ * Returns what the hub did instead of accepting a report. Without an answer, nobody knows whether the hub has the
+ * report.
+ */
+export function refusalVerb({ status, denied }: Undelivered): string {
+  return status === null && denied !== true ? 'did not confirm' : 'did not accept'
 }
 
 /**

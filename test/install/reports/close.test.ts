@@ -108,6 +108,18 @@ describe('closeDeployment', () => {
     })
   }
 
+  for (const [name, more, verb] of [
+    ['was not answered', { status: null }, 'did not confirm'],
+    ['could not be sent because the login was refused', { status: null, denied: true }, 'did not accept'],
+  ] as const) {
+    it(`warns that the hub ${verb} a report that ${name}`, async t => {
+      const { log } = await close(t, { delivery: { ...REFUSED, ...more, error: 'why' } })
+      assert.deepEqual(log.lines, [
+        `warning The hub ${verb} the report of this run (this changes nothing on this host): why`,
+      ])
+    })
+  }
+
   it('names the interrupted run whose report is refused', async t => {
     const { log } = await close(t, { delivery: { ...REFUSED, error: 'no such route' }, runId: 'another' })
     assert.match(log.lines.join(), /did not accept the report of the interrupted run [0-9a-f-]{36} \(/)

@@ -112,7 +112,7 @@ function facts(summary: SummaryFacts): string[] {
 
 function hubFact({ accepted, attempts, error }: LocalReport['reported']): string {
   if (accepted) return 'the hub has the report'
-  if (attempts > 0) return `the hub did not accept the report (${cellOf(error ?? '', MAX_NAME_CHARS)})`
+  if (attempts > 0) return `the hub has not accepted the report (${cellOf(error ?? '', MAX_NAME_CHARS)})`
   return error === null || error === 'not sent' ? 'not reported to a hub' : cellOf(error, MAX_NAME_CHARS)
 }
 
