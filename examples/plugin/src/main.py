@@ -1,9 +1,9 @@
-"""Entry point of the greeter plugin: a host framework loads this file and makes one Plugin."""
+"""Entry point of the greeter plugin: a host framework loads this file and creates one Plugin."""
 
 import sys
 from pathlib import Path
 
-# A host may load this file by its path alone, without its directory among those that Python searches.
+# A host may load this file by its path alone, without adding its directory to those that Python searches.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from greeting import greet  # noqa: E402
