@@ -6,16 +6,16 @@ import { cleanForeignText } from '../../src/core/foreign-text.ts'
 const CASES = {
   'a line break becomes a space': ['a\nb', 'a b'],
   'a carriage return becomes a space': ['a\r\nb\rc', 'a b c'],
-  'colours are removed': ['\u001b[31mred\u001b[0m', 'red'],
+  'colors are removed': ['\u001b[31mred\u001b[0m', 'red'],
   'a terminal link is removed': ['\u001b]8;;http://x.example\u0007text\u001b]8;;\u0007', 'text'],
   'a command is broken': ['::error::x', ':·:error:·:x'],
   'three colons no longer contain a pair': [':::stop', ':·:·:stop'],
   'an old command is broken': ['a ##[error]x', 'a #·#[error]x'],
-  'a command hidden by a colour is broken': [':\u001b[0m:error', ':·:error'],
+  'a command hidden by a color is broken': [':\u001b[0m:error', ':·:error'],
   'a command hidden by a zero-width space is broken': [':\u200b:error', ': :error'],
-  'direction marks become a space': ['a\u202eb', 'a b'],
-  'line separators become a space': ['a\u2028b\u2029c', 'a b c'],
-  'NUL and DEL become a space': ['a\0b\u007fc', 'a b c'],
+  'a direction mark becomes a space': ['a\u202eb', 'a b'],
+  'line separators become spaces': ['a\u2028b\u2029c', 'a b c'],
+  'NUL and DEL become spaces': ['a\0b\u007fc', 'a b c'],
   'other languages stay': ['Zażółć 日本語 😀', 'Zażółć 日本語 😀'],
 } as const
 
@@ -24,7 +24,7 @@ describe('cleanForeignText', () => {
     it(name, () => assert.equal(cleanForeignText(text), cleaned))
   }
 
-  it('cuts by characters and says so', () => {
+  it('cuts between characters, and marks the cut', () => {
     assert.equal(cleanForeignText('😀😀😀', 2), '😀😀… (cut)')
     assert.equal(cleanForeignText('😀😀', 2), '😀😀')
     assert.equal(cleanForeignText(`${'\u001b[0m'.repeat(10)}abc`, 2), '… (cut)')

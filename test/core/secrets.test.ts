@@ -19,13 +19,13 @@ describe('createRedactor', () => {
     'the beginning of a secret in a text that was cut twice': [['hunter22'], 'got hunt…… (cut)', 'got ***…… (cut)'],
     'the longest beginning of several secrets': [['hunt', 'hunter22'], 'hunter… (cut)', '***… (cut)'],
     'a secret that contains the cut mark': [['hunter…22'], 'hunter…22', '***'],
-    'a secret with characters that have a meaning in patterns': [['a.c*$&'], 'abc a.c*$& $&', 'abc *** $&'],
+    'a secret with characters that have a special meaning in patterns': [['a.c*$&'], 'abc a.c*$& $&', 'abc *** $&'],
   } as const
   for (const [name, [secrets, text, redacted]] of Object.entries(cases)) {
     it(`replaces ${name}`, () => assert.equal(createRedactor(secrets)(text), redacted))
   }
 
-  it('leaves secrets under 4 characters, and changes nothing without secrets', () => {
+  it('does not replace secrets of fewer than 4 characters, and changes nothing without secrets', () => {
     assert.equal(createRedactor(['abc', undefined, ''])('abcabc'), 'abcabc')
   })
 

@@ -180,7 +180,7 @@ describe('the limits of a listing', () => {
 
   for (const [what, name] of [
     ['name', 'n'.repeat(249)],
-    ['name of three bytes a character', '語'.repeat(83)],
+    ['name of three-byte characters', '語'.repeat(83)],
   ] as const)
     it(`stop at the first ${what} that exceeds the memory for names`, () => {
       const folder = `${name}/`.repeat(15)

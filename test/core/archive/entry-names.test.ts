@@ -170,7 +170,7 @@ describe('decodeEntryName', () => {
     fc.assert(property)
   })
 
-  it('decodes bytes in only one way: encoding the text again gives the bytes', () => {
+  it('decodes bytes in only one way: encoding the text returns the same bytes', () => {
     const property = fc.property(fc.uint8Array({ maxLength: 8 }), bytes => {
       let text: string
       try {

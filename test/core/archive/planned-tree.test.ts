@@ -7,7 +7,7 @@ const MANY = 300_000
 
 const [DEEP, FILES] = [60, 1000]
 
-/** Counts the names that are looked for in a directory. */
+/** Counts how often a name is looked for in a directory. */
 class CountingTree extends PlannedTree {
   searches = 0
 

@@ -93,7 +93,7 @@ describe('a symlink in an archive', () => {
       )
   })
 
-  it('may not form a circle with others', () => {
+  it('may not form a circle with other symlinks', () => {
     const circle = [
       listedEntry('file'),
       listedSymlink('a', 'b'),

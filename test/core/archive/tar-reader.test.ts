@@ -59,7 +59,7 @@ const members: { name: string; items: TarItem[]; expected: Partial<TarEntry> }[]
   { name: 'a directory', items: [directory('d/')], expected: { name: 'd/', type: 'directory', size: 0 } },
   { name: 'a directory without its slash', items: [directory('d')], expected: { name: 'd', type: 'directory' } },
   {
-    name: 'a file of the oldest format',
+    name: 'a file in the oldest format',
     items: [file('a', 'abc', { type: '\0', fields: { magic: V7 } })],
     expected: { name: 'a', type: 'file', size: 3 },
   },
@@ -94,7 +94,7 @@ const members: { name: string; items: TarItem[]; expected: Partial<TarEntry> }[]
     expected: { name: `x${LONG}`, target: LONG },
   },
   {
-    name: 'a name cut inside a character, next to the whole one',
+    name: 'a name cut inside a character, along with the whole name',
     items: [pax({ path: LONG }), file('', '', { fields: { rawName: Buffer.from([0x61, 0xc3]) } })],
     expected: { name: LONG },
   },
@@ -160,7 +160,7 @@ describe('TarReader', () => {
     ['PAX', pax({ linkpath: LONG })],
     ['GNU', gnuLong('K', LONG)],
   ] as const)
-    it(`keeps a symlink's target that a ${name} header announced when the piece is overwritten`, () => {
+    it(`keeps the symlink target that a ${name} header announced, even if the piece is overwritten`, () => {
       const tar = buildTar([announcement, symlink('l', 'cut')])
       const reader = new TarReader(LIMITS)
       const targets: (string | null)[] = []
@@ -198,7 +198,7 @@ describe('TarReader', () => {
     }
   })
 
-  it('reads an archive or refuses it with one of its codes, whichever bytes change', () => {
+  it('reads an archive or refuses it with an ArchiveError, whichever bytes change', () => {
     const change = fc.tuple(fc.nat(SAMPLE.length - 1), fc.nat(255))
     fc.assert(
       fc.property(fc.array(change, { minLength: 1, maxLength: 4 }), changes => {

@@ -71,7 +71,7 @@ describe('the source of a part', () => {
     'a text': URL,
     'an empty object': {},
     'a hub and a repository': { marketplace_slug: 'pay', ...git() },
-    'a repository without ref': { url: URL },
+    'a repository without a ref': { url: URL },
     'a hub and a ref': { marketplace_slug: 'pay', ref: COMMIT },
     'a repository and a version': git({ marketplace_version: '1.0.0' }),
     'a repository and a kind': git({ marketplace_kind: 'service' }),
@@ -141,7 +141,7 @@ describe('the source of a part', () => {
     it(`may not be ${what}`, () => assert.equal(read(source, { sha256: SHA256 }), 'invalid_manifest'))
   }
 
-  it('is fixed unless it may supply another tree later', () => {
+  it('is fixed unless it may supply a different tree later', () => {
     const sources = [
       git(),
       git({ ref: 'main' }),

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import { parseGitTokens } from '../../../src/core/content/git-tokens.ts'
 
 describe('parseGitTokens', () => {
-  it('finds each token by its host, or host and port, as a URL names it', () => {
+  it('finds each token by its host, or by its host and port, as a URL names them', () => {
     const { tokens, problems } = parseGitTokens(
       '# mine\nGit.Example.org=a=b\n\n  git.example.org:8443 = c\r\nx.org:443=d\n[::1]=e',
     )

@@ -66,7 +66,7 @@ describe('parseManifest', () => {
       plugins_dirname: null,
     },
     'an environment with one list': { plugins: [{ ...CART, environment: { required: ['KEY'] } }] },
-    'an extension without sha256': { extensions: [{ id: 'search' }] },
+    'an extension without a sha256': { extensions: [{ id: 'search' }] },
     'a pre-release': { version: '1.4.0-rc.1+build.5' },
     'a time with an offset and fractions': { built_at: '2026-01-02T03:04:05.123456+00:00' },
     'an id in both directories': { extensions: [{ id: 'cart' }] },
@@ -102,8 +102,8 @@ describe('parseManifest', () => {
     'two extensions with one id': { extensions: [{ id: 'search' }, { id: 'search' }] },
     'an id that leaves its directory': { plugins: [{ ...CART, id: '../cart' }] },
     'an id in capitals': { plugins: [{ ...CART, id: 'Cart' }] },
-    'a plugin without version': { plugins: [{ ...CART, version: undefined }] },
-    'an embedded plugin without sha256': { plugins: [{ ...CART, sha256: undefined }] },
+    'a plugin without a version': { plugins: [{ ...CART, version: undefined }] },
+    'an embedded plugin without a sha256': { plugins: [{ ...CART, sha256: undefined }] },
     'an embedded plugin whose sha256 is null': { plugins: [{ ...CART, sha256: null }] },
     'a short sha256': { plugins: [{ ...CART, sha256: SHA256.slice(1) }] },
     'a variable of two lines': { plugins: [{ ...CART, environment: { required: ['A\nB'] } }] },
@@ -135,7 +135,7 @@ describe('parseManifest', () => {
   }
 
   for (const sha256 of [undefined, null])
-    it(`says that an embedded plugin needs a sha256, if it is ${sha256}`, () => {
+    it(`says that an embedded plugin needs a sha256, if the sha256 is ${sha256}`, () => {
       const { message } = refusalOf(() => parse({ plugins: [{ ...CART, sha256 }] }))
       assert.match(message, /plugins\[0\]\.sha256 is missing: an embedded plugin needs it\. /)
     })
@@ -166,7 +166,7 @@ describe('parseManifest', () => {
     assert.doesNotMatch(message, /::|\n/)
   })
 
-  it('ends a question in its message without a full stop', () => {
+  it('adds no period to a question in its message', () => {
     const kind = { id: 'cart', version: '2.0.0', source: { marketplace_slug: 'cart', marketplace_kind: 'plugn' } }
     assert.match(refusalOf(() => parse({ plugins: [kind] })).message, /did you mean "plugin"\? Nothing was installed;/)
     assert.match(refusalOf(() => parseManifest('[]')).message, /is this the right file\? Nothing was installed;/)

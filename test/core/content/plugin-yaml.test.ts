@@ -54,7 +54,7 @@ unknown: {deep: [1, 2]}
       assert.equal(parsePluginYaml(`envconfiguration: {inject: ${written}}\n`).injectsEnv, expected))
   }
 
-  it('injects nothing if envconfiguration is of another type', () => {
+  it('injects nothing if envconfiguration is not a map with the key inject', () => {
     for (const written of ['true', '[inject]', 'null', '{}', '{__proto__: {inject: true}}'])
       assert.equal(parsePluginYaml(`envconfiguration: ${written}\n`).injectsEnv, false)
   })
@@ -88,14 +88,14 @@ unknown: {deep: [1, 2]}
     })
   }
 
-  it('names the key whose form it expects', () =>
+  it('names the key that has an unexpected form', () =>
     assert.throws(() => parsePluginYaml('environment: {required: [1]}\n'), {
       message: /has an unexpected environment\.required\.0 \(environment must be a map with the lists/,
     }))
 
   const bomb = Array.from({ length: 60 }, (_, n) => `a${n + 1}: &a${n + 1} [*a${n},*a${n}]\n`).join('')
   const ambiguous = {
-    'a repeated key, of which some readers take the first value': 'execution_mode: safe\nexecution_mode: trusted\n',
+    'a repeated key, whose first value some readers take': 'execution_mode: safe\nexecution_mode: trusted\n',
     'a repeated key in a nested map': 'environment: {required: [A], required: []}\n',
     'a repeated key in another style': 'name: a\n"name": b\n',
     'a merge key': 'base: &b {execution_mode: trusted}\n<<: *b\n',

@@ -67,7 +67,7 @@ function manifestOf(content: string, more: object = {}): Manifest {
   return parseManifest(JSON.stringify(manifestWith({ content_sha256: content, ...more })))
 }
 
-/** Verifies these files. `linked` are the files that the symlinks stand for in the digest. */
+/** Verifies these files. `linked` contains the files that the symlinks stand for in the digest. */
 function verify(files: Texts, links: Texts = {}, linked: Texts = {}, more: object = {}) {
   const digest = digestBySpec({ ...without(files, 'manifest.json'), ...linked })
   return verifyContent(manifestOf(digest, more), treeOf(files, links))
@@ -82,7 +82,7 @@ function refuses(code: string, act: () => unknown): void {
 }
 
 describe('verifyContent', () => {
-  it('accepts the files that the digest covers, which leaves out the root manifest.json', () => {
+  it('accepts the files that the digest covers: all except the root manifest.json', () => {
     assert.ok(verifyContent(manifestOf(FILES_DIGEST), treeOf(FILES)))
     assert.ok(verifyContent(manifestOf(FILES_DIGEST), treeOf({ ...FILES, 'manifest.json': 'another' })))
   })
@@ -171,7 +171,7 @@ describe('verifyContent', () => {
     })
   }
 
-  it('accepts symlinks that stay inside, and any in directories that are never installed', () => {
+  it('accepts symlinks that stay inside, and any symlinks in directories that are never installed', () => {
     const links = { 'plugins/cart/src/up': '..', 'plugins/cart/src/deep/x': '../../src', link: 'plugins' }
     assert.ok(verify(FILES, links))
   })

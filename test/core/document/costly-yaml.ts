@@ -108,7 +108,7 @@ export const COSTLY_SHAPES: Readonly<Record<string, (bytes: number) => string>> 
   'dots and digits': bytes => `${'1.'.repeat(bytes / 2)}`,
   'merge keys': bytes => `a: &a {b: 1}\n${'<<: *a\n'.repeat(bytes / 7)}`,
   'long lines of errors': bytes => `a: ${'"" ] } '.repeat(bytes / 7)}`,
-  'error at every line': bytes => '@\n'.repeat(bytes / 2),
+  'an error on every line': bytes => '@\n'.repeat(bytes / 2),
   'byte order marks': bytes => '\uFEFF'.repeat(bytes / 3),
   'mixed garbage': bytes => '[{"a": &b !c *d ? - | > % @ , : # \n'.repeat(bytes / 36),
 }

@@ -9,8 +9,8 @@ import { parsePlan } from '../../../src/core/plan/plan.ts'
 import { sampled } from '../../extent.ts'
 import { COSTLY_SHAPES } from './costly-yaml.ts'
 
-// Reads every costly text with the reader that the first argument names. Prints the most memory that one text took, in
-// megabytes, and the length of the longest message.
+// Reads every costly text with the reader that the first argument names. Prints by how many megabytes the peak memory
+// of the process has grown, and the length of the longest message.
 
 const READERS: Readonly<Record<string, { limits: YamlLimits; read: (text: string) => unknown }>> = {
   'plugin.yaml': { limits: PLUGIN_YAML_LIMITS, read: parsePluginYaml },

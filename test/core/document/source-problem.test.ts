@@ -10,7 +10,7 @@ function messageOf(count: number): string {
 }
 
 describe('SourceError', () => {
-  it('counts the problems, of which only the first ones may be listed', () => {
+  it('counts the problems and quotes the first, and says when there may be more than it counts', () => {
     const first = 'the first is at f.yaml, line 1, column 1: x.'
     assert.equal(messageOf(1), 'The plan is refused at f.yaml, line 1, column 1: x.')
     assert.equal(messageOf(2), `The plan has 2 problems; ${first}`)

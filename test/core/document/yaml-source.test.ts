@@ -23,7 +23,7 @@ const refused: { name: string; text: string; at: [number, number] }[] = [
   { name: 'an open list', text: 'a: [1', at: [1, 6] },
 ]
 
-/** Mistakes of indentation. The YAML library complains about each up to a dozen times. */
+/** Mistakes in indentation. The YAML library complains about each of them up to a dozen times. */
 const MISPLACED: { name: string; lines: string[]; at: [number, number] }[] = [
   { name: 'a line that is indented too far', lines: ['- id: a', '  x: b', '    y: c', '  z: d'], at: [3, 5] },
   { name: 'a key that is indented too far', lines: ['a: 1', '', '  b: 2', 'c: 3'], at: [3, 3] },
@@ -60,7 +60,7 @@ describe('parseYamlSource', () => {
     { name: 'repeated keys after anchors', lines: ['a: {b: &x 1}', ...keys.map(() => 'a: 1')], first: 1 },
   ]
   for (const { name, lines, first } of CROWDED) {
-    it(`reports the first 100 of more ${name}, in the order of the text`, () => {
+    it(`reports only the first 100 ${name}, in the order of the text`, () => {
       const { problems } = parse(lines.join('\n'), 'f.yaml')
       assert.deepEqual(
         problems.map(({ line }) => line),

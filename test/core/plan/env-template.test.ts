@@ -11,7 +11,7 @@ const CASES = {
   'a setting that the template does not name': ['A=1\n', { OTHER: 'x' }, 'A=1\n'],
   'a commented-out key': ['#A=1\n', { A: 'x' }, '#A=1\n'],
   'Windows line endings': ['A=1\r\nB=\r\n', { B: 'x' }, 'A=1\nB=x\n'],
-  'a template without a final line end': ['A=1', {}, 'A=1\n'],
+  'a template without a final line break': ['A=1', {}, 'A=1\n'],
   'a value with a hash': ['A=\n', { A: 'p#ss' }, "A='p#ss'\n"],
   'a value with a dollar': ['A=\n', { A: '$HOME' }, "A='$HOME'\n"],
   'a value with an apostrophe': ['A=\n', { A: "it's" }, `A="it's"\n`],
@@ -53,7 +53,7 @@ describe('seedSettings', () => {
     })
   }
 
-  it('names no input of a rollback, which has none for settings', () => {
+  it('does not name the settings input in a rollback, which has no such input', () => {
     const required = { required: ['A', 'B'], optional: [] }
     assert.throws(() => seedSettings('', required, undefined), {
       message: /requires A, B, for which the template has no value, .* settings file by hand .*, set them there/,
@@ -85,7 +85,7 @@ describe('verifySettings', () => {
     })
   }
 
-  it('refuses names that are not valid for variables', () => {
+  it('refuses names that are not valid variable names', () => {
     assert.throws(() => seedSettings('', { required: ['api-key'], optional: [] }, new Map()), { code: 'step_failed' })
     assert.throws(() => verifySettings({ path: 'x.env', text: '' }, ['api key']), { code: 'step_failed' })
   })

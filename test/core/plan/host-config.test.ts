@@ -31,7 +31,7 @@ function positionsOf(text: string): number[][] {
 }
 
 describe('parseHostConfig', () => {
-  it('reads the host config from the documentation', () => {
+  it('reads a complete host config', () => {
     const config = parseHostConfig(FULL, 'host.yaml')
     assert.equal(config.supervisor, 'systemd')
     assert.deepEqual(config.systemd, { scope: 'user', unit: 'app-{id}.service', projectUnit: 'app.service' })

@@ -138,7 +138,7 @@ describe('checkPlanNeeds', () => {
     assert.match(problems.map(({ message }) => message).join(), /healthcheck .*30 s .*60 s .*plugins\.e\./)
   })
 
-  it('advises to raise the timeout only if a plan can', () => {
+  it('advises raising the timeout only if a plan may set a longer one', () => {
     const one = parsePlan(`${head}  - {id: ok, action: healthcheck, plugin: p, timeout: 600}\n`, 'install.yaml')
     const check = (stableFor: number) => `plugins: {p: {healthcheck: {tcp: "h:1", stable_for: ${stableFor}}}}`
     const messageAt = (stableFor: number, plan = one) =>

@@ -67,7 +67,7 @@ describe('orderSteps', () => {
     )
   })
 
-  it('leaves an order that already fits as it is', () => {
+  it('does not change an order that already fits', () => {
     fc.assert(
       fc.property(acyclicSteps, steps => {
         const order = orderSteps({ steps })

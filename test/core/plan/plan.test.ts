@@ -34,7 +34,7 @@ function onlyStep(text: string): Plan['steps'][number] | undefined {
 }
 
 describe('parsePlan', () => {
-  it('reads the plan from the documentation', () => {
+  it('reads a complete plan', () => {
     const plan = parsePlan(FULL, 'install.yaml')
     assert.deepEqual([plan.formatVersion, plan.projectId, plan.version], ['1', 'my-plugin', '1.4.0'])
     assert.deepEqual(plan.steps[1], {
@@ -101,7 +101,7 @@ describe('parsePlan', () => {
     it(`reads ${name}`, () => assert.partialDeepStrictEqual(onlyStep(step), { id: 'a', ...expected }))
   }
 
-  it('gives a step only the keys that are written', () => {
+  it('gives a step only the keys that the plan contains', () => {
     assert.equal(Object.hasOwn(onlyStep('{id: a, action: start}') ?? {}, 'plugin'), false)
   })
 
@@ -127,12 +127,12 @@ describe('parsePlan', () => {
     { name: 'a key of another action', step: '{id: a, action: prepare, plugin: x}', column: 30 },
     { name: 'depends_on that is a word', step: '{id: a, action: prepare, depends_on: b}', column: 42 },
     { name: 'snapshot that is a word', step: '{id: a, action: prepare, snapshot: yes}', column: 40 },
-    { name: 'install_plugin without plugin', step: '{id: a, action: install_plugin}', column: 5 },
+    { name: 'install_plugin without a plugin', step: '{id: a, action: install_plugin}', column: 5 },
     { name: 'a plugin that is a path', step: '{id: a, action: install_plugin, plugin: ../x}', column: 45 },
     { name: 'a plugin that is null', step: '{id: a, action: start, plugin: ~}', column: 36 },
     { name: 'a timeout of 0', step: '{id: a, action: healthcheck, timeout: 0}', column: 43 },
     { name: 'a timeout over 10 minutes', step: '{id: a, action: healthcheck, timeout: 601s}', column: 43 },
-    { name: 'a timeout without a unit', step: '{id: a, action: healthcheck, timeout: soon}', column: 43 },
+    { name: 'a timeout that is a word', step: '{id: a, action: healthcheck, timeout: soon}', column: 43 },
     { name: '21 retries', step: '{id: a, action: healthcheck, retries: 21}', column: 43 },
     { name: 'half a retry', step: '{id: a, action: healthcheck, retries: 0.5}', column: 43 },
     { name: 'a notify event with a space', step: '{id: a, action: notify, event: a b}', column: 36 },
@@ -170,7 +170,7 @@ describe('parsePlan', () => {
     'a dot in the middle': 'plugins/p/./x',
     'an empty component': 'plugins/p//x',
     'a backslash': 'plugins/p/..\\x',
-    'a line end': '"plugins/p/x\\n"',
+    'a line break': '"plugins/p/x\\n"',
     'an id in capitals': 'plugins/P/x',
     'a parent in place of an id': 'plugins/../x',
     'a path that is too long': `plugins/p/${'x'.repeat(4096)}`,
@@ -253,7 +253,7 @@ describe('parsePlan', () => {
     )
   })
 
-  it('lists the actions along with the intended one', () => {
+  it('lists the possible actions along with the intended one', () => {
     const [problem] = problemsOf(planWith('{id: up, action: restrat}'))
     for (const action of ['restart', 'prepare', 'write_env']) assert.ok(problem?.message.includes(action), action)
   })

@@ -140,7 +140,7 @@ describe('bindPlanToProject', () => {
       lines: [6],
     },
     {
-      name: 'refuses a template of an id with the same beginning',
+      name: 'refuses a template of a longer id that begins with this id',
       steps: [CART, '{id: a, action: write_env, plugin: cart, from: plugins/cart2/x}'],
       lines: [6],
     },
@@ -160,7 +160,7 @@ describe('bindPlanToProject', () => {
       lines: [6],
     },
     {
-      name: 'refuses steps without plugin before all parts are installed',
+      name: 'refuses steps without a plugin before all parts are installed',
       steps: [CART, '{id: a, action: start}', '{id: b, action: restart}', '{id: c, action: healthcheck}', SEARCH],
       lines: [6, 7, 8],
     },
@@ -199,17 +199,17 @@ describe('verifySources', () => {
   const source = '{marketplace_slug: pay}'
   const sourced = plan(`{id: pay, action: install_plugin, plugin: pay, source: ${source}}`).steps
 
-  it('refuses a source that the signed manifest does not repeat: the archive may contain a stub', () => {
+  it('refuses a source that the signed manifest does not repeat, because the archive may contain a stub', () => {
     assert.throws(() => verifySources(sourced, manifest()), PlanError)
   })
 
-  it('accepts a source that the manifest repeats in other words', () => {
+  it('accepts a source that the manifest repeats in another form', () => {
     const plugins = [{ id: 'pay', version: '2.0.0', source: { marketplace_slug: 'pay', marketplace_version: '2.0.0' } }]
     verifySources(sourced, manifest({ plugins }))
     verifySources(plan(PAY).steps, manifest({ plugins }))
   })
 
-  it('does not concern a rollback, which installs a tree that was fetched before', () => {
+  it('does not apply to a rollback, which installs a tree that was fetched earlier', () => {
     assert.equal(bindPlanToProject({ ...plan(PAY), steps: sourced }, manifest()).parts.length, 1)
   })
 })

@@ -58,7 +58,7 @@ describe('bindPlanToArtifact', () => {
 
   const cases: { name: string; steps: string[]; artifact?: { kind: Kind; slug: string }; lines: number[] }[] = [
     {
-      name: 'refuses a source, which only a part of a project has',
+      name: 'refuses a source, which only a part of a project can have',
       steps: ['{id: files, action: install_plugin, plugin: p1, source: {marketplace_slug: x}}'],
       lines: [5],
     },
@@ -114,7 +114,7 @@ describe('bindPlanToArtifact', () => {
       lines: [6],
     },
     {
-      name: 'refuses a template of an id with the same beginning',
+      name: 'refuses a template of a longer id that begins with this id',
       steps: [FILES, '{id: b, action: write_env, plugin: p1, from: plugins/p11/x}'],
       lines: [6],
     },

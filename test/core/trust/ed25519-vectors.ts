@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** RFC 8032, section 7.1. All values are hex. */
+/** A test vector of RFC 8032, section 7.1. All values except the name are hex. */
 interface Ed25519Vector {
   readonly name: string
   readonly publicKey: string

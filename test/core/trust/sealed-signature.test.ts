@@ -45,7 +45,7 @@ function reversedHex(bytes: Buffer): string {
 
 describe('verifySealedSignature', () => {
   for (const { name, publicKey, message, signature } of ED25519_VECTORS) {
-    it(`vouches for RFC 8032, section 7.1, ${name}, without copying it`, async () => {
+    it(`vouches for the message of RFC 8032, section 7.1, ${name}, without copying it`, async () => {
       const artifact = sealed(Buffer.from(message, 'hex'), Buffer.from(signature, 'hex'))
       const verified = await verifySealedSignature(artifact, keyOf(publicKey), check)
       assert.equal(verified.bytes, artifact.bytes)
@@ -69,8 +69,8 @@ describe('verifySealedSignature', () => {
     'a signature whose first half was changed': [message, flipped(signature, 0)],
     'a signature whose second half was changed': [message, flipped(signature, 32)],
     'zeros as the signature': [message, Buffer.alloc(64)],
-    'an artifact with one byte less': [message.subarray(0, -1), signature],
-    'an artifact with one byte more': [Buffer.concat([message, Buffer.alloc(1)]), signature],
+    'an artifact without its last byte': [message.subarray(0, -1), signature],
+    'an artifact with an extra byte': [Buffer.concat([message, Buffer.alloc(1)]), signature],
   }
   for (const [name, [bytes, given]] of Object.entries(mismatches)) {
     it(`refuses ${name}`, async () => {
@@ -104,7 +104,7 @@ describe('parseSealedSignature', () => {
     { name: 'missing padding', text: good.replace(/=+$/, ''), code: 'invalid_signature_format' },
     { name: 'the URL alphabet', text: `${'_'.repeat(86)}==`, code: 'invalid_signature_format' },
     { name: 'stray bits in the last character', text: good.replace(/.==$/, 'x=='), code: 'invalid_signature_format' },
-    { name: 'white space around', text: `${good}\n`, code: 'invalid_signature_format' },
+    { name: 'a line break at the end', text: `${good}\n`, code: 'invalid_signature_format' },
   ]
   for (const { name, text, code } of refused) {
     it(`refuses ${name}`, () => assert.throws(() => parseSealedSignature(text), refusedWith(code)))

@@ -120,7 +120,7 @@ describe('parseSignerKeys', () => {
     })
   }
 
-  it('returns keys that verify, each with its text in base64', () => {
+  it('returns keys that verify signatures, each with its text in base64', () => {
     for (const { publicKey, message, signature } of ED25519_VECTORS) {
       const [key] = parseSignerKeys(publicKey)
       assert.ok(key !== undefined && verify(null, Buffer.from(message, 'hex'), key.key, Buffer.from(signature, 'hex')))
@@ -161,7 +161,7 @@ describe('findPinnedKey', () => {
     )
   })
 
-  it('advises to pin the new key only if the hub offers a key', () => {
+  it('advises pinning the new key only if the hub offers a key', () => {
     const adviceFor = (offered: string) => {
       try {
         return String(findPinnedKey(keys, offered))

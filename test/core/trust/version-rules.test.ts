@@ -52,7 +52,7 @@ describe('replacedBytes', () => {
     )
   })
 
-  it('advises for a source in a manifest, whose version only the publisher can name', () => {
+  it('gives other advice for a source in a manifest, whose version only the publisher can name', () => {
     const { message } = replacedBytes({ version: '1.4.0', sha256: THESE }, undefined, 'manifest')
     assert.match(message, /A source with the version latest does not .*have the publisher name that version/)
     assert.doesNotMatch(message, /A run with/)
