@@ -32,7 +32,7 @@ describe('BlockWriter', () => {
     await assert.rejects(writer.finish(), { name: 'DeploymentError', code: 'disk_full' })
   })
 
-  it('throws a failure at the next call', { skip }, async t => {
+  it('throws the failure of a write at the next call', { skip }, async t => {
     const fd = openSync('/dev/full', 'w')
     t.after(() => closeSync(fd))
     const writer = new BlockWriter(fd, () => {})

@@ -14,7 +14,7 @@ if (import.meta.main) {
 async function bufferedBytes(url: string, fd: number): Promise<number> {
   const samples: number[] = []
   const onProgress = (received: number) => {
-    // Takes a sample only every 2 MiB, because a sample causes garbage too.
+    // Takes a sample only every 2 MiB, because a sample creates garbage, too.
     if (received % (2 * MEBIBYTE) < CHUNK_BYTES) samples.push(process.memoryUsage().arrayBuffers)
   }
   const answer = await createTestedWire().download({ url, fd, onProgress, maxBytes: 2 ** 30, timeoutMs: 600_000 })

@@ -40,11 +40,11 @@ async function bufferedBytes(url: string, path: string): Promise<number> {
 }
 
 describe('weighOnHeap', () => {
-  it('has the used chunks of a download collected soon', async t => {
+  it('causes the used chunks of a download to be collected soon', async t => {
     const url = await startServer(t)
     const path = join(temporaryDirectory(t), 'artifact')
     const found: number[] = []
-    // On a busy machine, the thread that frees the buffers may be late once.
+    // On a busy machine, the thread that frees the buffers may be late in one run.
     for (let run = 0; run < 3; run++) found.push(await bufferedBytes(url, path))
     const least = Math.min(...found)
     assert.ok(least < 32 * MEBIBYTE, `at least ${least} bytes`)

@@ -99,7 +99,7 @@ describe('download', () => {
     })
   }
 
-  it('refuses by Content-Length before it reads or writes', async t => {
+  it('refuses a Content-Length above the limit before it reads or writes', async t => {
     const server = await serveSocket(t, socket => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n'))
     const file = openPrivateFile(t)
     writeSync(file.fd, 'untouched')
@@ -112,7 +112,7 @@ describe('download', () => {
     assert.deepEqual([server.connections(), file.read().toString()], [1, 'untouched'])
   })
 
-  it('does not advise to raise max-artifact-bytes when that cannot help', async t => {
+  it('does not advise raising max-artifact-bytes when that cannot help', async t => {
     const server = await serve(t, (_, response) => response.end('x'.repeat(101)))
     const request = { url: server.url, fd: openPrivateFile(t).fd, ...LIMITS, maxBytes: 100, isFixedMax: true }
     await assert.rejects(createTestedWire().download(request), {

@@ -42,7 +42,7 @@ describe('requestJson', () => {
     ['an empty body', '', undefined, ''],
     ['null', 'null', null, 'null'],
     ['HTML', '<h1>502</h1>\n', undefined, '<h1>502</h1>'],
-    ['half of a JSON text', '{"a":', undefined, '{"a":'],
+    ['half a JSON text', '{"a":', undefined, '{"a":'],
     ['JSON after a byte order mark', '\ufeff{"a":1}', { a: 1 }, '{"a":1}'],
     ['a workflow command', '::error::x', undefined, ':\u00b7:error:\u00b7:x'],
   ]

@@ -15,7 +15,7 @@ export interface LoopbackServer {
 
 export type Handler = (request: IncomingMessage, response: ServerResponse, nth: number) => void
 
-/** An HTTP server on 127.0.0.1. When the test ends, the server closes every connection and ends, too. */
+/** An HTTP server on 127.0.0.1. When the test ends, the server closes every connection and stops. */
 export function serve(t: TestContext, handler: Handler): Promise<LoopbackServer> {
   const requests: IncomingMessage[] = []
   return listen(t, http.createServer(recording(requests, handler)), 'http', requests)

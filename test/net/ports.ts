@@ -7,8 +7,8 @@ import { createServer } from 'node:net'
 export const CLOSED_PORT = 2
 
 /**
- * Ports from here on are below those that the system gives out, so the system gives none of them to another test's
- * server.
+ * The ports of `freePort` start here, below the ports that the system gives out, so the system gives none of them to
+ * another test's server.
  */
 const FIRST = 12_000
 const COUNT = 20_000

@@ -43,7 +43,7 @@ describe('a proxy that the environment names', () => {
     assert.ok(answer.ok && answer.size === 3_000_000)
   })
 
-  it('gets its own credentials, and the server does not', async t => {
+  it('gets its own credentials, which the server does not get', async t => {
     const proxy = await startConnectProxy(t)
     useProxyEnvironment(t, { http_proxy: proxy.url.replace('//', '//user:p%40ss@') })
     const server = await serve(t, (_, response) => response.end())

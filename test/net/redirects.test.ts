@@ -114,7 +114,7 @@ describe('followRedirects', () => {
     await assert.rejects(sixth, { name: 'ArtifactError', code: 'bad_response' })
   })
 
-  it("names the operator's URL, and none that a foreign answer gave, when a chain does not end", async t => {
+  it("names the operator's URL, and no URL from an answer, when a chain of redirects does not end", async t => {
     const other = await serve(t, (request, response) =>
       redirect(response, request.url === '/circle' ? '/circle' : `${request.url}x`),
     )
@@ -187,7 +187,7 @@ describe('followRedirects', () => {
     ['without a Location', {}],
     ['with an empty Location', { Location: '' }],
     ['with a Location that is not a URL', { Location: 'https://[half' }],
-    ['in a circle', { Location: '/' }],
+    ['to itself', { Location: '/' }],
   ]
   for (const [name, headers] of useless) {
     it(`refuses a redirect ${name} without a retry`, async t => {
@@ -218,7 +218,7 @@ describe('followRedirects', () => {
     })
   }
 
-  it('does not advise allow-http for a redirect that it could not allow', {
+  it('does not advise allow-http for a redirect that allow-http could not allow', {
     skip: certificate === undefined && 'openssl is not installed',
   }, async t => {
     const server = await serveTls(t, certificate as object, (_, response) => redirect(response, 'http://hub.test/'))
@@ -253,7 +253,7 @@ describe('followRedirects', () => {
     assert.equal((await createTestedWire().requestJson(get(`${server.url}/`))).status, 200)
   })
 
-  it('logs a line without path and query', async t => {
+  it('logs a redirect without its path and query', async t => {
     const server = await serve(t, (request, response) =>
       request.url === '/' ? redirect(response, '/blob-s3cret?token=s3cret') : response.end('{}'),
     )

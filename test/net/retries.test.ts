@@ -61,7 +61,7 @@ describe('withRetries', () => {
   })
 
   for (const hours of [1, -1]) {
-    it(`waits until the date in Retry-After, even if the host's date is ${hours} h off`, async t => {
+    it(`waits until the date in Retry-After, even if the host's clock is ${hours} h off`, async t => {
       const at = Date.parse('2026-03-01T12:00:00Z')
       const dates = { Date: new Date(at).toUTCString(), 'Retry-After': new Date(at + 10_000).toUTCString() }
       const server = await serve(t, (_, response, nth) => response.writeHead(nth === 1 ? 503 : 200, dates).end())
@@ -162,7 +162,7 @@ describe('parseRetryAfter', () => {
   it('reads an answer without the header as 0 ms', () => assert.equal(parseRetryAfter({ date }), 0))
 
   for (const unusable of [undefined, 'yesterday'])
-    it(`does not compare a date with the clock of this host when the answer is of ${unusable}`, t => {
+    it(`does not compare a date with the clock of this host when the answer's own date is ${unusable}`, t => {
       t.mock.timers.enable({ apis: ['Date'], now: Date.parse(date) })
       const headers = { 'retry-after': 'Sun, 01 Mar 2026 12:00:10 GMT' }
       assert.equal(parseRetryAfter(unusable === undefined ? headers : { ...headers, date: unusable }), 0)

@@ -20,7 +20,7 @@ interface Ended {
   output: string
 }
 
-/** Runs a program with `wire` and `get`. Kills the program if it hangs; the exit code is then null. */
+/** Runs a program that can use `wire` and `get`. Kills the program if it hangs; in that case, the exit code is null. */
 async function runProgram(body: string, env: Record<string, string> = {}): Promise<Ended> {
   const program = `
     import { openSync } from 'node:fs'
@@ -54,7 +54,7 @@ describe('createWire', () => {
     )
   })
 
-  it('speaks to IPv6 addresses', async t => {
+  it('connects to IPv6 addresses', async t => {
     const server = net.createServer(socket => socket.end(ANSWER))
     server.listen(0, '::1')
     const listening = await Promise.race([
@@ -69,7 +69,7 @@ describe('createWire', () => {
 })
 
 describe('the process', () => {
-  it('ends after an answer, even if the server keeps the connection', async t => {
+  it('ends after an answer, even if the server keeps the connection open', async t => {
     const server = await serveSocket(t, socket => socket.once('data', () => socket.write(ANSWER)))
     const ended = await runProgram(`console.log((await wire.requestJson(get(${JSON.stringify(server.url)}))).status)`)
     assert.deepEqual(ended, { code: 0, output: '200\n' })
@@ -126,7 +126,7 @@ describe('the process', () => {
     assert.deepEqual(ended, { code: 0, output: 'timeout\n' })
   })
 
-  it('needs the same memory for a large download as for a small one', { skip: ONLY_IN_CI }, async t => {
+  it('needs less than 256 MiB of memory for a download of 384 MiB', { skip: ONLY_IN_CI }, async t => {
     const block = Buffer.alloc(1024 * 1024)
     const server = await serve(t, (_, response) => {
       Readable.from(Array.from({ length: 384 }, () => block)).pipe(response)

@@ -49,7 +49,7 @@ describe('the connect timeout', () => {
     assert.deepEqual(proxy.targets, ['hub.test:80'])
   })
 
-  it('is over once the connection is ready', async t => {
+  it('ends once the connection is ready', async t => {
     const timers = createManualTimers()
     let running: number[] = []
     const server = await serve(t, (_, response) => {
@@ -94,7 +94,7 @@ describe('the idle timeout', () => {
     assert.deepEqual([answer.status, answer.attempts], [200, 2])
   })
 
-  it('starts again with every chunk and does not count our own processing time', async t => {
+  it('restarts with every chunk, and does not count our own processing time', async t => {
     const timers = createManualTimers()
     let send: () => unknown = () => {}
     const server = await serve(t, (_, response) => {

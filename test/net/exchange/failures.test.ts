@@ -11,7 +11,7 @@ import { createTestedWire, get } from '../tested-wire.ts'
 const QUERY = '/blob?X-Amz-Signature=s3cret'
 
 describe('a failing connection', () => {
-  it('is reported with host and cause, without the query', async () => {
+  it('is reported with the host and the cause, without the query', async () => {
     await assert.rejects(
       createTestedWire().requestJson(get(`http://127.0.0.1:${CLOSED_PORT}${QUERY}`)),
       (error: Error & { code: string }) => {
@@ -108,7 +108,7 @@ describe('an answer with HTTP 101', () => {
 })
 
 describe('explainFailure', () => {
-  it('does not blame TLS when a connection that spoke it breaks', () => {
+  it('does not blame TLS when a connection breaks after its TLS handshake', () => {
     const broken = Object.assign(new Error('write EPROTO'), { code: 'EPROTO' })
     assert.doesNotMatch(
       explainFailure(broken, { server: 'https://hub.test', foreign: false, sent: true }).message,

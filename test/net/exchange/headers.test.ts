@@ -45,7 +45,7 @@ describe('readResponseHeaders', () => {
     assert.equal(headers['set-cookie'], 'a=1, b=2')
   })
 
-  it('does not mistake an answer with two signatures for one of them', async t => {
+  it('accepts neither signature of an answer that has two', async t => {
     const one = `hmac_sha256:${'a'.repeat(64)}`
     const two = `hmac_sha256:${'b'.repeat(64)}`
     const server = await serveSocket(t, socket =>

@@ -9,7 +9,7 @@ import { openPrivateFile } from '../private-file.ts'
 import { createTestedWire, get, type TestedWire } from '../tested-wire.ts'
 
 const REFUSED = { name: 'ConfigError', code: 'insecure_url' }
-/** Addresses of the IPv4 and IPv6 networks for documentation, at which nobody answers. */
+/** Addresses from the IPv4 and IPv6 networks reserved for documentation, where nothing answers. */
 const [ELSEWHERE, ELSEWHERE_6] = ['192.0.2.1', '2001:db8::1']
 
 type Names = Readonly<Record<string, string | readonly string[]>>
@@ -50,7 +50,7 @@ describe('a redirect', () => {
     'an IPv4 loopback address in IPv6': '::ffff:127.0.0.2',
     'the unspecified address': '0.0.0.0',
     'the unspecified IPv6 address': '::',
-    'the link-local address of a cloud’s metadata': '169.254.169.254',
+    "the link-local address of a cloud's metadata service": '169.254.169.254',
     'an IPv6 link-local address': 'fe80::1%eth0',
     'an address of this host': ELSEWHERE,
     'an IPv6 address of this host': ELSEWHERE_6,
@@ -84,7 +84,7 @@ describe('a redirect', () => {
   it('does not reach an interface of this host by any name', async t => {
     const found = Object.values(networkInterfaces()).flatMap(addresses => addresses ?? [])
     const own = found.find(({ internal }) => !internal)?.address
-    if (own === undefined) return t.skip('this host has no other interface than loopback')
+    if (own === undefined) return t.skip('this host has no interface other than loopback')
     const hub = await serveRedirect(t, port => `http://internal.test:${port}/x`)
     const { resolve } = resolverOf({ ...HUB, 'internal.test': own })
     const wire = createTestedWire({ allowHttp: true, addresses: { resolve } })
@@ -98,13 +98,13 @@ describe('a redirect', () => {
     assert.deepEqual(body, { internal: true })
   })
 
-  it('reaches only the allowed ones of several addresses', async t => {
+  it('reaches only those of several addresses that are allowed', async t => {
     const hub = await serveRedirect(t, port => `http://storage.test:${port}/x`)
     const wire = wireOf({ ...HUB, 'storage.test': '::1 127.0.0.1' })
     assert.deepEqual((await wire.requestJson(get(`http://hub.test:${hub.port}/`))).body, { internal: true })
   })
 
-  it('gains nothing from a hub whose own name resolves to another address after the first answer', async t => {
+  it("does not reach an address to which the hub's own name resolves only after the first answer", async t => {
     const elsewhere = await serve(t, (_, response) => response.end('{}'))
     const hub = await serveRedirect(t, () => `http://hub.test:${elsewhere.port}/x`)
     const { resolve } = resolverOf({ 'hub.test': ['127.0.0.1', '127.0.0.2', '127.0.0.2'] })
@@ -113,7 +113,7 @@ describe('a redirect', () => {
     assert.equal(elsewhere.requests.length, 0)
   })
 
-  it('through a proxy does not reach localhost, or a loopback address', async t => {
+  it('does not reach localhost or a loopback address through a proxy', async t => {
     const proxy = await startConnectProxy(t)
     useProxyEnvironment(t, { http_proxy: proxy.url })
     for (const host of ['localhost', 'a.localhost', 'localhost.', '127.0.0.2', '[::1]']) {

@@ -60,7 +60,7 @@ describe('a server with a certificate from a private authority', { skip }, () =>
     assert.equal(server.requests.length, 0)
   })
 
-  it('is accepted with ca through a proxy of the same authority', async t => {
+  it('is accepted with ca through a proxy with a certificate from the same authority', async t => {
     const proxy = await startConnectProxy(t, 'works', certificate)
     useProxyEnvironment(t, { https_proxy: proxy.url })
     const server = await servePrivately(t)
@@ -69,7 +69,7 @@ describe('a server with a certificate from a private authority', { skip }, () =>
     assert.equal(proxy.targets.length, 1)
   })
 
-  it('does not redirect to plain http, not even on loopback with allowHttp', async t => {
+  it('cannot redirect to plain http, not even on loopback with allowHttp', async t => {
     const plain = await serve(t, (_, response) => response.end('{}'))
     const tls = await serveTls(t, certificate as Certificate, (_, response) =>
       response.writeHead(302, { Location: plain.url }).end(),

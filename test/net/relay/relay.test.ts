@@ -11,7 +11,7 @@ import type { ChildRoute } from '../../../src/net/relay/route-for-child.ts'
 const hasIPv6 = Object.values(networkInterfaces()).some(all => all?.some(({ address }) => address === '::1'))
 
 describe('the relay of a program that speaks HTTPS itself', () => {
-  it('reaches an address that was approved, whatever the name means elsewhere', async t => {
+  it('reaches an address that was approved, whatever the name resolves to elsewhere', async t => {
     const port = await startGreeter(t, '127.0.0.1')
     const relay = await startRelay(t, `https://git.test:${port}`, { addresses: ['127.0.0.1'] })
     assert.equal(await ask(relay.proxy, `git.test:${port}`), '200 hello')
@@ -45,7 +45,7 @@ describe('the relay of a program that speaks HTTPS itself', () => {
     assert.equal(relay.isUnreached, true)
   })
 
-  it('goes through the proxy of the environment, with its password', async t => {
+  it("goes through the environment's proxy, with the password of that proxy", async t => {
     const port = await startGreeter(t, '127.0.0.1')
     const seen: unknown[] = []
     const proxy = http.createServer().listen(0, '127.0.0.1')
@@ -77,7 +77,7 @@ async function startRelay(t: TestContext, url: string, route: ChildRoute, maxByt
   return Object.assign(relay, { proxy })
 }
 
-/** The status of a CONNECT, and all bytes that then arrive. */
+/** The status of a CONNECT, and all bytes that arrive after it. */
 async function ask(proxy: string, path: string): Promise<string> {
   const { hostname, port, username, password } = new URL(proxy)
   const headers = { 'proxy-authorization': `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}` }

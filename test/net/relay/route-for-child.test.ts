@@ -52,7 +52,7 @@ describe('the route of another program to a URL that a publisher chose', () => {
   ])
     it(`does not lead to ${host}`, async () => assert.equal(await route(`https://${host}/x`), 'insecure_url'))
 
-  it('is refused if a name has no address, or if the run is cancelled', async () => {
+  it('is refused if a name has no address, the resolver does not answer, or the run is cancelled', async () => {
     assert.equal(await route('https://absent.example.org'), 'network')
     const reason = new DeployError('cancelled', 'cancelled')
     assert.equal(await route('https://git.example.org', { signal: AbortSignal.abort(reason) }), 'cancelled')
