@@ -30,7 +30,7 @@ function problems(count: number) {
 }
 
 describe('Annotator', () => {
-  it('writes one error annotation with code and cause, and no stack', () => {
+  it('writes one error annotation with the code and the cause, and no stack', () => {
     const lines = linesOf(new ArtifactError('not_found', 'gone'), failureOf('not_found', 'gone'))
     assert.deepEqual(lines, ['::error title=not_found::gone'])
   })
@@ -53,7 +53,7 @@ describe('Annotator', () => {
     ])
   })
 
-  it('names the changes that could not be undone after the cause', () => {
+  it('names, after the cause, the changes that could not be undone', () => {
     const rollback = { restored: false, problems: ['a is off.', 'b is off.'], verified: null, healthy: null }
     const [line] = linesOf(new Error('x'), { ...failureOf('not_found', 'the cause.'), rollback })
     assert.ok(line?.endsWith('::the cause. — During the rollback: a is off. b is off.'))

@@ -25,7 +25,7 @@ describe('readWorkflowRun', () => {
 })
 
 describe('readRunnerFacts', () => {
-  it("puts private files into the runner's temporary folder, or into the system's outside a workflow", () => {
+  it("puts private files into the runner's temporary folder or, outside a workflow, into the system's", () => {
     assert.equal(readRunnerFacts({ RUNNER_TEMP: '/runner/_temp' }).temporaryFolder, '/runner/_temp')
     for (const env of [{}, { RUNNER_TEMP: '' }]) assert.equal(readRunnerFacts(env).temporaryFolder, tmpdir())
   })

@@ -45,7 +45,7 @@ describe('createRunnerLog', () => {
     assert.deepEqual([...log.took.keys()], ['one', 'two'])
   })
 
-  it('has no title for work outside a group', () => {
+  it('shows no work that was done outside a group', () => {
     const lines = written(log => {
       log.did('early')
       log.group('one')

@@ -14,7 +14,7 @@ describe('createSecretKeeper', () => {
   })
 
   for (const [name, secret] of Object.entries({ 'a whole digest': DIGEST, 'part of a digest': DIGEST.slice(3, 30) })) {
-    it(`lets no hub redact ${name} that the run knows, whichever comes first`, () => {
+    it(`does not redact ${name} that the run knows, even if a hub calls it a secret, whichever comes first`, () => {
       const [early, late] = [0, 1].map(() => createSecretKeeper({ secrets: [], settingValues: [] }))
       early?.know({ artifact_sha256: DIGEST })
       early?.hide(secret)

@@ -23,7 +23,7 @@ describe('a step whose deployment never ends', () => {
     ['begun', 'interrupted'],
     ['not begun', 'failed'],
   ] as const) {
-    it(`fails with internal_error and sets its outputs when it has ${how}`, t => {
+    it(`fails with internal_error and sets its outputs when the deployment has ${how}`, t => {
       const { status, log, outputs } = runUnsettled(t, how)
       assert.equal(status, 1, log)
       assert.match(log, /^::error title=internal_error::This action stopped before its deployment had ended/m)

@@ -28,7 +28,7 @@ function keptAt(t: TestContext): { folder: string; base: string; own: string; pa
   return { ...cache, path: join(cache.own, 'compiled') }
 }
 
-/** Keeps code as a run does whose kind differs from that of every earlier run. */
+/** Keeps code as a run of a new kind does. */
 function keep(folder: string | undefined, code = CODE): void {
   keptRuns += 1
   keepOf(`run ${keptRuns}`, folder, code)
@@ -42,7 +42,7 @@ function keepOf(run: string | undefined, folder: string | undefined, code: Buffe
   compiled.keep(run, () => code)
 }
 
-/** After each run, notes the index of the run whose code is kept. */
+/** For each run, the index of the run whose code is kept after it. */
 function contributors(folder: string, runs: readonly (string | undefined)[]): (number | undefined)[] {
   return runs.map((run, at) => {
     keepOf(run, folder, Buffer.from([at]))
@@ -58,13 +58,13 @@ function read(folder: string | undefined, bundle = BUNDLE): string | undefined {
 const CHANGES: Record<string, (path: string, folder: string) => void> = {
   'is empty': path => truncateSync(path),
   'lacks its last byte': path => truncateSync(path, statSync(path).size - 1),
-  'has one byte more': path => writeFileSync(path, '\0', { flag: 'a' }),
+  'has an extra byte': path => writeFileSync(path, '\0', { flag: 'a' }),
   'is shorter than a digest': path => truncateSync(path, 20),
   'consists of zeros': path => writeFileSync(path, Buffer.alloc(statSync(path).size)),
   'can be read by its group': path => chmodSync(path, 0o640),
   'can be written by every user': path => chmodSync(path, 0o602),
-  'has another name': (path, folder) => linkSync(path, join(folder, 'second')),
-  'is a symlink to it'(path, folder) {
+  'has a second name': (path, folder) => linkSync(path, join(folder, 'second')),
+  'is a symlink to the real file'(path, folder) {
     renameSync(path, join(folder, 'real'))
     symlinkSync(join(folder, 'real'), path)
   },
@@ -127,7 +127,7 @@ describe('the compiled code of a user', () => {
     assert.equal(read(own), undefined)
   })
 
-  it('is neither read nor written in a folder where others could write', t => {
+  it('is neither read nor written in a folder to which others can write', t => {
     const { base, own } = keptAt(t)
     for (const path of [own, base]) {
       chmodSync(path, 0o770)
@@ -143,7 +143,7 @@ describe('the compiled code of a user', () => {
     assert.equal(read(undefined), undefined)
   })
 
-  it('is kept in a folder that is made for it', t => {
+  it('is kept in a folder that is created for it', t => {
     const { folder } = ownCache(t)
     const own = join(folder, 'home/.cache/hub-deploy')
     keep(own)
@@ -160,7 +160,9 @@ describe('the compiled code of a user', () => {
 
   const KEPT_WITH = { 'size=32m': [], 'size=256m': ['compiled'] }
   for (const [size, kept] of Object.entries(KEPT_WITH)) {
-    it(`does not use the last space of a disk: ${kept[0] ?? 'nothing'} with ${size}`, { skip: whyNoMounting() }, t => {
+    it(`does not use the last free space of a disk: keeps ${kept[0] ?? 'nothing'} with ${size}`, {
+      skip: whyNoMounting(),
+    }, t => {
       const own = join(mountMemory(t, size), 'hub-deploy')
       mkdirSync(own, { mode: 0o700 })
       keep(own)
@@ -195,7 +197,7 @@ describe('the compiled code of a user', () => {
     assert.equal(read(own), 'newer')
   })
 
-  it('begins at a multiple of 8 bytes, where V8 does not copy it', t => {
+  it('begins at a multiple of 8 bytes, so that V8 does not copy it', t => {
     const { own } = keptAt(t)
     assert.equal((new CompiledCode(own).read(BUNDLE)?.byteOffset ?? 1) % 8, 0)
   })

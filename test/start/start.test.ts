@@ -21,7 +21,7 @@ const START = join(import.meta.dirname, '../../src/start/start.ts')
 const LONG = 1_000_000
 
 describe('the start of an action', () => {
-  it('keeps the code of a long run, some of which V8 may have dropped, only if no other code is kept', t => {
+  it('keeps the code of a long run only if no other code is kept, because V8 may have dropped some of that code', t => {
     const { folder, base, own } = ownCache(t)
     writeFileSync(join(folder, 'index.js'), BUNDLE)
     const run = (kind: string, time: number): unknown[] => {

@@ -35,11 +35,13 @@ const STRANGE: Record<string, { change: (host: ReturnType<typeof ownCache>) => v
     },
   },
   'a folder that others may enter': { change: ({ own }) => chmodSync(own, 0o711) },
-  'a folder that its group can write': { change: ({ own }) => chmodSync(own, 0o770) },
-  'a parent that its group can write': { change: ({ base }) => chmodSync(base, 0o775) },
-  'a parent that every user can write, even with the sticky bit': { change: ({ base }) => chmodSync(base, 0o1777) },
-  'a parent in a folder that its group can write': { change: ({ folder }) => chmodSync(folder, 0o770) },
-  'a symlink to the parent, in a folder that every user can write': {
+  'a group-writable folder': { change: ({ own }) => chmodSync(own, 0o770) },
+  'a folder in a group-writable folder': { change: ({ base }) => chmodSync(base, 0o775) },
+  'a folder in a world-writable folder, even with the sticky bit': {
+    change: ({ base }) => chmodSync(base, 0o1777),
+  },
+  'a folder two levels below a group-writable folder': { change: ({ folder }) => chmodSync(folder, 0o770) },
+  'a folder reached by a symlink into a world-writable folder': {
     change({ folder, base }) {
       const open = join(folder, 'open')
       mkdirSync(open)
@@ -49,9 +51,15 @@ const STRANGE: Record<string, { change: (host: ReturnType<typeof ownCache>) => v
     },
   },
   "another user's folder": { change: ({ own }) => lchownSync(own, STRANGER, STRANGER), skip: asRoot },
-  "another user's parent": { change: ({ base }) => lchownSync(base, STRANGER, STRANGER), skip: asRoot },
-  "a parent in another user's folder": { change: ({ folder }) => lchownSync(folder, STRANGER, STRANGER), skip: asRoot },
-  "another user's symlink to the parent": {
+  "a folder in another user's folder": {
+    change: ({ base }) => lchownSync(base, STRANGER, STRANGER),
+    skip: asRoot,
+  },
+  "a folder two levels below another user's folder": {
+    change: ({ folder }) => lchownSync(folder, STRANGER, STRANGER),
+    skip: asRoot,
+  },
+  "a folder reached by another user's symlink": {
     change({ folder, base }) {
       renameSync(base, join(folder, 'real'))
       symlinkSync('real', base)
@@ -66,13 +74,13 @@ describe('isTrustedFolder', () => {
     assert.equal(isTrustedFolder(ownCache(t).own), true)
   })
 
-  it('trusts a folder below a sticky folder in which every user can write, if the next folder is ours', t => {
+  it('trusts a folder two levels below a world-writable sticky folder, if the folder in between is ours', t => {
     const { folder, own } = ownCache(t)
     chmodSync(folder, 0o1777)
     assert.equal(isTrustedFolder(own), true)
   })
 
-  it('trusts a folder to which a symlink of ours leads', t => {
+  it('trusts a folder reached by a symlink of ours', t => {
     const { folder, base, own } = ownCache(t)
     renameSync(base, join(folder, 'real'))
     symlinkSync('real', base)
@@ -89,7 +97,7 @@ describe('isTrustedFolder', () => {
 })
 
 describe('makeTrustedFolder', () => {
-  it('creates missing folders, 0700, and leaves existing ones alone', t => {
+  it('creates missing folders with mode 0700, and accepts an existing one', t => {
     const { folder, own } = ownCache(t)
     assert.equal(makeTrustedFolder(own), true)
     const deep = join(folder, 'home/.cache/hub-deploy')
@@ -98,7 +106,7 @@ describe('makeTrustedFolder', () => {
       assert.equal(statSync(path).mode & 0o7777, 0o700)
   })
 
-  it('creates no folder below one in which others can write, or in place of a dangling symlink', t => {
+  it('creates no folder below one that others can write, or in place of a dangling symlink', t => {
     const { folder } = ownCache(t)
     const open = join(folder, 'open')
     mkdirSync(open)

@@ -13,7 +13,7 @@ function summaryOf(rows: readonly unknown[], expectVersion: string | undefined, 
 }
 
 describe('buildFleetSummary', () => {
-  it('has a line with the result, the counts, and failures before all others in natural order', () => {
+  it('shows the result, the counts, and the hosts: failed, then behind, then in sync, each in natural order', () => {
     const failed = { status: 'failed', version: '2.0.0', running_version: '1.0.0', error_message: 'unhealthy' }
     const rows = [
       rowOf('app-10'),

@@ -27,13 +27,13 @@ function summaryOf(more: Partial<Inspection>, error?: DeploymentError): string {
 }
 
 describe('buildStatusSummary', () => {
-  it('first says that the installed versions are unknown if the record is gone', () => {
+  it('says first that the installed versions are unknown if the record is gone', () => {
     const summary = summaryOf({ isRecordLost: true, unrecorded: ['plugins/greeter'] })
     assert.match(summary, /^### [^\n]*\n\n> \[!WARNING\]\n> The record \.hub-deploy\/installed\.json is gone/)
     assert.doesNotMatch(summary.split('\n')[0] ?? '', /✅/)
   })
 
-  it('does not say that a part differs if it only could not be compared', () => {
+  it('does not say that a part differs if the part could not be compared', () => {
     const unknown: PartDrift = { kind: 'not compared', why: 'There is no record of its files.', isPassing: false }
     const [first] = summaryOf({ parts: [partOf('a'), partOf('b', unknown)] }).split('\n')
     assert.equal(first, '### ⚠️ 1 of 2 parts could not be compared on app-1')
@@ -58,7 +58,7 @@ describe('buildStatusSummary', () => {
     assert.match(summary, /not compared: plugins\/by-hand-0, .* and 2 more\.\n/)
   })
 
-  it('has a line with the result, the differences, and the parts, starting with those that differ', () => {
+  it('shows the result, the differences, and the parts, starting with those that differ', () => {
     const snapshots = [
       snapshotOf('1-1.0.0', { version: '1.0.0' }),
       snapshotOf('2-1.1.0', { version: '1.1.0', modified: true }),
@@ -100,7 +100,7 @@ Project root: <code>/srv/app</code>
     )
   })
 
-  it('has the error in place of the findings, which the error repeats', () => {
+  it('shows the error in place of the findings, because the error repeats them', () => {
     const error = new DeploymentError('drift_found', 'Files differ.')
     const drift = { kind: 'no directory', instead: 'symlink' } as const
     const summary = summaryOf({ parts: [partOf('greeter', drift)] }, error)

@@ -60,7 +60,7 @@ describe('buildVerifySummary', () => {
       )
   })
 
-  it('does not call files invalid that were not read to the end', () => {
+  it('does not call a file invalid if it was not read to the end', () => {
     const error = new DeploymentError('cancelled', 'The run was cancelled.')
     assert.match(
       buildVerifySummary({ ...SUBJECT, mode: 'none' }, { facts: {}, error }),
@@ -76,13 +76,13 @@ describe('buildVerifySummary', () => {
   })
 
   it('says why it fails before it lists the facts, and vouches for nothing', () => {
-    const error = new SignatureError('signature_mismatch', 'The bytes are others.')
+    const error = new SignatureError('signature_mismatch', 'The bytes differ.')
     const facts = { version: '1.1.0', versionSource: 'requested', sha256: 'ab'.repeat(32), size: 9 } as const
     assert.equal(
       buildVerifySummary({ ...SUBJECT, plan: undefined }, { facts, error }),
       `### ❌ greeter 1.1.0 is not verified: do not install it
 
-**Why:** The bytes are others. (<code>signature&#95;mismatch</code>)\\
+**Why:** The bytes differ. (<code>signature&#95;mismatch</code>)\\
 **Next:** Do not deploy this version until you know the cause.
 
 | Checked | Found |
@@ -93,7 +93,7 @@ describe('buildVerifySummary', () => {
     )
   })
 
-  it('has no table when nothing was fetched, and shows paths without obeying them', () => {
+  it('has no table when nothing was fetched, and shows paths without giving them any effect', () => {
     const problems = [1, 2].map(line => ({ message: 'no <b>', file: 'a|b*.yaml', line, column: 1 }))
     const error = new SourceError('invalid_plan', 'The plan', problems)
     const files = { plan: 'a|b*.yaml', hostConfig: 'valid.yaml' }

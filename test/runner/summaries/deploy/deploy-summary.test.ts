@@ -56,7 +56,7 @@ describe('buildDeploySummary', () => {
     for (const part of ['✅', 'greeter', '1.0.0 → 2.0.0', 'host-1']) assert.ok(headline?.includes(part), part)
   })
 
-  it('shows how long the commit and the rollback took, and leaves both out of the state before', () => {
+  it('shows how long the commit and the rollback took, and subtracts both from the duration of the preceding state', () => {
     const at = (second: number): string => `2026-01-02T03:04:0${second}.000Z`
     const states = [
       { state: 'pending', at: at(0) },
@@ -74,7 +74,7 @@ describe('buildDeploySummary', () => {
     )
   })
 
-  it('shows the wait for another run separately from the state in which it waited, and escapes the name of that run', () => {
+  it("separates the wait for another run from the state in which this run waited, and escapes the other run's name", () => {
     const at = (second: number): string => `2026-01-02T03:04:0${second}.000Z`
     const states = [
       { state: 'verifying_signature', at: at(0) },
@@ -159,7 +159,7 @@ describe('buildDeploySummary', () => {
       ],
       'a run that changed nothing': [{ outcome: 'failed' }, / They are as they were before this run\.$/],
       'a rollback': [{ outcome: 'rolled_back', rollback: restored }, / They are as they were before this run\.$/],
-      'a rollback that could not compare': [
+      'a rollback that could not compare the files': [
         { outcome: 'rolled_back', rollback: { ...restored, verified: null } },
         / They are as they were before this run\.$/,
       ],
@@ -167,7 +167,7 @@ describe('buildDeploySummary', () => {
         { outcome: 'rolled_back', rollback: { ...restored, verified: false } },
         /\(added\)\.$/,
       ],
-      'a rollback without any known result': [{ outcome: 'rolled_back' }, /\(added\)\.$/],
+      'a rollback whose result is unknown': [{ outcome: 'rolled_back' }, /\(added\)\.$/],
       'a run that was killed': [{ outcome: 'interrupted' }, /\(added\)\.$/],
       'a run that left neither version intact': [
         { outcome: 'inconsistent', rollback: { ...restored, restored: false } },
@@ -196,7 +196,7 @@ describe('buildDeploySummary', () => {
     })
   }
 
-  it('does not claim that a run has harmed a host whose state was uncertain before', () => {
+  it('does not claim that a run has harmed a host whose state was already uncertain', () => {
     const error = { code: 'inconsistent' as const, message: 'installed.json is not a record.', step: null }
     const summary = buildDeploySummary({ report: reportOf({ outcome: 'inconsistent', error }), plannedSteps: [] })
     assert.match(summary, /^### 🛑 greeter 2\.0\.0 was refused on host-1, whose state is uncertain: repair the host\n/)
