@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import { SourceBudget } from '../../src/sources/source-budget.ts'
 
-it('lets the sources of a run share one time limit, one number of bytes and one number of entries', () => {
+it('lets the sources of a run share the limits of time, bytes and entries', () => {
   let now = 1000
   const extraction = { maxExtractedBytes: 100, maxEntries: 10 }
   const budget = new SourceBudget({ downloadTimeoutMs: 500, maxArtifactBytes: 50, extraction }, () => now)

@@ -49,7 +49,7 @@ describe('the version that a marketplace serves for a part', () => {
     ['a newer version', { installed: had('3.0.0', 'a') }, 'downgrade_refused'],
     ['a newer version of another plugin', { installed: had('3.0.0', 'a', other) }, undefined],
     [
-      'an older version, after these bytes',
+      'an older version that replaced these bytes',
       { installed: had('1.0.0', 'a'), wasReplaced: () => true },
       'downgrade_refused',
     ],

@@ -127,7 +127,7 @@ describe('fetching a part with git', { skip }, () => {
     assert.equal(code, 'archive_too_large')
   })
 
-  it('refuses small packs that unpack to much: zeros, deltas, and trees of trees of trees', async () => {
+  it('refuses small packs that unpack to a lot: zeros, many copies of one file, and nested trees', async () => {
     const limits = { request: { extraction: { maxExtractedBytes: 10_000_000, maxEntries: 1000 } } }
     const zeros = stage.repository('zeros').commit({ a: Buffer.alloc(30_000_000) })
     assert.equal((await stage.refusal(source('zeros', zeros), limits)).code, 'archive_too_large')
@@ -193,7 +193,7 @@ describe('fetching a part with git', { skip }, () => {
     await lastEnds(stage.folder)
   })
 
-  it('shows no token in an argument or a file, and sends it only to its own host and port', async () => {
+  it('shows no token in an argument or a file, and sends each token only to its own host and port', async () => {
     const ref = stage.repository('private').commit({ a: '1' })
     const seen: string[] = []
     stage.server.intercept = () => {

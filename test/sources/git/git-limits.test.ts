@@ -105,7 +105,7 @@ describe('git, while it fetches a part,', { skip }, () => {
   })
 
   for (const words of ['signal 25', 'x\nerror: index-pack died of signal 25\nfatal: Out of memory, malloc failed']) {
-    it(`is not said to have reached a limit because the server says ${JSON.stringify(words)}`, async () => {
+    it(`is not reported as having reached a limit when the server says ${JSON.stringify(words)}`, async () => {
       stage.server.intercept = (_, response) => {
         response
           .writeHead(200, ADVERTISEMENT)
@@ -116,7 +116,7 @@ describe('git, while it fetches a part,', { skip }, () => {
     })
   }
 
-  it('ends when this process is killed during a fetch, even if the server continues to send', async () => {
+  it('ends when the process that started it is killed during a fetch, even if the server keeps the connection open', async () => {
     const folder = join(stage.folder, 'killed')
     mkdirSync(folder)
     const request = { ca: stage.server.certificate.cert, hubUrl: stage.server.url }
@@ -132,7 +132,9 @@ describe('git, while it fetches a part,', { skip }, () => {
     while (workingIn(folder).length > 0) await setTimeout(20)
   })
 
-  it('ends when this process is killed while git works alone', { skip: whyLeftToCi() }, async () => {
+  it('ends when the process that started it is killed while git works without a server', {
+    skip: whyLeftToCi(),
+  }, async () => {
     const folder = join(stage.folder, 'alone')
     mkdirSync(folder)
     const program = join(import.meta.dirname, 'dying-host.ts')

@@ -58,7 +58,7 @@ export class Repository {
     return this.git(['hash-object', '-t', 'tree', '-w', '--literally', '--stdin'], Buffer.concat(sorted))
   }
 
-  /** Commits files by path. A text that begins with `->` is a symlink's target, one with `+x ` is an executable. */
+  /** Commits files by path. A text after `->` is a symlink's target; a text after `+x ` is an executable's content. */
   commit(files: Readonly<Record<string, string | Buffer>>, branch = 'main'): string {
     return this.commitTree(this.#treeOf(Object.entries(files)), branch)
   }
