@@ -9,6 +9,6 @@ export const COMPILE_CACHE = join(import.meta.dirname, '../node_modules/.cache/c
 // Only for this process, not for its children: a runner enables no compile cache for the actions that it starts.
 enableCompileCache(COMPILE_CACHE)
 
-// The actions that a test starts keep their compiled code next to COMPILE_CACHE, and not in the home of the user who
-// runs the tests.
+// The actions that a test starts keep their compiled code next to COMPILE_CACHE, not in the home of the user who runs
+// the tests.
 process.env['XDG_CACHE_HOME'] = dirname(COMPILE_CACHE)

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 
 export const ROOT = join(import.meta.dirname, '..')
 
-/** Every page that people read, relative to the repository. */
+/** The path of every page that people read, relative to the repository. */
 export const PAGES: readonly string[] = [
   ...pagesBelow('.', false),
   ...folders().flatMap(folder => pagesBelow(folder, false)),
@@ -24,7 +24,7 @@ export interface Block {
   readonly text: string
 }
 
-/** All fenced blocks of a page, or of all pages, in order. */
+/** All fenced blocks of these pages, in order; of all pages if none is named. */
 export function blocksOf(...pages: readonly string[]): Block[] {
   return (pages.length === 0 ? PAGES : pages).flatMap(page => [...scan(page)])
 }

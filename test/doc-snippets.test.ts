@@ -17,7 +17,7 @@ const LANGUAGES = ['sh', 'yaml', 'json', 'js', 'text']
 
 type Mapping = Record<string, unknown>
 
-/** Files of the repository that a page may show as a whole. Other tests run them. */
+/** Example files that a page may show in full. Other tests run them. */
 const EXAMPLES = readdirSync(join(ROOT, 'examples'), { recursive: true, encoding: 'utf8' })
   .filter(name => /\.ya?ml$/.test(name))
   .map(name => `examples/${name}`)
@@ -115,7 +115,7 @@ function planOf(steps: string): string {
   return `format_version: "1"\nproject_id: example\nversion: 1.0.0\nsteps:\n${steps.replace(/^(?! )/gm, '  ')}`
 }
 
-/** Completes a job with the parts that the page leaves out. One of its steps may refer to the deployment's outputs. */
+/** Completes a job with the parts that the page leaves out. The page's steps may use the outputs of a step `deploy`. */
 function jobOf(given: Mapping): Mapping {
   const steps = (given['steps'] ?? [{ run: 'true' }]) as Mapping[]
   const deploy = { id: 'deploy', uses: 'OWNER/hub-deploy@v1' }
@@ -178,7 +178,7 @@ async function isPluginSig(shown: string): Promise<void> {
 
 type Decide = (id: string, unit: string, user: string) => string | undefined
 
-/** Runs the rule as polkit does, with the objects that polkit offers to rules. */
+/** Loads the rule as polkit does, with the objects that polkit offers to rules. */
 function loadPolkitRule(text: string): Decide {
   const rules: ((action: object, subject: object) => string | undefined)[] = []
   const polkit = { addRule: (rule: (typeof rules)[0]) => rules.push(rule), Result: { YES: 'yes' } }

@@ -41,7 +41,7 @@ describe('docs/errors.md', () => {
 })
 
 describe('docs/threat-model.md', () => {
-  it('names existing tests of the defence in each row', () => {
+  it('names, in each row, existing tests of the defense', () => {
     const rows = read('docs/threat-model.md').matchAll(/^\| (?!Attack|---)(.+?) \| (?!None)(.+) \|$/gm)
     const named = [...rows].map(([, attack, defence = '']) => ({
       attack,
@@ -70,7 +70,7 @@ describe('the comments of the sources', () => {
   })
 })
 
-/** The fields of a written report: not those that only the summary and the log use. */
+/** The fields of a report file, without those that only the summary and the log use. */
 const WRITTEN_FIELDS = Object.keys(localReportSchema.def.getter().shape).filter(
   name => !['previous_sha256', 'unrecorded', 'signature_valid'].includes(name),
 )
@@ -111,7 +111,7 @@ describe('the pictures', () => {
     )
   })
 
-  it('are all shown in a page, except for their variants', () => {
+  it('are all shown in a page, except for the phone and dark variants', () => {
     const files = readdirSync(join(ROOT, 'docs/pictures')).filter(name => !/-(?:phone|dark)\.png$/.test(name))
     assert.deepEqual(
       files.filter(name => !shown.some(({ path }) => path === join('docs/pictures', name))),
@@ -121,7 +121,7 @@ describe('the pictures', () => {
 })
 
 describe('docs/glossary.md', () => {
-  it('explains each word once, in order', () => {
+  it('explains each word once, in alphabetical order', () => {
     const words = [...read('docs/glossary.md').matchAll(/^\| (?!Word|---)(.+?) \|/gm)].map(([, word = '']) => word)
     assert.ok(words.length > 30)
     assert.deepEqual(words, [...new Set(words)].toSorted(new Intl.Collator('en').compare))

@@ -65,7 +65,7 @@ describe('the concurrency group of each job that deploys', () => {
     [...text.matchAll(/^ +group: (.*)$/gm)].map(([, group]) => group),
   )
 
-  it('names the slug and the host, because a deployment of another slug does not have to wait for its download', () => {
+  it('names the slug and the host, so that a deployment does not wait for the download of another slug', () => {
     assert.deepEqual([...new Set(groups)].toSorted(), [
       // biome-ignore lint/suspicious/noTemplateCurlyInString: an expression of the workflow
       'deploy-greeter-${{ matrix.host }}',

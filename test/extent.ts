@@ -21,7 +21,7 @@ export function sampled<Row>(rows: readonly Row[], count: number): readonly Row[
 
 /** The reason why a long test is left to CI, for its `skip`. */
 export function whyLeftToCi(): string | false {
-  return EXTENT === 'sample' && 'takes long: runs with CI=true or SWEEP=full'
+  return EXTENT === 'sample' && 'takes a long time: runs with CI=true or SWEEP=full'
 }
 
 /**

@@ -68,7 +68,7 @@ interface Row {
   readonly rule: string | undefined
 }
 
-/** One file for each row, with its import and the rule that must refuse that import. */
+/** The files to lint, each with its import and the rule that must refuse that import. */
 const imports: readonly Row[] = [
   ...Object.entries(LAYERS).flatMap(([parent, layers]) => [...rowsOf(parent, layers), ...outwardRows(parent, layers)]),
   ...Object.entries(MAY_IMPORT).flatMap(([folder, allowed]) =>
@@ -116,8 +116,8 @@ function rowsOf(parent: string, layers: Layers): Row[] {
 }
 
 /**
- * A row for each folder in a layered folder and each neighbour of the layered folder. The rule of the layered folder
- * also applies inside.
+ * A row for each folder in a layered folder and each neighbor of the layered folder: the layered folder's rule applies
+ * to the folders in it, too.
  */
 function outwardRows(parent: string, layers: Layers): Row[] {
   const outer: Layers = new Map<string, Layers>(Object.entries(LAYERS)).get(dirname(parent)) ?? []

@@ -11,10 +11,10 @@ import { freePort } from './net/ports.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
-/** A minimal environment, so that npm settings of the user do not matter. */
+/** A minimal environment, so that the user's npm settings have no effect. */
 const ENV = { PATH: process.env['PATH'], HOME: process.env['HOME'] }
 
-/** The sections whose commands are executed below, except for those in the next list. */
+/** The sections whose commands are executed below, except for the commands in the next list. */
 const EXECUTED = [
   'README.md: Try it',
   'docs/hub.md: Run it',
@@ -66,7 +66,7 @@ describe('README.md', () => {
 })
 
 describe('docs/projects.md', () => {
-  it('shows commands that try a project with the reference hub on this machine, and revoke it', {
+  it('shows commands that try a project with the reference hub on this machine, and revoke all keys', {
     skip: ONLY_IN_CI,
   }, async t => {
     const { folder, page } = await follow(t, 'docs/projects.md: Try it')
@@ -166,7 +166,7 @@ function makeFolder(t: TestContext): string {
   return folder
 }
 
-/** Starts the hub in its own process group, because npm does not forward signals to its children. */
+/** Starts the hub in its own process group, so that one signal reaches the shell, npm and the hub. */
 async function startHub(t: TestContext, command: string): Promise<void> {
   const hub = spawn('sh', ['-c', command], {
     cwd: ROOT,

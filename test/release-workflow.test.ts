@@ -35,7 +35,7 @@ let stage: Stage
 beforeEach(async () => {
   stage = await openStage()
   makeRepository(stage.workspace.path)
-  // A stand-in for GitHub's own program, which notes its arguments.
+  // A stand-in for GitHub's own program, which records its arguments.
   const program = join(stage.folder, 'bin/gh')
   mkdirSync(join(stage.folder, 'bin'))
   writeFileSync(program, `#!/bin/sh\nprintf '%s\\n' "$@" > '${join(stage.folder, 'released')}'\n`, { mode: 0o755 })
@@ -46,7 +46,7 @@ const skip = whyNoEngine() === false ? 'the workflow engine executes it' : missi
 
 /** Runs the commands of the workflow's steps without an engine, in the shell that a runner uses. */
 describe('examples/workflows/release.yml', { skip }, () => {
-  it('publishes and releases exactly the bytes that it has built, even when it runs again', {
+  it('publishes and releases exactly the bytes that it built, even when it runs again', {
     skip: ONLY_IN_CI,
   }, async () => {
     assert.equal((await release()).failed, undefined)
@@ -66,7 +66,7 @@ describe('examples/workflows/release.yml', { skip }, () => {
     assert.equal(readReleased(), undefined)
   })
 
-  it('releases nothing if the hub serves different bytes from those that it was given', {
+  it('releases nothing if the hub serves bytes other than those that it was given', {
     skip: ONLY_IN_CI,
   }, async () => {
     await stage.publish('1.0.0', { 'plugin.yaml': 'version: "1.0.0"\n', 'src/main.py': 'other' })

@@ -4,7 +4,7 @@ import { after, describe } from 'node:test'
 import { byExtent } from './extent.ts'
 
 const ROOT = resolve(import.meta.dirname, '..')
-/** The time after which a process counts as hanging. Even on a busy machine, no process takes nearly as long. */
+/** The time after which a process counts as hanging. Even on a busy machine, no process takes nearly that long. */
 const TIMEOUT_MS = byExtent({ sample: 600_000, ci: 1_800_000, full: 86_400_000 })
 /** Loads a file synchronously, so that its tests and hooks belong to the suite that is being described. */
 const require = createRequire(import.meta.url)
@@ -18,7 +18,7 @@ export function runTogether(files: readonly string[], timeoutMs = TIMEOUT_MS): v
   process.once('exit', () => {
     if (open.size === 0) return
     process.exitCode = 1
-    process.stderr.write(`The process ended before the tests of these files: ${[...open].join(', ')}\n`)
+    process.stderr.write(`The process ended before the tests in these files had ended: ${[...open].join(', ')}\n`)
   })
   setTimeout(() => process.exit(1), timeoutMs).unref()
   for (const file of files) {

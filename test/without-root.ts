@@ -1,6 +1,6 @@
 const NOBODY = 65_534
 
-/** Does some work as a user without special rights, if the tests run as root. */
+/** Does some work without root's rights, even if the tests run as root. */
 export async function withoutRoot(work: () => Promise<void>): Promise<void> {
   const user = process.geteuid?.() ?? NOBODY
   if (user === 0) process.seteuid?.(NOBODY)
