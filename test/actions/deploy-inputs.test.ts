@@ -99,7 +99,7 @@ describe('readDeployInputs', () => {
     'a dangling link': path => symlinkSync('nowhere', path),
   }
   for (const [name, make] of Object.entries(unreadable)) {
-    it(`refuses ${name} as a plan, with a plain sentence and without waiting`, () => {
+    it(`refuses ${name} as a plan, without waiting and without quoting a system error`, () => {
       const { result } = withInputs({ ...REQUIRED, 'install-plan': 'plan.yaml' }, workspace => {
         make(join(workspace, 'plan.yaml'))
         return readDeployInputs(workspace)

@@ -215,7 +215,7 @@ describe('readVerifyInputs', () => {
 })
 
 describe('buildVerifyOutputs', () => {
-  it('sets every output of action.yml but error-code, which the step sets', () => {
+  it('sets every output of action.yml except error-code, which the step sets', () => {
     const subject = { mode: 'hub' } as Parameters<typeof buildVerifyOutputs>[0]
     const error = new DeploymentError('cancelled', 'x')
     const outputs = buildVerifyOutputs(subject, { facts: {}, error })

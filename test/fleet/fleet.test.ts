@@ -37,7 +37,7 @@ describe('buildFleet', () => {
     ['on another version', rowOf('app-1'), 'other'],
     ['on the expected version, after a later one failed', rowOf('app-1', failed('3.0.0', '2.0.0')), 'current'],
     [
-      'on the expected version, after it failed when it was deployed again',
+      'on the expected version, after a redeployment of that version failed',
       rowOf('app-1', failed('2.0.0', '2.0.0')),
       'failed',
     ],
@@ -64,7 +64,7 @@ describe('buildFleet', () => {
     }
   })
 
-  it('names the version that a host may run if the last report names no usable version for its deployment', () => {
+  it('names the version that a host may be running if the last report does not say which version was deployed', () => {
     const fleet = fleetOf([rowOf('app-1', IN_PROGRESS)], { expectVersion: '2.0.0' })
     assert.match(
       outOfSync(fleet, SUBJECT).message,
@@ -105,7 +105,7 @@ describe('buildFleet', () => {
     )
   })
 
-  it('counts the hosts only if there is one that is known to run the version', () => {
+  it('counts the hosts that are known to run the version only if there are any', () => {
     const messageOf = (...rows: unknown[]) => outOfSync(fleetOf(rows, { expectVersion: '2.0.0' }), SUBJECT).message
     assert.match(
       messageOf(rowOf('app-1'), rowOf('app-2')),
@@ -139,7 +139,7 @@ describe('buildFleet', () => {
     }
   })
 
-  it('is not in sync without any host', () => {
+  it('is not in sync if the hub knows no host', () => {
     const fleet = fleetOf([], { expectVersion: '1.0.0' })
     assert.equal(fleet.inSync, false)
     assert.match(outOfSync(fleet, SUBJECT).message, /knows no host/)
@@ -160,7 +160,7 @@ describe('buildFleet', () => {
     ['an old report', '2025-12-31T00:00:00Z', 'silent'],
     ['a report without a valid time', 'soon', 'silent'],
     ['a report from the future', '2026-01-03T00:00:00Z', 'silent'],
-    ['a report by a clock that is a little ahead', '2026-01-02T12:04:00Z', 'current'],
+    ['a report from a clock that is a little ahead', '2026-01-02T12:04:00Z', 'current'],
     ['a recent report', '2026-01-02T00:00:00Z', 'current'],
   ] as const)
     it(`judges a host with ${name} by the maximum age`, () => {
@@ -212,12 +212,12 @@ describe('buildFleet', () => {
   })
 })
 
-describe('the advice for hosts with names that a workflow could not use safely', () => {
+describe('the advice about hosts whose names a workflow could not use safely', () => {
   for (const [names, advice] of [
     [['a b'], /Deploy to this host, or give it more time/],
     [['a b', 'c d'], /Deploy to these hosts, or give them more time/],
   ] as const)
-    it(`has the right number for ${names.length}`, () => {
+    it(`is in the ${names.length === 1 ? 'singular' : 'plural'} for ${names.length}`, () => {
       const fleet = fleetOf(
         names.map(name => rowOf(name)),
         { expectVersion: '9.0.0' },

@@ -105,7 +105,7 @@ describe('parseHostReports', () => {
       { status: 'failed' },
     ],
   ] as const)
-    it(`reads no version of a host with contradictory reports ${name}, in any order`, () => {
+    it(`reads no version of a host with contradictory reports ${name}, whatever their order`, () => {
       const rows = [rowOf('app-1', first), rowOf('app-1', second)]
       for (const order of [rows, rows.toReversed()]) {
         const { reports, notes } = parsed([...order, rowOf('app-1', { completed_at: old, version: '3.0.0' })])
@@ -115,7 +115,7 @@ describe('parseHostReports', () => {
       }
     })
 
-  it('names the hosts with a time in the future, and no host whose clock is a little ahead', () => {
+  it('names the hosts with a time in the future, but no host whose clock is only a little ahead', () => {
     const { reports, notes } = parsed([
       rowOf('app-1', { completed_at: '2026-01-02T12:04:00Z' }),
       rowOf('app-2', { completed_at: '2999-01-01T00:00:00Z' }),
@@ -130,16 +130,16 @@ describe('parseHostReports', () => {
   for (const [name, row] of [
     ['null', null],
     ['a list', []],
-    ['a text', 'app-1'],
-    ['a missing host', rowOf(undefined)],
+    ['a string', 'app-1'],
+    ['no host', rowOf(undefined)],
     ['a host without a name', rowOf('')],
     ['a host with a line break', rowOf('app-1\napp-2')],
     ['a host whose name is a megabyte long', rowOf('x'.repeat(1_000_000))],
     ['a host that is a number', rowOf(7)],
-    ['a missing kind', rowOf('app-1', { kind: undefined })],
+    ['no kind', rowOf('app-1', { kind: undefined })],
     ['a slug of another type', rowOf('app-1', { slug: ['greeter'] })],
   ] as const)
-    it(`counts a report with ${name} as unusable`, () => {
+    it(`counts a report as unusable: ${name}`, () => {
       const { reports, notes, unusable } = parsed([row, rowOf('app-9')])
       assert.deepEqual([reports.length, unusable], [1, 1])
       assert.match(notes.join(), /1 report without a usable/)
@@ -158,7 +158,7 @@ describe('parseHostReports', () => {
     ['a body that is not JSON', undefined],
     ['null', null],
     ['an object', { hosts: [] }],
-    ['a text', 'hosts'],
+    ['a string', 'hosts'],
     ['more than 100,000 reports', Array.from({ length: 100_001 }, () => 0)],
   ] as const)
     it(`refuses ${name}`, () => {

@@ -3,7 +3,7 @@ import type { DeployRequest } from '../../src/marketplace/request.ts'
 /** The fields of a request that a test must set, and those that it may set. */
 export type TestRequest = Pick<DeployRequest, 'projectRoot'> & Partial<DeployRequest> & { hub: string }
 
-/** A request for greeter on host-1, with small limits, which waits for no lock. */
+/** A request to deploy greeter on host-1, with small limits, and without waiting for a lock. */
 export function deployRequest({ hub, ...more }: TestRequest): DeployRequest {
   return {
     bases: { hub, services: hub, deployments: hub },

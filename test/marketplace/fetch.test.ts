@@ -55,7 +55,7 @@ describe('fetchArtifact', () => {
   })
 
   for (const status of [401, 403, 404, 410]) {
-    it(`fetches with the key a plugin that the hub lists only with the key (${status})`, async t => {
+    it(`fetches a plugin that the hub does not list without the key (${status})`, async t => {
       const server = await serve(t, hubServing({ latest: '1.9.0' }, { status, body: '{"error":"no"}' }))
       const { deployment, log } = startedDeployment(t, server.url)
       const { served, listed } = await fetchOver(t, deployment)

@@ -17,8 +17,8 @@ interface Case {
 }
 
 /**
- * Each plan has a mistake of form. Its other mistakes must still be reported, but no problem that only follows from the
- * mistake of form.
+ * Each of these plans is malformed. Its other mistakes must be reported too, but no problem that only follows from the
+ * malformed part.
  */
 const CASES: Readonly<Record<string, Case>> = {
   'a time that is too long, another project, another kind and an unknown plugin': {
@@ -104,7 +104,7 @@ describe('a long plan with a mistake in every step', () => {
   const text = `${head()}${'  - {}\n'.repeat(300)}`
   const plan = { path: 'install.yaml', text }
 
-  it('is read once more with a pause at each of its steps', () => {
+  it('is read a second time for the later checks, with a pause at each of its steps', () => {
     const sources: PlanSources = { slug: 'tick', kind: 'plugin', plan, hostConfig: undefined }
     const pauses = pausesOf(readyArtifactPlan(sources)) - pausesOf(parsePlanSlowly(text, plan.path))
     assert.ok(pauses >= 300, String(pauses))

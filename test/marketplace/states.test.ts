@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import { createStateMachine } from '../../src/core/state-machine.ts'
 import { type DeployState, MARKETPLACE_TRANSITIONS } from '../../src/marketplace/states.ts'
 
-/** Taken from the contract's flow, not from the table that is tested. */
+/** Taken from the contract's flow, not from the table under test. */
 const ALLOWED: readonly [DeployState, DeployState][] = [
   ['pending', 'fetching'],
   ['fetching', 'verifying_signature'],

@@ -30,7 +30,7 @@ describe('decideVersion', () => {
     ['1.4.0', undefined, undefined, '1.4.0', 'requested'],
   ]
   for (const [asked, header, yaml, version, source] of decided) {
-    it(`asked ${asked}, header ${header}, ${yaml}: ${version} by ${source}`, () => {
+    it(`asked ${asked}, header ${header}, ${yaml}: ${version} (${source})`, () => {
       const plugin = yaml === undefined ? undefined : parsePluginYaml(yaml)
       assert.deepEqual(decideVersion(claims(asked, header), plugin), { version, source })
     })
@@ -52,7 +52,7 @@ describe('decideVersion', () => {
     })
   }
 
-  it('says whether the version in plugin.yaml is another one or no version', () => {
+  it('says whether plugin.yaml names another version or an invalid one', () => {
     const wrong = parsePluginYaml('version: "../../x"')
     const invalid =
       /^The artifact's plugin\.yaml says version "\.\.\/\.\.\/x", which no hub or host accepts as a version: /

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import { createStateMachine } from '../../src/core/state-machine.ts'
 import { PROJECT_TRANSITIONS, type ProjectState } from '../../src/project/states.ts'
 
-/** Taken from the contract's flow, not from the table that is tested. */
+/** Taken from the contract's flow, not from the table under test. */
 const FLOW: readonly ProjectState[] = [
   'pending',
   'authenticating',

@@ -9,7 +9,7 @@ describe('noSnapshot', () => {
     return noSnapshot(row as never, { toVersion: '9', known: known as never }).message
   }
 
-  it('advises for no version, one version and several versions', () => {
+  it('gives advice that fits no version, one version and several versions', () => {
     assert.match(messageFor([]), /nothing was changed\. Deploy a version from the hub\.$/)
     assert.match(
       messageFor(['1.0.0']),

@@ -199,7 +199,7 @@ describe('a refusal', () => {
     })
   }
 
-  it('with 403 speaks of a bound key only if the step sent a key', () => {
+  it('with 403 mentions a bound key only if the step sent an API key', () => {
     const subject = { kind: 'plugin', slug: 'greeter', inputs: { ...OWN_INPUTS, apiKey: 'access-token' } } as const
     const wanted = { name: 'the hosts', base: { url: 'https://hub.example', input: 'hub-url' }, isSigned: false }
     const { message } = refusal({ status: 403, body: {} }, subject, wanted)
@@ -230,7 +230,7 @@ describe('a refusal', () => {
     for (const version of ['1.2', 'vintage', 'latest']) assert.match(await said(version), / hub-url\.$/)
   })
 
-  it('with 404 does not ask to check an input that has its default', async t => {
+  it('with 404 does not advise checking an input that has its default', async t => {
     const { server } = await withHub(t, answering(404, '{}'))
     const { message } = await refusalOf(() =>
       clientOf(server.url, {}, 'service').fetchArtifact(artifactRequest(t, '1')),

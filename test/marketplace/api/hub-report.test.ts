@@ -40,7 +40,7 @@ describe('createReportSender', () => {
     })
   }
 
-  it('lets a report wait when no hub answers, without throwing', async () => {
+  it('lets a report wait when no hub answers, and does not throw', async () => {
     const sender = senderTo(`http://127.0.0.1:${CLOSED_PORT}`)
     assert.partialDeepStrictEqual(await sender.send(reportOf(), { retry: false, timeoutMs: 10_000 }), {
       accepted: false,

@@ -60,19 +60,19 @@ async function watchServer(
 }
 
 describe('watchFleet', () => {
-  it('asks again until every host runs the version, at most 15 s apart', async t => {
+  it('asks until every host runs the version, and waits at most 15 s each time', async t => {
     const old = answer([OLD])
     const { fleet, waits, error } = await watch(t, inTurn(old, old, old, old, old, old, answer([NEW])))
     assert.deepEqual([fleet?.inSync, error, waits], [true, undefined, [2000, 4000, 8000, 15_000, 15_000, 15_000]])
   })
 
-  it('asks a last time when the time is up, and stops', async t => {
+  it('asks one last time when the time is up, then stops', async t => {
     const { fleet, waits, requests } = await watch(t, answer([OLD]), { waitMs: 40_000 })
     assert.deepEqual([fleet?.inSync, waits], [false, [2000, 4000, 8000, 15_000, 11_000]])
     assert.equal(requests, waits.length + 1)
   })
 
-  it('asks once if there is nothing to wait for', async t => {
+  it('asks only once if there is nothing to wait for', async t => {
     for (const more of [{ waitMs: 0 }, { expectVersion: undefined }]) {
       const { waits, fleet } = await watch(t, answer([OLD]), more)
       assert.deepEqual([waits, fleet?.reports.length], [[], 1])
@@ -97,7 +97,7 @@ describe('watchFleet', () => {
     assert.match(lines[0] ?? '', /^info Asking again, because the hub gave no usable answer: .*503 \(restarting\)/)
   })
 
-  it('asks again if the hub has too many requests', async t => {
+  it('asks again if the hub answers 429 (too many requests)', async t => {
     const busy = answer({}, 429)
     const { fleet, error } = await watch(t, inTurn(busy, busy, busy, busy, answer([NEW])))
     assert.deepEqual([fleet?.inSync, error], [true, undefined])
@@ -118,7 +118,7 @@ describe('watchFleet', () => {
     assert.deepEqual([error?.code, waits], ['network', []])
   })
 
-  it('fails with the error of the last attempt, and returns the fleet that it saw before', async t => {
+  it('fails with the error of the last attempt, and returns the fleet that it had seen before', async t => {
     const away = answer({}, 503)
     const { fleet, error } = await watch(t, inTurn(answer([OLD]), away), { waitMs: 5000 })
     assert.deepEqual([fleet?.reports.length, error?.code], [1, 'artifact_unavailable'])
@@ -137,7 +137,7 @@ describe('watchFleet', () => {
       assert.deepEqual([error?.code, requests], [code, 2])
     })
 
-  it('asks to check every credential that was sent', async t => {
+  it('advises checking every credential that was sent', async t => {
     for (const [credentials, named] of [
       [{}, 'api-key'],
       [{ apiKey: undefined, accessToken: 'token' }, 'access-token'],

@@ -99,7 +99,7 @@ async function assertBothRefuse(t: TestContext, code: ErrorCode, refused: Case):
   assert.deepEqual([await deployCode(both, { dryRun: true }), await gateCode(both)], [code, code])
 }
 
-describe('the gate refuses with the same code as a deployment, which has not touched the host,', () => {
+describe('the gate refuses, with the same code as a deployment that has not yet touched the host,', () => {
   for (const [name, [answers, code]] of Object.entries(LIES)) {
     it(`a hub that ${name}`, async t => await assertBothRefuse(t, code, { answers }))
   }
@@ -125,11 +125,14 @@ describe('the gate refuses with the same code as a deployment, which has not tou
   const asked: Record<string, [ErrorCode, Partial<DeployRequest>]> = {
     'another digest': ['digest_mismatch', { artifactSha256: 'ab'.repeat(32) }],
     'another version': ['version_mismatch', { version: '2.0.1' }],
-    'a smaller artifact': ['archive_too_large', { maxArtifactBytes: 10 }],
-    'fewer extracted bytes': ['archive_too_large', { extraction: { maxExtractedBytes: 1, maxEntries: 50 } }],
-    'fewer entries': ['archive_too_large', { extraction: { maxExtractedBytes: 10_000, maxEntries: 1 } }],
-    'another host config': ['invalid_host_config', { hostConfig: { path: 'host.yaml', text: 'version: 2\n' } }],
-    'a template that is a kept path': [
+    'a lower limit of bytes': ['archive_too_large', { maxArtifactBytes: 10 }],
+    'a lower limit of extracted bytes': ['archive_too_large', { extraction: { maxExtractedBytes: 1, maxEntries: 50 } }],
+    'a lower limit of entries': ['archive_too_large', { extraction: { maxExtractedBytes: 10_000, maxEntries: 1 } }],
+    'a host config of another version': [
+      'invalid_host_config',
+      { hostConfig: { path: 'host.yaml', text: 'version: 2\n' } },
+    ],
+    'a template in a kept path': [
       'invalid_plan',
       {
         keepPaths: ['src'],
@@ -140,7 +143,7 @@ describe('the gate refuses with the same code as a deployment, which has not tou
     ],
   }
   for (const [name, [code, request]] of Object.entries(asked)) {
-    it(`a request for ${name}`, async t => await assertBothRefuse(t, code, { request }))
+    it(`a request with ${name}`, async t => await assertBothRefuse(t, code, { request }))
   }
 
   it('a trusted plugin that no host can sign', async t => {
@@ -203,7 +206,7 @@ describe('the gate of a file', () => {
     it(`fails with ${name}`, async t => assert.equal((await checkFile(t, more)).error?.code, code))
   }
 
-  it('does not advise about a key or a hub, because a file has neither', async t => {
+  it('gives no advice about a key or a hub, because a file has neither', async t => {
     const { error } = await checkFile(t, { signingSecret: 'another secret' })
     assert.match(error?.message ?? '', / not signed with this signing-secret, .* for this very file\. /)
     assert.doesNotMatch(error?.message ?? '', /api-key|hub/)

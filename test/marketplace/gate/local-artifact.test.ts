@@ -21,7 +21,7 @@ import { temporaryDirectory } from '../../install/temporary-directory.ts'
 const BYTES = Buffer.alloc(600 * 1024, 'artifact ')
 const SECRET = 'secret'
 
-/** Reads an artifact. Calls `onPiece` before the first piece is copied, and after each piece. */
+/** Reads an artifact. Calls `onPiece` before the first piece is read, and after each piece. */
 async function readWhile(t: TestContext, onPiece: (path: string) => void, more: { signal?: AbortSignal } = {}) {
   const workspace = temporaryDirectory(t)
   const path = join(workspace, 'greeter.zip')
@@ -59,7 +59,7 @@ describe('readLocalArtifact', () => {
     'gets longer': path => appendFileSync(path, 'x'),
     'gets shorter': path => truncateSync(path, 10),
     'is emptied': path => truncateSync(path, 0),
-    'gets other bytes, and then its old time': path => {
+    'is rewritten, and then gets an old time': path => {
       writeFileSync(path, BYTES)
       utimesSync(path, 1, 1)
     },

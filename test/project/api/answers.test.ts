@@ -35,13 +35,13 @@ function refuse(call: HubCall, status: number, body: unknown): DeployError {
 }
 
 describe('refusalOf', () => {
-  it('advises to try again only after a status that may pass', () => {
+  it('advises trying again only after a status that may pass', () => {
     const statuses = [302, 400, 405, 408, 410, 422, 429, 500, 503]
     const passing = statuses.filter(status => /Try again later/.test(refuse('latest', status, {}).message))
     assert.deepEqual(passing, [408, 429, 500, 503])
   })
 
-  it('advises by what the hub refused: the token, the call or the download_url', () => {
+  it('bases its advice on what the hub refused: the token, the call or the download_url', () => {
     for (const [call, status, advice] of [
       ['latest', 401, /The hub refused its own access token: devkey may have been revoked\./],
       ['report', 401, /The hub refused its own access token: /],
@@ -59,7 +59,7 @@ describe('refusalOf', () => {
 
   for (const [call, statuses, type, code] of ROWS) {
     for (const status of statuses) {
-      it(`turns ${status} of ${call} into ${type.name} ${code} (contract 7)`, () => {
+      it(`turns ${status} from ${call} into ${type.name} ${code} (contract 7)`, () => {
         const error = refuse(call, status, { error: 'because of this' })
         assert.equal(error.constructor, type)
         assert.equal(error.code, code)
@@ -109,7 +109,7 @@ describe('parseAnswer', () => {
   for (const call of ['auth', 'latest', 'artifact', 'authorize'] as const) {
     const other = call === 'auth' ? DeploymentError : ArtifactError
 
-    it(`refuses an unexpected body of ${call} as bad_response, in the class of the call's other errors`, () => {
+    it(`refuses an unexpected body from ${call} as bad_response, in the class of the call's other errors`, () => {
       for (const body of [[], null, { token: 7 }]) {
         const error = thrownBy(() => parseAnswer({ call, subject: 'project shop' }, answerOf(200, body), SCHEMA))
         assert.equal(error.constructor, other)
@@ -117,7 +117,7 @@ describe('parseAnswer', () => {
       }
     })
 
-    it(`refuses a status other than 2xx of ${call} with the error of contract 7`, () => {
+    it(`refuses a status other than 2xx from ${call} with the error of contract 7`, () => {
       for (const status of [199, 300, 500]) {
         const error = thrownBy(() => parseAnswer({ call, subject: 'project shop' }, answerOf(status), SCHEMA))
         assert.deepEqual([error.constructor, error.code], [other, 'artifact_unavailable'])

@@ -61,7 +61,7 @@ describe('retries', () => {
     assert.equal(server.connections(), 1)
   })
 
-  it('connects again when nothing listens', async () => {
+  it('tries to connect again when nothing listens', async () => {
     const wire = createTestedWire()
     const access = { hubUrl: `http://127.0.0.1:${CLOSED_PORT}`, projectId: 'shop', devkey: 'k', hide: () => {} }
     const client = createProjectClient({ wire, reportWire: wire }, access)
@@ -100,7 +100,7 @@ describe('a token that the hub no longer accepts', () => {
       )
     })
 
-    it(`is replaced only once for ${route}, whose refusal is the answer`, async t => {
+    it(`is replaced only once for ${route}, whose second refusal is final`, async t => {
       const { client, calls, server } = await withHub(t, { [AUTH]: tokens, [route]: expired })
       await client.authenticate()
       await refusalOf(() => act(client, server.url, t))
@@ -125,7 +125,7 @@ describe('a token that the hub no longer accepts', () => {
     })
   }
 
-  it('is not replaced because another origin refuses a download', async t => {
+  it('is not replaced when another origin refuses a download', async t => {
     const storage = await serve(t, (_, response) => response.writeHead(401).end())
     const { client, calls, server } = await withHub(t)
     await client.authenticate()

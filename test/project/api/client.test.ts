@@ -82,8 +82,8 @@ describe('ProjectClient', () => {
     ['with too few bytes', Buffer.alloc(16, 9).toString('base64'), Buffer.alloc(16, 9).toString('base64')],
     ['in another encoding', DEK.toString('hex'), DEK.toString('hex')],
     ['with a line break', `${DEK.toString('base64')}\n`, DEK.toString('base64')],
-    ['that could be a word of the run', 'installed', undefined],
-    ['that could be a sentence of the run', 'The version was rolled back.', undefined],
+    ['that could be an ordinary word', 'installed', undefined],
+    ['that could be an ordinary sentence', 'The version was rolled back.', undefined],
   ] as const)
     it(`${hidden === undefined ? 'does not hide' : 'hides'} a refused key ${name}`, async t => {
       const { client } = await withHub(t, { [AUTHORIZE]: [200, { dek }] })

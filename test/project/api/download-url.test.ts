@@ -25,15 +25,15 @@ describe('resolveDownloadUrl', () => {
       expected: 'https://hub.example/a',
     },
     { name: 'upgrades a host in capitals', given: 'http://HUB.example/a', expected: 'https://hub.example/a' },
-    { name: 'leaves another port plain', given: 'http://hub.example:8080/a', expected: 'http://hub.example:8080/a' },
-    { name: 'leaves another host plain', given: 'http://blob.example/a', expected: 'http://blob.example/a' },
+    { name: 'keeps http for another port', given: 'http://hub.example:8080/a', expected: 'http://hub.example:8080/a' },
+    { name: 'keeps http for another host', given: 'http://blob.example/a', expected: 'http://blob.example/a' },
     {
-      name: "leaves a host plain that only starts with the hub's name",
+      name: "keeps http for a host that only starts with the hub's name",
       given: 'http://hub.example.evil.example/a',
       expected: 'http://hub.example.evil.example/a',
     },
     {
-      name: 'leaves a plain hub plain',
+      name: 'keeps http for an http hub',
       given: 'http://127.0.0.1:8080/a',
       hub: 'http://127.0.0.1:8080',
       expected: 'http://127.0.0.1:8080/a',
@@ -50,7 +50,7 @@ describe('resolveDownloadUrl', () => {
       expected: 'https://hub.example/v1/projects/shop/artifacts/file',
     },
     {
-      name: 'lets a hub on this host name another service on this host',
+      name: 'lets a hub on this host refer to another service on this host',
       given: 'http://127.0.0.1:9000/a',
       hub: 'https://127.0.0.1:8443',
       expected: 'http://127.0.0.1:9000/a',
@@ -73,7 +73,7 @@ describe('resolveDownloadUrl', () => {
     ['https://user:pass@blob.example/a', /found one with a user name or password:/],
   ] as const)
     for (const hub of ['https://hub.example', 'http://127.0.0.1:8080'])
-      it(`refuses ${given} of ${hub} as insecure_url, and says that it was a download_url`, () => {
+      it(`refuses ${given} from ${hub} as insecure_url, and says that it was a download_url`, () => {
         assert.throws(
           () => resolve(given, hub),
           (error: ConfigError) => {

@@ -41,7 +41,7 @@ describe('createReportSender', () => {
     assert.equal(calls.length, 1)
   })
 
-  it('lets a report wait when no hub answers, without throwing', async () => {
+  it('lets a report wait when no hub answers, and does not throw', async () => {
     const delivery = await senderTo(`http://127.0.0.1:${CLOSED_PORT}`).send(reportOf(), ONCE)
     assert.partialDeepStrictEqual(delivery, { accepted: false, status: null, final: false })
   })

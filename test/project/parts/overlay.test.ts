@@ -31,7 +31,7 @@ function placed(t: TestContext, files: Record<string, string>, links: Record<str
 }
 
 describe('a fetched tree', () => {
-  it('replaces files of the stub with the same name, and none is written below a fetched file or symlink', async t => {
+  it('replaces stub files of the same name, and no stub file is written below a fetched file or symlink', async t => {
     const fetched = placed(t, { 'plugin.yaml': 'fetched', 'src/a': 'fetched', file: 'fetched' }, { link: '/etc' })
     const stub = placed(
       t,
@@ -72,7 +72,7 @@ describe('a fetched tree', () => {
     assert.deepEqual(recorded, onDisk)
   })
 
-  it('keeps its empty directories, and uses them for the stub', async t => {
+  it('keeps its empty directories, and uses them for stub files', async t => {
     const fetched = placed(t, { a: '1' })
     mkdirSync(join(fetched.staged, 'config/empty.template'), { recursive: true })
     const stub = placed(t, { 'config/app.template': 'stub', 'config/empty.template': 'stub' })
@@ -86,7 +86,7 @@ describe('a fetched tree', () => {
     )
   })
 
-  it('replaces a file of the stub with the same name in another Unicode normal form', async t => {
+  it('replaces a stub file whose name is the same in another Unicode normal form', async t => {
     const composed = { 'caf\u00e9.template': 'fetched', '\u00e9/a': 'fetched' }
     const fetched = placed(t, composed)
     const stub = placed(t, { 'cafe\u0301.template': 'stub', 'e\u0301/x.template': 'stub', 'e\u0301.template': 'stub' })
