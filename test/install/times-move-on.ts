@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { waitUntil } from './wait-until.ts'
 
 /**
- * Resolves once the clock of a folder's file system has moved on, so that a later change gets another time. Leaves the
+ * Resolves once the clock of a folder's file system has moved on, so that a later change gets a later time. Leaves the
  * file `probe` in the folder.
  */
 export async function timesMoveOn(folder: string): Promise<void> {

@@ -129,7 +129,7 @@ describe('extractTar', () => {
     })
   })
 
-  it('extracts a tar in several frames, wherever those are cut', async t => {
+  it('extracts a tar in several frames, wherever it is split', async t => {
     const tar = buildTar([file('a', 'x'.repeat(5000)), file('b', 'y'.repeat(5000))])
     const frames = [tar.subarray(0, 700), tar.subarray(700, 5001), tar.subarray(5001)].map(part =>
       zstdCompressSync(part),
@@ -139,7 +139,7 @@ describe('extractTar', () => {
     assert.deepEqual(readdirSync(target), ['a', 'b'])
   })
 
-  it('writes only the requested files, and checks all the others', async t => {
+  it('writes only the requested files, but checks all the others', async t => {
     const only = new Set(['manifest.json', 'deployment/install.yaml', 'link'])
     const items = [
       ...[file('manifest.json', '{}'), file('deployment/install.yaml', 'x'), file('deployment/more', 'y')],
@@ -177,7 +177,7 @@ describe('extractTar', () => {
     assert.deepEqual(Object.keys(listTree(target)).toSorted(), ['a', 'a/b', 'c', 'c/d', 'c/d/e', 'f'])
   })
 
-  it('cuts out files of any size, wherever the decoder cuts its pieces', async t => {
+  it('extracts files of any size, wherever the decoder splits its output', async t => {
     const noise = createHash('shake128', { outputLength: 9_000_000 }).digest()
     const sizes = [3_000_000, 0, 1_048_575, 1, 1_048_576, 1_048_577, 600_000, 600_000, 512]
     const contents = sizes.map((size, index) => noise.subarray(index * 1000, index * 1000 + size))
@@ -207,7 +207,7 @@ describe('extractTar', () => {
     assert.deepEqual(readdirSync(target), [])
   })
 
-  it('extracts a tree that has room, even if the limits allow more than the disk', {
+  it('extracts a tree that fits on the disk, even if the limits allow more than fits', {
     skip: whyNoMounting(),
   }, async t => {
     const target = mountMemory(t, 'size=4m')
@@ -230,7 +230,7 @@ describe('extractTar', () => {
   })
 
   for (const { file: refused, is } of REFUSED_BY_THE_HOST) {
-    it(`reports a problem of the archive rather than the refusal of ${is} by this host`, async t => {
+    it(`reports a problem of the archive rather than this host's refusal of ${is}`, async t => {
       const within = async (items: TarItem[]): Promise<ExtractedTree> => {
         const target = makeTarget(t)
         writeFileSync(join(target, 'there'), 'untouched')
@@ -245,7 +245,7 @@ describe('extractTar', () => {
     })
   }
 
-  it('reports that a tar ends within a file rather than a problem of its incomplete listing', async t => {
+  it('reports that a tar ends within a file, rather than a problem in its incomplete listing', async t => {
     const tar = buildTar([symlink('l', '../evil'), file('large', Buffer.alloc(3_000_000))]).subarray(0, 2_000_000)
     const target = makeTarget(t)
     await assert.rejects(extractTar(await openedTar(tar), { target, limits: LIMITS }), { code: 'invalid_archive' })

@@ -5,7 +5,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { readExactly, readWhole } from '../../../src/install/archive/read-exactly.ts'
 import { temporaryDirectory } from '../temporary-directory.ts'
 
-/** No publisher can help: the file was complete when it was opened. */
+/** The publisher cannot help: the file was complete when it was opened. */
 const truncated = { code: 'invalid_archive', message: /which process on this host shortens the file/ }
 
 function openFile(t: TestContext, text: string): number {

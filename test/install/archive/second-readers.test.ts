@@ -64,7 +64,7 @@ const DIRECTORIES_WITH_DATA = ['./', '.', 'd/'].flatMap(name => {
   return [buildTar(items), buildTar([pax({ size: String(data.length) }), ...items])]
 })
 
-/** ZIPs that bsdtar misreads, because of placeholder sizes in the local header or of a data descriptor of 64 bits. */
+/** ZIPs that bsdtar misreads, because of placeholder sizes in the local header or a 64-bit data descriptor. */
 const MISREAD_BY_BSDTAR = [
   'a data descriptor and saturated sizes',
   'a data descriptor and empty zip64 sizes',

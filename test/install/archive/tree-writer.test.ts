@@ -28,7 +28,7 @@ const WAYS = {
 
 describe('TreeWriter', () => {
   for (const [what, make] of Object.entries(WAYS)) {
-    it(`refuses to make ${what} where a file is`, async () => {
+    it(`refuses to make ${what} where a file exists`, async () => {
       await inTemporaryDirectory(async root => {
         writeFileSync(join(root, 'a'), 'untouched')
         await assert.rejects(make(root), { code: 'unsafe_archive' })

@@ -43,7 +43,7 @@ describe('unseal', () => {
     })
 
     for (const tagBytes of [4, 8, 12, 15]) {
-      it(`refuses its tag cut to ${tagBytes} bytes: ${name}`, async () => {
+      it(`refuses a tag cut to ${tagBytes} bytes: ${name}`, async () => {
         const cut = Buffer.from(nonce + ciphertext + tag.slice(0, 2 * tagBytes), 'hex')
         await assert.rejects(unseal(await verifiedBytes(cut), Buffer.from(key, 'hex')), isUndecryptable)
       })

@@ -112,7 +112,7 @@ describe('unpackZstd', () => {
     })
   }
 
-  it('unpacks nothing if the frames declare too much together', async () => {
+  it('unpacks nothing if the frames together declare too much', async () => {
     const opened = await openedZstd(Buffer.concat([frame(noise(TOO_MUCH / 2)), frame(noise(TOO_MUCH))]))
     let pieces = 0
     await assert.rejects(async () => {

@@ -19,7 +19,7 @@ function readBelow(folder: string, path: string): string {
 }
 
 describe('openBelowSync', () => {
-  it('opens a file by its path in the folder or its absolute path, even if the folder itself is a symlink', t => {
+  it('opens a file by its path relative to the folder or by its absolute path, even if the folder itself is a symlink', t => {
     const folder = temporaryDirectory(t)
     mkdirSync(join(folder, 'real/a/b'), { recursive: true })
     writeFileSync(join(folder, 'real/a/b/file'), 'content')

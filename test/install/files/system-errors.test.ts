@@ -53,7 +53,7 @@ describe('toHostError', () => {
     assert.doesNotMatch(message, /uid/)
   })
 
-  it('ends with one full stop, also if the message that it quotes has its own', () => {
+  it('ends with one period, even if the quoted message ends with its own', () => {
     const { message } = toHostError(new Error('The record is gone.'), 'moving the tree')
     assert.equal(message, 'Failed while moving the tree: The record is gone.')
   })

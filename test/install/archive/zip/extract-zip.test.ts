@@ -106,7 +106,7 @@ describe('extractZip', () => {
     })
   })
 
-  it('accepts an archive that exactly reaches the limits', async () => {
+  it('accepts an archive that reaches the limits exactly', async () => {
     await inTemporaryDirectory(async directory => {
       const target = join(directory, 'target')
       mkdirSync(target)

@@ -29,7 +29,7 @@ function trailer(data: Buffer): Buffer {
   return bytes
 }
 
-/** The header of a deflate block that is not the last one and takes the next `length` bytes as they are. */
+/** The header of a deflate block that is not the last one and stores the next `length` bytes uncompressed. */
 function storedBlock(length: number): Buffer {
   const bytes = Buffer.alloc(5)
   bytes.writeUInt16LE(length, 1)

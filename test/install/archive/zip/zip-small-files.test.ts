@@ -72,7 +72,7 @@ describe('readInBatches', () => {
     })
   })
 
-  it('throws an error of reading ahead only when the files are used', async () => {
+  it('throws a read-ahead error only when the files are used', async () => {
     await inTemporaryDirectory(async directory => {
       const path = join(directory, 'archive')
       writeFileSync(path, NOISE)

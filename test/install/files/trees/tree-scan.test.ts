@@ -44,7 +44,7 @@ describe('a scanned tree', () => {
     )
   })
 
-  it('has no more names in memory before its first item than the limit, in however many directories', {
+  it('has no more names in memory before its first item than the limit, however many directories there are', {
     skip: whyLeftToCi(),
   }, t => {
     const root = temporaryDirectory(t)
