@@ -61,7 +61,7 @@ describe('findPluginsDirectory', () => {
     })
   }
 
-  it('warns of a host that loads plugins from a directory other than that of the input', t => {
+  it('warns of a host that loads plugins from a directory other than the one that the input names', t => {
     const { find, log } = hostWith(t, root =>
       writeFileSync(join(root, 'integration.yaml'), 'plugins: {directory: app}'),
     )
@@ -77,7 +77,7 @@ describe('findPluginsDirectory', () => {
     assert.deepEqual(log.lines, [])
   })
 
-  it('returns plugins on a host without that file, wherever the plugin is', t => {
+  it('returns plugins on a host without integration.yaml, wherever the plugin is', t => {
     const { find } = hostWith(t, () => {})
     assert.deepEqual(find({ recorded: 'app' }), { directory: 'plugins', isOperators: false })
   })

@@ -61,7 +61,7 @@ describe('prepareHost', () => {
     assert.deepEqual([others, await warnings(layout)], [[], []])
   })
 
-  it('does not close its own folder when others could already have used it', async t => {
+  it('does not make its own folder private if others could already have used it', async t => {
     const layout = layoutOf(temporaryDirectory(t))
     mkdirSync(layout.own)
     chmodSync(layout.own, 0o777)
@@ -151,7 +151,7 @@ describe('checkHost', () => {
   })
 
   for (const [what, plant] of Object.entries(PLANTED))
-    it(`neither opens nor follows anything that a service has put into that target: ${what}`, async t => {
+    it(`neither opens nor follows anything that a service has put into the target of its renames: ${what}`, async t => {
       const layout = await prepareTemporaryHost(t)
       writeTree(layout.root, { 'plugins/greeter/main': '' })
       mkdirSync(renameProbePath(layout))
@@ -169,7 +169,7 @@ describe('checkHost', () => {
     )
   })
 
-  it('refuses a shelf that is a dangling symlink, and does not advise to move it away', async t => {
+  it('refuses a shelf that is a dangling symlink, and does not advise moving it away', async t => {
     const layout = await prepareTemporaryHost(t)
     symlinkSync('gone', join(layout.root, 'plugins'))
     assert.throws(() => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' }), {

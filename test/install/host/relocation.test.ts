@@ -76,7 +76,7 @@ describe('the advice of a refused destination', () => {
   for (const chosenBy of ['host', 'publisher', 'rollback'] as const) {
     const { nested, foreign, move } = advice[chosenBy]
 
-    it(`names what the operator can do if the directory was chosen by this: ${chosenBy}`, async t => {
+    it(`says what the operator can do if the directory was chosen by this: ${chosenBy}`, async t => {
       const files = { 'integration.yaml': 'plugins: {directory: mods}\n', 'mods/cart/main.py': '' }
       const layout = await hostWith(t, files)
       await assert.rejects(verify(layout, 'plugins/new', chosenBy), saying(nested))

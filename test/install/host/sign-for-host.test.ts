@@ -59,7 +59,7 @@ describe('signForHost', () => {
     ['Ephemeral', 1],
     ['sandboxed', 0],
   ] as const) {
-    it(`${warnings === 0 ? 'does not warn' : 'warns'} about a plugin without a secret in execution mode ${mode}`, async t => {
+    it(`${warnings === 0 ? 'does not warn' : 'warns'} if there is no secret for a plugin in execution mode ${mode}`, async t => {
       const { signed, staged, log } = await sign(t, { mode, secret: undefined, installed: { '.env': '' } })
       assert.deepEqual([signed, existsSync(join(staged, 'plugin.sig'))], [{ files: [], symlinks: [] }, false])
       assert.equal(log.lines.length, warnings)
@@ -93,7 +93,7 @@ describe('signForHost with keep-paths', () => {
       { entryPoint: 'src/app/main.py', keepPaths: ['src'], installed: { 'src/x': '' } },
       ['src'],
     ],
-    ['of nothing that no signature covers', { keepPaths: ['.git'], installed: { '.git/x': '' } }, []],
+    ['of nothing that the signature does not cover', { keepPaths: ['.git'], installed: { '.git/x': '' } }, []],
   ]
   for (const [name, scene, warned] of rows) {
     it(`warns ${name}: ${warned.join(', ') || 'none'}`, async t => {

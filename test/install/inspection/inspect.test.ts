@@ -92,7 +92,7 @@ describe('inspectHost', () => {
     await assert.rejects(inspect(layout, AbortSignal.abort(reason)), reason)
   })
 
-  it('treats the commit of a dead run as installed, even if the record does not contain it yet', async t => {
+  it('treats what a dead run committed as installed, even if the record does not contain it yet', async t => {
     const scene = await makeScene(t)
     const snapshots = [snapshotOf('1-1.0.0', { version: '1.0.0' })]
     const commit = {
@@ -115,7 +115,7 @@ describe('inspectHost', () => {
     assert.equal(isDrifted(inspection), true)
   })
 
-  it('lists the snapshots of the parts that a dead run has removed, and once those of a part that has returned', async t => {
+  it('lists the snapshots of a part that a dead run has removed, and lists those of a returned part only once', async t => {
     const scene = await makeScene(t)
     const { layout } = scene
     const origin = { contract: 'project', slug: 'shop' } as const
@@ -167,7 +167,7 @@ describe('inspectHost', () => {
       assert.match(activity.sentence, new RegExp(`^${subject} was interrupted`))
     })
 
-  it('does not call a host unchanged on which a first install was killed', async t => {
+  it('does not call a host unchanged if a first install was killed on it', async t => {
     const scene = await makeScene(t)
     await applyChanges(scene.layout.root, FIRST)
     scene.writeJournal([...begun(scene.sender), ...announced(FIRST)])
@@ -192,7 +192,7 @@ describe('inspectHost', () => {
     }
   })
 
-  it('reads the record that a dead run wrote after its commit, or its journal if that record is gone', async t => {
+  it('reads the record that a dead run wrote after its commit, or the journal of that run if the record is gone', async t => {
     const scene = await makeScene(t)
     const { layout } = scene
     await recordInstalled(layout, { rows: [rowOf({ version: '1.0.0' }), rowOf({ id: 'other' })], removed: [] })
@@ -250,7 +250,7 @@ describe('inspectHost', () => {
       'busy',
     ],
   ] as const)
-    it(`calls a host ${expected} whose lock names a process ${name}`, async t => {
+    it(`calls a host ${expected} if its lock names a process ${name}`, async t => {
       const layout = await journalOf(t)
       const holder = await holdElsewhere(t, layout.lock)
       await holder.kill()

@@ -127,7 +127,7 @@ describe('a name in the host record', () => {
     })
   }
 
-  it('may not occur twice, as a place or as a snapshot', async t => {
+  it('may not occur twice, either as a place or as a snapshot', async t => {
     const layout = await prepareTemporaryHost(t)
     const snapshots = [snapshotOf('1-2.0.0'), snapshotOf('1-2.0.0')]
     assertRefused(layout, { schema: 1, installed: [rowOf(), rowOf({ version: '1.0.0' })] })

@@ -15,7 +15,7 @@ describe('the versions of a project', () => {
     rowOf({ contract: 'project', slug: 'shop', tree_digest: tree_digest ?? null, snapshots })
   const versionsIn = (layout: Layout) => readHostRecord(layout).projects.map(project => project.version)
 
-  it('stay while all their parts, or a snapshot recorded with that version, are retained, and the newest comes last', async t => {
+  it('stay listed, the newest last, while all their parts or a snapshot recorded with that version are retained', async t => {
     const layout = await prepareTemporaryHost(t)
     await recordInstalled(layout, { rows: [rowWith(trees[0])], removed: [], project: version('1.0.0') })
     await recordInstalled(layout, { rows: [rowWith(trees[0])], removed: [], project: version('1.0.1') })
@@ -48,7 +48,7 @@ describe('the versions of a project', () => {
     assert.deepEqual(treesIn(), [a])
   })
 
-  it('are at most 20 of each project', async t => {
+  it('number at most 20 for each project', async t => {
     const layout = await prepareTemporaryHost(t)
     for (let patch = 0; patch < 22; patch++)
       await recordInstalled(layout, { rows: [rowWith(trees[0])], removed: [], project: version(`1.0.${patch}`) })

@@ -95,7 +95,7 @@ describe('restoreRecord', () => {
     'already contains the commit': layout => recordInstalled(layout, COMMIT),
   }
   for (const [name, change] of Object.entries(changes)) {
-    it(`leaves a record alone that ${name}`, async t => {
+    it(`leaves alone a record that ${name}`, async t => {
       const { layout, known } = await openScene(t)
       await change(layout)
       const text = readFileSync(layout.installed, 'utf8')

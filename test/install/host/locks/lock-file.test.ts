@@ -30,7 +30,7 @@ function holder(more: Partial<Holder> = {}): string {
 }
 
 describe('tryTake', () => {
-  it('waits for a live process that has read the half-written file, and has the lock once that process gives up', t => {
+  it('waits for a live process that has read the half-written file, and takes the lock once that process gives up', t => {
     const folder = temporaryDirectory(t)
     const path = join(folder, 'lock')
     const mark = `${path}.takeover-${EMPTY}`

@@ -42,7 +42,7 @@ function hidePrograms(t: TestContext): void {
 
 describe('the lock of a killed process', { skip: noFlock }, () => {
   const circumstances: Record<string, Record<string, unknown>> = {
-    'as the last act of that process': {},
+    'as that process left it': {},
     'in a container that was replaced': { hostname: 'f00d', pid_namespace: 'pid:[1]' },
     'in a container whose namespace number and pid another process now has': { ...own, hostname: 'f00d' },
     'on a host that was rebooted and renamed since': { hostname: 'formerly', boot_id: 'former' },
@@ -146,7 +146,7 @@ describe('the lock of a process in another namespace', { skip: noFlock || whyNoN
     ],
   }
   for (const [which, through] of Object.entries(namespaces)) {
-    it(`${which} is left alone while the process lives, and taken over once the process was killed`, async t => {
+    it(`${which} is left alone while the process lives, and taken over once the process is killed`, async t => {
       const path = join(temporaryDirectory(t), 'lock')
       const holder = await holdElsewhere(t, path, through)
       await assertHeld(path)

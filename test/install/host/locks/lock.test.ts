@@ -46,7 +46,7 @@ function locked(error: unknown): boolean {
 }
 
 describe('acquireLock', () => {
-  it('writes who holds it, and leaves nothing behind when it is released', async t => {
+  it('records which process has it, and leaves nothing behind when it is released', async t => {
     const folder = temporaryDirectory(t)
     const lock = await acquireLock(requestIn(folder, { deployment: 'greeter 2.0.0' }))
     const written = JSON.parse(readFileSync(join(folder, 'lock'), 'utf8'))
@@ -158,7 +158,7 @@ describe('acquireLock', () => {
     })
   })
 
-  it('reports who holds the lock while it waits, and takes the lock once that is free', async t => {
+  it('reports which process has the lock while it waits, and takes the lock once it is free', async t => {
     const folder = temporaryDirectory(t)
     const first = await acquireLock(requestIn(folder))
     const lines: string[] = []

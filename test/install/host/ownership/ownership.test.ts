@@ -102,10 +102,10 @@ describe('requireSafeHost', () => {
   }
 
   const foreign: Record<string, (layout: Layout) => void> = {
-    'an installed tree of the service': ({ root }) => give(join(root, 'plugins/greeter')),
-    'a snapshot of such a tree': ({ own }) => give(join(own, 'snapshots/plugins/greeter/1-1.0.0')),
-    'a staged tree of the service': ({ own }) => give(join(own, 'staging/d/replaced')),
-    'a tree that was set aside': ({ own }) => give(join(own, 'snapshots/set-aside/1-a')),
+    'an installed tree of another user': ({ root }) => give(join(root, 'plugins/greeter')),
+    'a snapshot of a tree of another user': ({ own }) => give(join(own, 'snapshots/plugins/greeter/1-1.0.0')),
+    'a staged tree of another user': ({ own }) => give(join(own, 'staging/d/replaced')),
+    'a tree of another user that was set aside': ({ own }) => give(join(own, 'snapshots/set-aside/1-a')),
   }
   for (const [name, change] of Object.entries(foreign)) {
     it(`accepts ${name}`, { skip }, async t => {
@@ -153,7 +153,7 @@ describe('requireSafeHost', () => {
       change: ({ root }) => chmodSync(dirname(root), 0o777),
       says: /every user/,
     },
-    'a missing root that everyone could make': {
+    'a missing root that everyone could create': {
       change({ root }) {
         rmSync(root, { recursive: true })
         chmodSync(dirname(root), 0o777)

@@ -81,7 +81,7 @@ const CASES: Record<string, { change: (root: string) => void; difference: Partia
     change: root => writeFileSync(join(root, 'lib/a'), 'b'),
     difference: { changed: ['lib/a'] },
   },
-  'other bytes with the old modification time': {
+  'other bytes with an old modification time': {
     change: root => {
       writeFileSync(join(root, 'lib/a'), 'b')
       utimesSync(join(root, 'lib/a'), new Date(0), new Date(0))
@@ -90,7 +90,7 @@ const CASES: Record<string, { change: (root: string) => void; difference: Partia
   },
   'another length': { change: root => writeFileSync(join(root, 'lib/a'), 'aa'), difference: { changed: ['lib/a'] } },
   'another mode': { change: root => chmodSync(join(root, 'bin/run'), 0o755), difference: { changed: ['bin/run'] } },
-  'a set-uid mark': { change: root => chmodSync(join(root, 'bin/run'), 0o4644), difference: { changed: ['bin/run'] } },
+  'a set-uid bit': { change: root => chmodSync(join(root, 'bin/run'), 0o4644), difference: { changed: ['bin/run'] } },
   'another target': {
     change: root => {
       rmSync(join(root, 'run'))
@@ -131,7 +131,7 @@ const CASES: Record<string, { change: (root: string) => void; difference: Partia
     change: root => writeTree(root, { 'lib/__pycache__/z.cpython-313.pyc': '', 'x/__pycache__/y': '' }),
     difference: {},
   },
-  'bytecode outside of a cache, which Python runs without its source': {
+  'bytecode outside a cache, which Python runs without its source': {
     change: root => writeTree(root, { 'lib/z.pyc': '', 'lib/y.pyo': '', 'x.pyc/y': '' }),
     difference: { added: ['lib/y.pyo', 'lib/z.pyc', 'x.pyc/y'] },
   },
@@ -141,7 +141,7 @@ const CASES: Record<string, { change: (root: string) => void; difference: Partia
   },
 }
 
-/** Changes that are no drift, because the bytes and the modes stay the same. */
+/** Changes that are not drift, because the bytes and the modes stay the same. */
 const TOUCHES: Record<string, (root: string) => void> = {
   'files were touched': root => {
     for (const path of Object.keys(FILES)) utimesSync(join(root, path), new Date(), new Date())
@@ -191,7 +191,7 @@ describe('findDrift', () => {
     assert.deepEqual(drift, { added: [], removed, changed })
   })
 
-  it('finds other drift even if a path is too long to be read, which counts as added', async t => {
+  it('finds other drift even if a path is too long to be read, and counts that path as added', async t => {
     const { folder, root } = await makeInstalled(t)
     const dive = 'for i in $(seq 30); do mkdir "$1" && cd -P "$1" || exit 1; done'
     execFileSync('bash', ['-c', dive, '-', 'n'.repeat(200)], { cwd: root })

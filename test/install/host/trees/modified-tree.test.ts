@@ -38,7 +38,7 @@ const CHANGES: Record<string, (root: string) => void> = {
 
 describe('the description of a modified tree', () => {
   for (const [name, change] of Object.entries(CHANGES)) {
-    it(`matches a tree with ${name}, but not after a later change`, async t => {
+    it(`matches a tree with ${name}, but no longer after a later change`, async t => {
       const { layout, root, describe } = await makeInstalled(t)
       change(root)
       const identity = await writeTreeRecord(layout, (await describe()) ?? [])
@@ -66,14 +66,14 @@ describe('the description of a modified tree', () => {
     assert.deepEqual(paths, ['bin/run', 'lib/a', 'lib/a.pyc', 'lib/gone'])
   })
 
-  it('is given up if two names that are not UTF-8 read alike', async t => {
+  it('is given up if two names that are not UTF-8 decode to the same text', async t => {
     const { root, describe } = await makeInstalled(t)
     for (const byte of [0xfe, 0xff]) writeFileSync(Buffer.concat([Buffer.from(`${root}/`), Buffer.from([byte])]), '')
     assert.equal(await describe(), undefined)
   })
 
   for (const path of ['cache.bin', 'lib/a']) {
-    it(`is given up, after reading little, if ${path} has become a file of a terabyte`, async t => {
+    it(`is given up, after reading little, if ${path} has grown to a terabyte`, async t => {
       const { root, describe } = await makeInstalled(t)
       writeTree(root, { [path]: '' })
       truncateSync(join(root, path), 2 ** 40)

@@ -10,7 +10,7 @@ import { timesMoveOn } from '../../times-move-on.ts'
 
 const keepPaths = ['data']
 
-/** Scans a tree, changes it and moves it. Resolves to true if it still has the stamps that the scan found. */
+/** Scans a tree, changes and moves it. Resolves to true if the tree still has the stamps that the scan found. */
 async function areSame(t: TestContext, change: (root: string) => void): Promise<boolean> {
   const folder = temporaryDirectory(t)
   const [root, moved] = [join(folder, 'tree'), join(folder, 'moved')]
@@ -51,7 +51,7 @@ describe('the stamps of a tree', () => {
   for (const [name, change] of Object.entries(CHANGES))
     it(`differ after a change: ${name}`, async t => assert.equal(await areSame(t, change), false))
 
-  it('are the same in a tree that was only moved, and out of which a kept path was moved', async t => {
+  it('are the same in a tree that was only moved, even if a kept path was moved out of it', async t => {
     assert.equal(await areSame(t, () => {}), true)
     assert.equal(await areSame(t, root => renameSync(join(root, 'data'), `${root}-data`)), true)
   })

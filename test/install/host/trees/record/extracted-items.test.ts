@@ -12,7 +12,7 @@ describe('the items of a tree', () => {
     assert.equal(digestOf({ 'bin/run': '#!/bin/sh\n' }, { run: 'bin/run' }), VECTOR)
   })
 
-  it('resolve a symlink from its own directory, and leave one to a directory out of the digest', () => {
+  it('resolve a symlink from its own directory, and leave a symlink to a directory out of the digest', () => {
     const plain = digestOf({ 'bin/run': 'x', 'lib/link': 'x' })
     assert.equal(digestOf({ 'bin/run': 'x' }, { 'lib/link': '../bin/run' }), plain)
     assert.equal(digestOf({ 'bin/run': 'x' }, { all: 'bin' }), digestOf({ 'bin/run': 'x' }))

@@ -6,7 +6,7 @@ import { pruneTreeRecords } from '../../../../../src/install/host/trees/record/p
 import { prepareTemporaryHost } from '../../../prepared-host.ts'
 
 describe('pruneTreeRecords', () => {
-  it('removes the records that no version names, of either kind, and nothing else', async t => {
+  it('removes the records of either kind that no version names, and nothing else', async t => {
     const layout = await prepareTemporaryHost(t)
     const [used, stale] = ['ab'.repeat(32), 'cd'.repeat(32)]
     const names = [used, stale].flatMap(name => [`${name}.json`, `${name}.tree`])

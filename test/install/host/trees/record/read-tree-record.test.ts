@@ -36,7 +36,7 @@ describe('a tree record', () => {
     assert.equal(readTreeRecord(layout, { tree_digest: null }), undefined)
   })
 
-  it('belongs to one tree: the same bytes in other places, with other modes or behind other symlinks have their own record', async t => {
+  it('belongs to one tree: a copy of the tree in another place has its own record', async t => {
     const { layout, root, tree } = await makeStaged(t)
     const other = temporaryDirectory(t)
     writeTreeOf(other, FILES, SYMLINKS)
