@@ -45,7 +45,7 @@ describe('the health checks that a cancelled run hands to its post step', () => 
     assert.equal(found?.found, undefined)
   })
 
-  it('are not run if another version is installed by then', async t => {
+  it('are not run if another version has been installed by then', async t => {
     const layout = await prepareTemporaryHost(t)
     const text = writeHandover(layout, factsOf(), [checkBy('exit 3')])
     await recordInstalled(layout, { rows: [rowOf()], removed: [] })

@@ -7,7 +7,7 @@ import { prepareTemporaryHost, rowOf, snapshotOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
 describe('buildInstallation', () => {
-  it('decides which snapshots stay, and does not call one removed before the commit', async t => {
+  it('decides which snapshots stay, and reports none as removed before the commit', async t => {
     const layout = await prepareTemporaryHost(t)
     const snapshots = [1, 2, 3].map(n => snapshotOf(`${n}-1.0.${n}`))
     for (const { name } of snapshots)

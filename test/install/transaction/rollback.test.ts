@@ -126,7 +126,7 @@ describe('rollBack', () => {
     })
   }
 
-  it('does not restore services, and says so, when the old files are not back', async t => {
+  it('does not restore services, and says so, when the old files could not be restored', async t => {
     const { layout } = await makeRestored(t)
     const service = { supervisor: 'systemd', scope: 'system', unit: 'no-such-unit.service' } as const
     const { rollback } = await rollBack({
@@ -271,7 +271,7 @@ describe('rollBack', () => {
     assert.equal((await rollBack({ ...request, ...rest })).rollback?.verified, true)
   })
 
-  it('does not report a file that was missing before as damage when kept paths move in the same folder', async t => {
+  it('does not report as damage a file that was missing before, even if kept paths move in the same folder', async t => {
     const { layout, place } = await makeRestored(t)
     rmSync(join(place, 'README.md'))
     await begin(layout)
@@ -340,7 +340,7 @@ describe('rollBack', () => {
     'was emptied by a power cut': '',
     'is not one that this action writes': '[[1,2]]',
   }))
-    it(`verifies nothing when the note ${name}`, async t => {
+    it(`verifies nothing when the drift note ${name}`, async t => {
       const { layout, place } = await makeRestored(t)
       await begin(layout)
       writeFileSync(driftNotePath(layout.staging, PLACE), text)
@@ -354,7 +354,7 @@ describe('rollBack', () => {
     assert.equal((await rolledBack(layout, async () => true)).rollback?.verified, null)
   })
 
-  it('reads all files after a crash, which may have restored old times to new bytes', async t => {
+  it('reads all files after a crash, because a crash may give new bytes old times', async t => {
     const { layout, place, record } = await makeRestored(t)
     await begin(layout)
     // A test cannot set back all times of a file, so the record gets the times of the changed file instead.

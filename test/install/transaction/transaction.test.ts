@@ -64,7 +64,7 @@ function recordsOf(path: string): { record: string; change?: PlannedChange; of?:
 
 describe('Transaction', () => {
   for (let made = 0; made <= UPDATE.length; made++) {
-    it(`rolls ${made} of ${UPDATE.length} changes back to the exact tree, and again`, async t => {
+    it(`rolls back ${made} of ${UPDATE.length} changes to the exact tree, and changes nothing when repeated`, async t => {
       const { transaction, listing } = await makeScene(t)
       const before = listing()
       for (const change of UPDATE.slice(0, made)) await transaction.apply([change])
@@ -109,7 +109,7 @@ describe('Transaction', () => {
     })
   }
 
-  it('does not count a new directory as a change of the running version', async t => {
+  it('does not count a new directory as a change to the running version', async t => {
     const { transaction } = await makeScene(t)
     await transaction.apply([{ type: 'make_directory', path: 'extensions' }])
     assert.equal(transaction.changed, false)
@@ -155,7 +155,7 @@ describe('undoChanges', () => {
     assert.deepEqual(listing(), before)
   })
 
-  it('ends the cause of a failed undo with one full stop', async t => {
+  it('ends the cause of a failed undo with one period', async t => {
     const { changeLog, announced } = await madeIn(t)
     for (const cause of ['The disk is full', 'The disk is full.']) {
       const append = async () => {

@@ -28,7 +28,7 @@ async function dryRunOf(layout: Layout, prepare: (folder: string) => InstallOrde
 }
 
 describe('dryRunDeployment', () => {
-  it('names symlinks, old and new ones, in place of a size', async t => {
+  it('says "symlink" in place of a size, for old and new symlinks', async t => {
     const layout = await prepareTemporaryHost(t)
     writeTreeOf(join(layout.root, 'plugins/x'), { a: '123', b: '1' }, { gone: 'a', now: 'a' })
     const part: NewPart = partOf(layout, { tree: treeOf({ a: '1234', now: '12' }, { b: 'a' }) })
@@ -43,7 +43,7 @@ describe('dryRunDeployment', () => {
     ])
   })
 
-  it('says that it may remove more files if it finds as many as a comparison lists', async t => {
+  it('says "at least" if it finds as many files to remove as a comparison can list', async t => {
     const layout = await prepareTemporaryHost(t)
     const folder = join(layout.root, 'plugins/x')
     mkdirSync(folder, { recursive: true })

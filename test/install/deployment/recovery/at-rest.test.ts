@@ -46,7 +46,7 @@ describe('a host', () => {
     await assertRefused(await makeInterrupted(t), 'locked', /in progress or was interrupted/)
   })
 
-  it('is not at rest while a live run has it, whatever its journal contains', async t => {
+  it('is not at rest while a live run has its lock, whatever its journal contains', async t => {
     const scene = await makeInterrupted(t, [UNRESTORED])
     const lock = await holdLock(scene.host, 0)
     t.after(() => lock.release())
@@ -61,7 +61,7 @@ describe('a host', () => {
     await assertRefused(undone, 'locked', /in progress or was interrupted/)
   })
 
-  it('is inconsistent when its recovery was given up', async t => {
+  it('is inconsistent when its recovery has been given up', async t => {
     const attempts = Array.from({ length: 5 }, () => ({
       record: 'recovery' as const,
       at: new Date().toISOString(),
@@ -86,7 +86,7 @@ describe('a host', () => {
     await assertRefused(scene, 'inconsistent', /cannot be read, so nothing was changed\. Failed while reading/)
   })
 
-  it('is inconsistent while a directory is where its renames must fail', async t => {
+  it('is inconsistent while a directory is stranded where its renames must fail', async t => {
     const scene = await makeScene(t)
     const data = join(scene.layout.root, 'plugins/greeter/data')
     writeTree(scene.layout.own, { 'rename-probe/.keep': '' })

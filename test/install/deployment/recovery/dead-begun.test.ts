@@ -82,7 +82,7 @@ describe('a run that died before it had the lock', () => {
     assert.match(scene.log.lines.join('\n'), /has changed nothing; a later run reports it/)
   })
 
-  it('is not called unchanged by a post step that finds only the journal of another run', async t => {
+  it('is not said to have changed nothing if its post step finds only the journal of another run', async t => {
     const scene = await makeBegunScene(t)
     scene.writeJournal(begun(scene.sender))
     const lock = await acquireLock({ path: scene.layout.lock, timeoutMs: 0, runUrl: null, log: () => {} })
@@ -91,7 +91,7 @@ describe('a run that died before it had the lock', () => {
     assert.match(scene.log.lines.join('\n'), new RegExp(`${OTHER_RUN} has left nothing to recover`))
   })
 
-  it('is shown by its post step as the run that now has the lock reported it', async t => {
+  it('is shown by its post step as it was reported by the run that now has the lock', async t => {
     const scene = await makeBegunScene(t)
     scene.writeJournal(begun(scene.sender))
     const reports = { layout: scene.layout, secrets: NO_SECRETS }
@@ -103,7 +103,7 @@ describe('a run that died before it had the lock', () => {
     assert.deepEqual([report?.deployment_id, report?.outcome], [OTHER_RUN, 'failed'])
   })
 
-  it('is reported with its own end, if it had recorded one', async t => {
+  it('is reported with the end that it recorded, if there is one', async t => {
     const scene = await makeBegunScene(t)
     const error = { code: 'network', message: 'The hub is gone.', step: null } as const
     const end = { outcome: 'failed', changed: false, completed_at: NOW, error, rollback: null } as const
@@ -131,7 +131,7 @@ describe('a run that died before it had the lock, along with another run that ha
     )
   })
 
-  it('leaves no journal, and costs no file that the other run needs, even if that run cannot be recovered', async t => {
+  it('leaves no journal, and its recovery removes no file of the other run, even if that run cannot be recovered', async t => {
     const scene = await makeScene(t)
     const { root, installed, journal } = scene.layout
     for (const change of UPDATE.slice(0, 2)) await applyChanges(root, [scene.withInode(change)])
@@ -173,7 +173,7 @@ describe('several runs that died before they had the lock', () => {
     return { ...scene, left: () => IDS.filter(id => existsSync(begunPath(scene.layout, id))) }
   }
 
-  it('share the time for their reports, and the reports without time left wait in the outbox', async t => {
+  it('share the time for sending their reports, and reports that the hub does not accept wait in the outbox', async t => {
     const { host, sender, left, layout } = await makeDead(t)
     const timeouts: number[] = []
     await recover({
@@ -232,7 +232,7 @@ describe('a run that may be alive', () => {
     })
   }
 
-  it('is left alone in another container of this machine while it locks its journal, and only then', {
+  it('is left alone in another container of this machine while it has its journal locked, and only then', {
     skip: missingTools('flock'),
   }, async t => {
     const scene = await makeBegunScene(t)
@@ -253,7 +253,7 @@ describe('a run that may be alive', () => {
   })
 
   for (const [what, process] of Object.entries({ 'that runs': own, 'on another host': elsewhere })) {
-    it(`keeps its journal with a record that this version does not know: a process ${what}`, async t => {
+    it(`keeps its journal even if this version does not know a record in it: a process ${what}`, async t => {
       const scene = await makeBegunScene(t)
       scene.write(process, { records: [{ record: 'of a later version' } as unknown as JournalRecord] })
       await recover(scene.host)

@@ -70,7 +70,7 @@ describe('recoverBeforeRefusal', () => {
     assert.deepEqual(end, expected)
   })
 
-  it('ends the run as inconsistent, with nothing to recover, while a file is stranded where renames must fail', async t => {
+  it('ends the run as inconsistent while a directory is stranded where renames must fail, even with nothing to recover', async t => {
     const scene = await makeScene(t)
     assert.equal(await recoverBeforeRefusal(scene.host, REFUSED), REFUSED)
     mkdirSync(join(renameProbePath(scene.layout), 'lib'), { recursive: true })

@@ -58,7 +58,7 @@ describe('the recovery of a host whose record another process has changed', () =
     [['unit greeter.service could not be restarted.'], [keyOfService(SERVICE)]],
     [[], []],
   ] as const)
-    it(`lists ${unrestored.length} unrestored services after a rollback with ${problems.length} problems`, async t => {
+    it(`lists ${unrestored.length === 0 ? 'no service' : 'a service'} as unrestored after a rollback ${problems.length === 0 ? 'without a problem' : 'with a problem'}`, async t => {
       const { layout, host, run, writeJournal } = await openScene(t)
       writeJournal([...run, ...rolledBack(problems)])
       writeFileSync(layout.installed, '{')

@@ -60,7 +60,7 @@ describe('the recovery of a host whose new version has removed a kept path', () 
     assert.equal(readFileSync(join(scene.layout.root, 'plugins/greeter/data/db'), 'utf8'), 'rows')
   })
 
-  it('restores the old version without the path if the path is gone for good, and keeps the tree that may have a copy', async t => {
+  it('restores the old version without the path if the path is gone for good, and keeps the tree that may contain a copy', async t => {
     const scene = await openScene(t)
     const { root, journal, snapshots } = scene.layout
     rmSync(join(root, 'elsewhere'), { recursive: true })
@@ -77,7 +77,7 @@ describe('the recovery of a host whose new version has removed a kept path', () 
     assert.match(scene.log.lines.join('\n'), new RegExp(`warning The files that .* are now in \\S*${aside}\\.`))
   })
 
-  it('keeps the tree that may have a copy even if an earlier recovery was killed after it had gone on without the path', async t => {
+  it('keeps the tree that may contain a copy even if an earlier recovery was killed after it had continued without the path', async t => {
     const scene = await makeScene(t)
     const { root, snapshots } = scene.layout
     const [update, kept, install, settings] = UPDATE as [PlannedChange, PlannedChange, PlannedChange, PlannedChange]
@@ -112,7 +112,7 @@ describe('the recovery of a host whose new version has removed a kept path', () 
   })
 
   for (const isUndone of [false, true])
-    it(`goes on at once, and keeps the tree that may have a copy, if something else is in the place of the path${isUndone ? ', even after a kill' : ''}`, async t => {
+    it(`continues at once, and keeps the tree that may contain a copy, if something else is in the place of the path${isUndone ? ', even after a kill' : ''}`, async t => {
       const scene = await openScene(t)
       const { root, snapshots } = scene.layout
       writeTree(root, { [`${SNAPSHOT}/data/db`]: 'no rows' })

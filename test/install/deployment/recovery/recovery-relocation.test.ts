@@ -33,7 +33,7 @@ describe('recover, after an update that moves a plugin to another directory', ()
     })
   }
 
-  it('touches nothing if another user could have written the new directory', async t => {
+  it('touches nothing if another user could have written to the new directory', async t => {
     const scene = await makeScene(t)
     for (const change of RELOCATION) await applyChanges(scene.layout.root, [change])
     scene.writeJournal([...begun(scene.sender), ...announced(RELOCATION)])

@@ -43,7 +43,7 @@ describe('recover, at the end of a flow,', () => {
     for (const state of whole.slice(0, -1)) {
       const known = whole.slice(0, whole.indexOf(state) + 1)
       const journal = `a ${contract} journal that stops at ${state}`
-      it(`enters the missing states until succeeded after ${journal}`, async t => {
+      it(`enters the missing states up to succeeded after ${journal}`, async t => {
         const scene = await makeScene(t)
         for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
         scene.writeJournal([
@@ -56,7 +56,7 @@ describe('recover, at the end of a flow,', () => {
         assertReported(scene, { outcome: 'success', state: 'succeeded' })
       })
 
-      it(`enters the missing states until rolled_back after ${journal}`, async t => {
+      it(`enters the missing states up to rolled_back after ${journal}`, async t => {
         const scene = await makeScene(t)
         for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
         scene.writeJournal([...begun(scene.sender, known, facts), ...announced(UPDATE)])
@@ -115,7 +115,7 @@ describe('recover, at the end of a flow,', () => {
     })
   }
 
-  it('ends a flow as rolled_back that had failed because it could not roll back', async t => {
+  it('ends as rolled_back a flow that had failed because it could not roll back', async t => {
     const scene = await makeScene(t)
     for (const change of UPDATE) await applyChanges(scene.layout.root, [change])
     const elsewhere = join(scene.layout.root, 'elsewhere')

@@ -131,7 +131,7 @@ describe('recover', () => {
     assertReported(scene, { outcome: 'rolled_back' })
   })
 
-  it('leaves out a torn last line, because its change was never made', async t => {
+  it('ignores a torn last line, because its change was never made', async t => {
     const scene = await makeScene(t)
     const before = scene.plugins()
     scene.writeJournal(begun(scene.sender), formatLine(5, { record: 'change', change: UPDATE[0] }).slice(0, -20))
@@ -315,7 +315,7 @@ describe('recover', () => {
     })
   }
 
-  it('keeps a report of a dead run to another hub in the outbox', async t => {
+  it('keeps in the outbox the report of a dead run to another hub', async t => {
     const scene = await makeScene(t)
     scene.writeJournal(begun(senderThat({ accepted: true, attempts: 1 }, 'http://other greeter')))
     await recover(scene.host)
@@ -341,7 +341,7 @@ describe('recover', () => {
     assert.deepEqual(left, [false, true, true])
   })
 
-  it('removes the temporary files of other containers, in which processes have the same numbers', async t => {
+  it('removes the temporary files of other containers, whose processes have the same pids', async t => {
     const scene = await makeScene(t)
     const own = join(scene.layout.trees, `record.${process.pid}.${DEPLOYMENT_ID}.tmp`)
     const old = join(scene.layout.trees, `record.${process.ppid}.${DEPLOYMENT_ID}.tmp`)

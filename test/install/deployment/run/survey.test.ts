@@ -30,14 +30,14 @@ async function makeScene(t: TestContext) {
 }
 
 describe('surveyHost', () => {
-  it('checks a quiet host without its lock', async t => {
+  it('checks a quiet host without taking its lock', async t => {
     const { layout, deployment, lock } = await makeScene(t)
     const locked: boolean[] = []
     await surveyHost(deployment, lock, async () => void locked.push(deployment.isLocked, existsSync(layout.lock)))
     assert.deepEqual(locked, [false, false])
   })
 
-  it('takes the lock and checks again before it refuses, and then releases the lock', async t => {
+  it('takes the lock and checks again before it refuses, then releases the lock', async t => {
     const { layout, deployment, lock } = await makeScene(t)
     const locked: boolean[] = []
     await surveyHost(deployment, lock, async () => {
@@ -57,7 +57,7 @@ describe('surveyHost', () => {
     })
   }
 
-  it('first recovers the host from a dead run, or refuses with the lock', async t => {
+  it('first recovers the host from a dead run; if it cannot, it refuses and keeps the lock', async t => {
     const { layout, deployment, lock } = await makeScene(t)
     writeFileSync(layout.journal, '')
     const look = surveyHost(deployment, lock, () => assert.fail('the check ran'))

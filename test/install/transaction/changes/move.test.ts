@@ -120,13 +120,13 @@ describe('the undo of a move, while a process works in the same directory,', () 
     'that path': { kept: 'data', rename: ['data', 'data.v2'] },
     'it into another directory': { kept: 'data', rename: ['data', 'var/data'] },
     'a directory that contains it': { kept: 'var/data', rename: ['var', 'var.v2'] },
-    'that path, and the old version has created another': {
+    'that path, and the old version has created a new one': {
       kept: 'data',
       rename: ['data', 'data.v2'],
       again: `${SNAPSHOT}/data/log`,
     },
-    'that path, and has created another': { kept: 'data', rename: ['data', 'data.old'], again: 'plugins/x/data/log' },
-    'a directory that contains it, and has created another': {
+    'that path, and has created a new one': { kept: 'data', rename: ['data', 'data.old'], again: 'plugins/x/data/log' },
+    'a directory that contains it, and has created a new one': {
       kept: 'var/data',
       rename: ['var', 'var.old'],
       again: 'plugins/x/var/data/log',
@@ -147,7 +147,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
     })
   }
 
-  it('does not delete data that the new version has renamed to an unsearchable place', async t => {
+  it('does not delete data that the new version has renamed into a directory that cannot be searched', async t => {
     const root = makeRoot(t)
     const [, data] = (await apply(root, OUT, DATA)) as [Change, Change]
     const hidden = join(root, STAGING, 'tree/hidden')
@@ -334,7 +334,7 @@ describe('the undo of a move, while a process works in the same directory,', () 
 describe('a move on a file system that renumbers inodes', () => {
   const UPDATE = [OUT, DATA, IN]
   for (let made = 1; made <= UPDATE.length; made++)
-    it(`is fully undone after ${made} of ${UPDATE.length} moves, and again`, async t => {
+    it(`is fully undone after ${made} of ${UPDATE.length} moves, and the undo can be repeated`, async t => {
       const root = makeRoot(t)
       const before = listTree(root)
       const changes = await apply(root, ...UPDATE.slice(0, made))
@@ -346,7 +346,7 @@ describe('a move on a file system that renumbers inodes', () => {
       }
     })
 
-  it('leaves alone a directory that an operator has put in the place meanwhile', async t => {
+  it('leaves alone a directory that an operator has meanwhile put in its place', async t => {
     const root = makeRoot(t)
     const [, , moved] = await apply(root, OUT, DATA, IN)
     rmSync(join(root, 'plugins/x'), { recursive: true })

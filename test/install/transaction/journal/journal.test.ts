@@ -236,7 +236,7 @@ describe('readJournal', () => {
     }
   })
 
-  it('throws on a folder and on a symlink', t => {
+  it('throws on a directory and on a symlink', t => {
     const path = pathIn(t)
     mkdirSync(path)
     assert.throws(() => readJournal(path), { code: 'EISDIR' })
@@ -300,7 +300,7 @@ describe('a locked journal', { skip: missingTools('flock') }, () => {
     assert.equal(await isFree(path), true)
   })
 
-  it('does not grow into a file that cannot be locked until it is renamed', async t => {
+  it('does not grow into a file that cannot be locked, until the journal is renamed', async t => {
     const { path, journal, hasGrown } = await hold(t)
     t.after(() => journal.close())
     const before = process.env['PATH']
