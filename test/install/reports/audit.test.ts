@@ -15,7 +15,7 @@ function auditFiles({ own }: Layout): string[] {
 }
 
 describe('the audit log', () => {
-  it('begins a new file at 16 MiB, keeps four, and loses no line but those of the oldest', async t => {
+  it('begins a new file at 16 MiB, keeps four, and loses no lines except those of the oldest', async t => {
     const layout = await prepareTemporaryHost(t)
     for (let file = 1; file <= 6; file++) {
       writeFileSync(auditPath(layout), `{"file":${file}}\n`.padEnd(MAX_BYTES, '\n'))
@@ -32,7 +32,7 @@ describe('the audit log', () => {
     )
   })
 
-  it('does not begin a new file to repeat a line of a full one', async t => {
+  it('does not begin a new file for a line that the full one already contains', async t => {
     const layout = await prepareTemporaryHost(t)
     await appendAudit(hostOf(layout), reportOf())
     const line = readFileSync(auditPath(layout), 'utf8')
@@ -41,7 +41,7 @@ describe('the audit log', () => {
     assert.deepEqual(auditFiles(layout), ['audit.jsonl'])
   })
 
-  it('still knows an artifact from a file that was rotated away', async t => {
+  it('still finds an artifact in a file that has been rotated', async t => {
     const layout = await prepareTemporaryHost(t)
     const sha256 = 'cd'.repeat(32)
     await appendAudit(hostOf(layout), reportOf({ artifact_sha256: sha256 }))

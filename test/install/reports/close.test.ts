@@ -149,7 +149,7 @@ describe('closeDeployment', () => {
     assert.equal(statSync(auditPath(layout)).mode & 0o777, 0o600)
   })
 
-  it('makes a refused report one warning and an outbox file, and changes no outcome', async t => {
+  it('turns an undelivered report into one warning and one file in the outbox, and changes no outcome', async t => {
     const { layout, log, closed } = await close(t, { delivery: HUB_DOWN })
     assert.equal(log.lines.filter(line => line.startsWith('warning')).length, 1)
     assert.equal(readdirSync(layout.outbox).length, 1)
@@ -169,7 +169,7 @@ describe('closeDeployment', () => {
     assert.equal(JSON.parse(readFileSync(join(layout.outbox, name as string), 'utf8')).address, 'http://other greeter')
   })
 
-  it('lists the files that could not be written in the result, but not in the log', async t => {
+  it('lists in the result, but not in the log, the files that could not be written', async t => {
     const { layout, log, closed } = await close(t, { delivery: HUB_DOWN, prepare: removeOwnFolder })
     assert.equal(log.lines.length, 1)
     assert.ok(!log.lines[0]?.includes('Could not write'), log.lines[0])

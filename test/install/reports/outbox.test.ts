@@ -114,13 +114,13 @@ describe('sendOutbox', () => {
       sent: 1,
       left: 3,
     },
-    'keeps a report that the hub refuses to these credentials': {
+    'keeps a report that the hub does not accept with these credentials': {
       delivery: refused(401, { attempts: 1, error: 'the hub answered 401.' }),
       sent: 3,
       left: 3,
       warnings: 1,
     },
-    'drops a report that the hub finally refuses': {
+    'drops a report that the hub refuses for good': {
       delivery: refused(400, { attempts: 1, error: 'no' }),
       sent: 3,
       left: 0,

@@ -43,7 +43,7 @@ describe('pruneReports', () => {
         keep: 1,
         gone: [at(2, ID.replace('7', '8'))],
       },
-      'never the one just written, even if the clock was set back': {
+      'all but the one just written, even if the clock was set back': {
         files: [at(1, 'greeter'), at(2, 'greeter'), at(3, 'greeter')],
         newest: at(1, 'greeter'),
         keep: 1,

@@ -8,7 +8,7 @@ import { factsOf, prepareTemporaryHost, rowOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
 describe('readRunningVersion', () => {
-  it('returns the recorded version if the directory of the plugin is there', async t => {
+  it('returns the recorded version only if the directory of the plugin exists', async t => {
     const layout = await prepareTemporaryHost(t)
     await recordInstalled(layout, { rows: [rowOf()], removed: [] })
     assert.equal(readRunningVersion(layout, factsOf()), null)

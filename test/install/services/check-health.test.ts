@@ -175,7 +175,7 @@ describe('checkHealth by http', () => {
 })
 
 describe('checkHealth over time', () => {
-  it('starts over when the service falters before it was stable', async t => {
+  it('starts over when the service falters before it is stable', async t => {
     const { url, asked } = await serveStatuses(t, [200, 200, 200, 503, 200])
     const clock = createSteppedClock()
     await check(checkOf({ type: 'http', url, status: 200 }, { stableFor: 20, interval: 5 }), collectLog(), clock)
@@ -215,7 +215,7 @@ describe('checkHealth over time', () => {
     await check(checkOf({ type: 'http', url, status: 200 }, { timeout: 40, interval: 100 }))
   })
 
-  it('does not miss a stable time that ends between two intervals', async t => {
+  it('does not miss a stable period that ends between two intervals', async t => {
     const { url } = await serveStatuses(t, [200])
     await check(checkOf({ type: 'http', url, status: 200 }, { timeout: 40, interval: 10, stableFor: 35 }))
   })
@@ -294,7 +294,7 @@ describe('checkHealth with a supervisor', () => {
     assert.ok(asked() >= 2)
   })
 
-  it("can pass by the supervisor's answer alone, in half of a short timeout", async t => {
+  it("can pass by the supervisor's answer alone, within half of a short timeout", async t => {
     const standIns = useStandIns(t)
     standIns.setState('web.service', 'active')
     const clock = createSteppedClock()
@@ -349,7 +349,7 @@ describe('checkHealth in Kubernetes', () => {
     assert.match(await check(checkOf(null, { service: DEPLOYMENT, timeout: 8 })), /replicas 1, updated 1, available 1/)
   })
 
-  it('does not count a question that kubectl once leaves unanswered as a restart', async t => {
+  it('does not count it as a restart if kubectl leaves a question unanswered once', async t => {
     for (const question of ['restartCount', 'lastTransitionTime']) {
       const standIns = useStandIns(t)
       standIns.setState('restarts', '4')
@@ -360,7 +360,7 @@ describe('checkHealth in Kubernetes', () => {
     }
   })
 
-  it('passes if the pods may not be listed', async t => {
+  it('passes if listing the pods is forbidden', async t => {
     const standIns = useStandIns(t)
     standIns.before('kubectl', 'get', 'case $* in *restartCount*) echo Forbidden >&2; exit 1 ;; esac')
     await check(checkOf(null, { service: DEPLOYMENT, timeout: 8 }))
@@ -393,7 +393,7 @@ describe('findUnhealthy', () => {
     assert.ok(log.lines.some(line => line.startsWith('info web is healthy again: ')))
   })
 
-  it('does not call a service healthy that it cannot examine', async () => {
+  it('does not say that a service is healthy if it cannot examine the service', async () => {
     const log = collectLog()
     const nothing = { ...checkOf(null, { timeout: 1 }), previous_version: '1.0.0' }
     assert.match((await findUnhealthy([nothing], { log, signal })).join(), /has no service and no check for it/)

@@ -92,7 +92,7 @@ describe('runCommand', () => {
 })
 
 describe('forgetStartsCommand', () => {
-  it('exists only for systemd, which alone counts starts', () => {
+  it('exists only for systemd, because no other supervisor counts starts', () => {
     assert.deepEqual(forgetStartsCommand(SYSTEM), ['systemctl', 'reset-failed', 'app@1.service'])
     assert.deepEqual(forgetStartsCommand(USER), ['systemctl', '--user', 'reset-failed', 'app@1.service'])
     assert.deepEqual([forgetStartsCommand(CONTAINER), forgetStartsCommand(DEPLOYMENT)], [undefined, undefined])

@@ -61,7 +61,7 @@ describe('restoreServices', () => {
     ['restarts a service that ran and was restarted', 'active', ['restart'], ['restart web.service'], 'active'],
     ['restarts a service that ran and was stopped', 'active', ['stop'], ['restart web.service'], 'active'],
     [
-      'restarts a service that ran only once, after several actions',
+      'makes only one restart of a service that ran, even after several actions',
       'active',
       ['stop', 'start', 'restart'],
       ['restart web.service'],
@@ -95,7 +95,7 @@ describe('restoreServices', () => {
     assert.match(problems.join(), /^A cancelled run had no time to restore unit web\.service/)
   })
 
-  it('goes from the service that was changed last to the one changed first', async () => {
+  it('restores first the service that was changed last', async () => {
     for (const unit of ['web.service', 'other.service']) standIns.setState(unit, 'active')
     const changes = await perform([UNIT, 'restart'], [OTHER, 'restart'])
     assert.deepEqual((await restored(changes))[0], ['restart other.service', 'restart web.service'])
@@ -103,7 +103,7 @@ describe('restoreServices', () => {
     assert.deepEqual((await restored(again))[0], ['restart web.service', 'restart other.service'])
   })
 
-  it('goes on after a service that it cannot restore, and reports that service', async () => {
+  it('continues after a service that it cannot restore, and reports that service', async () => {
     for (const unit of ['web.service', 'other.service']) standIns.setState(unit, 'active')
     const changes = await perform([UNIT, 'restart'], [OTHER, 'restart'])
     standIns.before('systemctl', 'restart', '[ "$service" = web.service ] || exit 1')
@@ -118,7 +118,7 @@ describe('restoreServices', () => {
     assert.equal(standIns.stateOf('web'), '3')
   })
 
-  it('makes systemd forget earlier starts, whose limit would refuse the next one', async () => {
+  it('makes systemd forget earlier starts, because its start limit would refuse the next one', async () => {
     standIns.setState('web.service', 'active')
     const changes = await perform([UNIT, 'restart'])
     standIns.before('systemctl', 'reset-failed', 'touch forgotten')
@@ -156,7 +156,7 @@ describe('restoreServices', () => {
     assert.deepEqual((await restored(changes)).slice(1), [false, 0])
   })
 
-  it('may be repeated', async () => {
+  it('can be repeated', async () => {
     standIns.setState('web.service', 'inactive')
     const changes = await perform([UNIT, 'start'])
     await restored(changes)

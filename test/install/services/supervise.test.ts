@@ -51,7 +51,7 @@ function failsWith(code: ErrorCode, ...wanted: RegExp[]): (error: unknown) => bo
 }
 
 describe('superviseService', () => {
-  it("reports the exit code and the supervisor's output, cut and free of runner commands", async () => {
+  it("reports the exit code and the supervisor's output, shortened and free of runner commands", async () => {
     standIns.before('systemctl', 'start', 'echo "##[error]masked"; yes x | head -c 9000; exit 5')
     await assert.rejects(act(UNIT, 'start'), error => {
       failsWith('step_failed', /unit web\.service/, /exit code 5/, /masked/)(error)
@@ -90,7 +90,7 @@ describe('superviseService', () => {
     await assert.rejects(stopping, error => error === reason)
   })
 
-  it("finds the user's manager without its runtime directory in the environment", async () => {
+  it("finds the user's manager even if the runtime directory is not in the environment", async () => {
     delete process.env['XDG_RUNTIME_DIR']
     await act({ ...UNIT, scope: 'user' }, 'start')
     assert.equal(standIns.environmentOf('systemctl')['XDG_RUNTIME_DIR'], `/run/user/${process.getuid?.()}`)

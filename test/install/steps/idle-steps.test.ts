@@ -51,7 +51,7 @@ async function idle(t: TestContext, { intact, order, hasSettings = true, redeplo
   return [...findIdleSteps(deployment, whole)].join(' ')
 }
 
-describe('the steps that follow a change', () => {
+describe('the steps that act on the host', () => {
   const removal = { shelf: 'plugins' as const, id: 'c', directory: 'plugins', installed: rowOf({ id: 'c' }) }
   const cases: Record<string, [Scene, string]> = {
     'are idle when every part is intact': [{ intact: ['a', 'b'] }, 'stop-a db-b up-a on-b all tell other'],
@@ -59,7 +59,7 @@ describe('the steps that follow a change', () => {
       { intact: ['b'] },
       'db-b on-b',
     ],
-    'of a part whose settings are missing are not idle, even before these are created': [
+    'of a part whose settings are missing are not idle, even before the settings are created': [
       { intact: ['a', 'b'], hasSettings: false },
       'stop-a up-a',
     ],

@@ -39,7 +39,7 @@ describe('runSteps', () => {
     ])
   })
 
-  it('continues after a step that only warns, and records its reason', async t => {
+  it('continues after a step that only warns, and records the reason', async t => {
     const [one, , three] = STEPS as [PlanStep, PlanStep, PlanStep]
     const hostConfig = parseHostConfig('version: 1\nnotify:\n  deployed: { command: [/bin/false] }\n', 'host.yaml')
     const context = await contextWith(t, { steps: [one, NOTIFY, three], hostConfig })
@@ -94,7 +94,7 @@ describe('runSteps', () => {
     ])
   })
 
-  it('stops at a step that fails by itself, with its code', async t => {
+  it('stops at a step that fails, and throws an error with its code', async t => {
     const install: PlanStep = { ...COMMON, id: 'files', action: 'install_plugin', plugin: 'unknown' }
     const context = await contextWith(t, { steps: [install, ...STEPS] })
     await assert.rejects(runSteps(context, doNothing), { code: 'step_failed' })

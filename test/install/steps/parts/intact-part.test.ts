@@ -128,11 +128,11 @@ describe('a part that was installed from the verified artifact itself', () => {
     'a missing record': { row: { tree_record: 'cd'.repeat(32) } },
     'a missing plugin.sig': { files: TRUSTED, secret: SECRET },
     'a plugin.sig with another signature': { files: { ...TRUSTED, 'plugin.sig': '{}' }, secret: SECRET },
-    'a plugin.sig that no longer has a reason': { files: { ...TRUSTED, 'plugin.sig': '{}' } },
-    'a plugin.yaml that was replaced since it was compared': {
+    'a plugin.sig that is no longer needed': { files: { ...TRUSTED, 'plugin.sig': '{}' } },
+    'a plugin.yaml that was replaced after it was compared': {
       meanwhile: root => writeTree(root, { 'plugin.yaml': 'name: x\nversion: "9.9.9"\n' }),
     },
-    'a plugin.yaml that has become a symlink since it was compared': {
+    'a plugin.yaml that became a symlink after it was compared': {
       meanwhile(root) {
         renameSync(join(root, 'plugin.yaml'), join(root, 'other.yaml'))
         symlinkSync('other.yaml', join(root, 'plugin.yaml'))

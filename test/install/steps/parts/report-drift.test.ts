@@ -37,7 +37,7 @@ describe('recordDrift', () => {
     assert.deepEqual(deployment.record.facts.drift, [{ ...NAME, version: '2.0.0', added: ['by-hand'], ...none }])
   })
 
-  it('adds at most 500 paths to the report, and the number of the others', async t => {
+  it('adds at most 500 paths to the report, and counts the others', async t => {
     const { log, root, deployment } = await makeDeployment(t, MANY_FILES)
     for (const path of Object.keys(MANY_FILES)) rmSync(join(root, path))
     await recordDrift(deployment, [GREETER])

@@ -43,7 +43,7 @@ describe('the settings that a host framework injects', () => {
     assert.deepEqual([existsSync(path), existsSync(`${join(path, '..')}.env`)], [false, false])
   })
 
-  it('are a copy of existing settings, with all text of the operator', async t => {
+  it('are a copy of existing settings, including all text that the operator has added', async t => {
     const { path, write } = await openScene(t, { 'plugins/x.env': '# mine\nB=2\n' })
     assert.equal(await write(), 'x.env stays; plugins/x/.env written')
     assert.equal(readFileSync(path, 'utf8'), '# mine\nB=2\n')
@@ -77,7 +77,7 @@ describe('the settings that a host framework injects', () => {
     await assert.rejects(other.write(), stepFailed)
   })
 
-  it('are not written if no keep-path would give them to the next version', async t => {
+  it('are not written if no keep-path would carry them over to the next version', async t => {
     const { log, path, write } = await openScene(t, {}, ['data'])
     assert.equal(await write(), 'x.env written')
     assert.ok(!existsSync(path))

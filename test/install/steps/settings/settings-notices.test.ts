@@ -67,7 +67,7 @@ describe('noticeSettings', () => {
     }
   })
 
-  it('cleans a name that is not valid for a variable', async t => {
+  it('cleans a name that is not a valid variable name', async t => {
     const [line = ''] = await noticesOf(t, { required: ['A\u001b[31m::error::'] })
     assert.ok(line.startsWith('notice ') && !line.includes('\u001b') && !line.includes('::'), line)
   })

@@ -83,7 +83,7 @@ function stepFailed(error: unknown): boolean {
   return error instanceof DeploymentError && error.code === 'step_failed'
 }
 
-describe('a part that is prepared and switched', () => {
+describe('preparing and switching a part', () => {
   it('installs into an empty place, and rolls back to an empty place', async t => {
     const scene = await makeScene(t, undefined, { main: 'new' })
     assert.equal(await scene.install(), undefined)
