@@ -17,6 +17,7 @@ import { readLocalArtifact } from '../../../src/marketplace/gate/local-artifact.
 import { signatureOf } from '../../e2e/harness/untrusted-hub.ts'
 import { toolsOf } from '../../install/prepared-deployment.ts'
 import { temporaryDirectory } from '../../install/temporary-directory.ts'
+import { timesMoveOn } from '../../install/times-move-on.ts'
 
 const BYTES = Buffer.alloc(600 * 1024, 'artifact ')
 const SECRET = 'secret'
@@ -26,6 +27,8 @@ async function readWhile(t: TestContext, onPiece: (path: string) => void, more: 
   const workspace = temporaryDirectory(t)
   const path = join(workspace, 'greeter.zip')
   writeFileSync(path, BYTES)
+  utimesSync(path, 1, 1)
+  await timesMoveOn(workspace)
   const copy = join(mkdtempSync(join(workspace, 'copy-')), 'copy')
   const fd = openSync(copy, 'wx+')
   const now = (): Date => {
@@ -59,8 +62,8 @@ describe('readLocalArtifact', () => {
     'gets longer': path => appendFileSync(path, 'x'),
     'gets shorter': path => truncateSync(path, 10),
     'is emptied': path => truncateSync(path, 0),
-    'is rewritten, and then gets an old time': path => {
-      writeFileSync(path, BYTES)
+    'gets other bytes under its old modification time': path => {
+      writeFileSync(path, Buffer.alloc(BYTES.length, 'other '))
       utimesSync(path, 1, 1)
     },
   }
