@@ -41,7 +41,9 @@ describe('findPluginsDirectory', () => {
     'a file that is not YAML': '{[',
     'a repeated key': 'plugins: {directory: app}\nplugins: {directory: data}',
     'a merge key': 'base: &b {directory: app}\nplugins: {<<: *b}',
-    'aliases without end': `a: &a [x]\n${'b: [*a, *a]\n'.repeat(2)}plugins: {directory: app}`,
+    'more than 100 aliases': `a: &a [x]\nb: [${'*a, '.repeat(101)}]\nplugins: {directory: app}`,
+    'an alias bomb of few aliases':
+      'a: &a [x, x]\nb: &b [*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c]\nplugins: {directory: app}\n',
     'more than 32 KiB': `plugins: {directory: app}\n#${'x'.repeat(32 * 1024)}`,
     'text that is not UTF-8': path => writeFileSync(path, Buffer.from([0x61, 0x3a, 0xff])),
     'a symlink': path => symlinkSync('/etc/passwd', path),
