@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
@@ -13,6 +13,7 @@ import { type RollbackRequest, type RolledBack, rollBack } from '../../../src/in
 import { collectLog } from '../collected-log.ts'
 import { installRecorded, GREETER as PLACE, recordTreeAt, treeOf } from '../host/trees/recorded-tree.ts'
 import { prepareTemporaryHost, rowOf } from '../prepared-host.ts'
+import { rewriteKeepingTime } from '../rewrite-keeping-time.ts'
 import { writeTree } from '../temporary-directory.ts'
 import { timesMoveOn } from '../times-move-on.ts'
 
@@ -176,9 +177,8 @@ describe('rollBack', () => {
       writeFileSync(join(place, 'main.py~'), 'new')
       renameSync(join(place, 'main.py~'), join(place, 'main.py'))
     },
-    'a changed file whose modification time was set back': place => {
-      writeFileSync(join(place, 'main.py'), 'bad')
-      utimesSync(join(place, 'main.py'), new Date(0), new Date(0))
+    'a changed file with its old modification time': place => {
+      rewriteKeepingTime(join(place, 'main.py'), 'bad')
     },
   }
   const WRITTEN =

@@ -26,6 +26,7 @@ import { digestOfItems } from '../../../../src/install/host/trees/record/recorde
 import type { TreeDifference } from '../../../../src/install/host/trees/tree-comparison.ts'
 import { collectLog } from '../../collected-log.ts'
 import { prepareTemporaryHost, rowOf } from '../../prepared-host.ts'
+import { rewriteKeepingTime } from '../../rewrite-keeping-time.ts'
 import { writeTree } from '../../temporary-directory.ts'
 import { timesMoveOn } from '../../times-move-on.ts'
 import { earlierRecordOf, GREETER, installRecorded, recordTreeAt, treeOf, writeTreeOf } from './recorded-tree.ts'
@@ -81,10 +82,9 @@ const CASES: Record<string, { change: (root: string) => void; difference: Partia
     change: root => writeFileSync(join(root, 'lib/a'), 'b'),
     difference: { changed: ['lib/a'] },
   },
-  'other bytes with an old modification time': {
+  'other bytes with the old modification time': {
     change: root => {
-      writeFileSync(join(root, 'lib/a'), 'b')
-      utimesSync(join(root, 'lib/a'), new Date(0), new Date(0))
+      rewriteKeepingTime(join(root, 'lib/a'), 'b')
     },
     difference: { changed: ['lib/a'] },
   },
