@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
 import { waitUntil } from '../../install/wait-until.ts'
 
 const REPOSITORY = resolve(import.meta.dirname, '../../..')
-/** The arguments of setpriv that start a container, which ends with this process. */
+/** The arguments of setpriv that start a container that ends with this process. */
 const CONTAINER = [
   '--pdeathsig',
   'KILL',

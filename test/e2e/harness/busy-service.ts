@@ -9,10 +9,10 @@ import type { TestContext } from 'node:test'
  */
 const SERVICES = {
   /** Reaches the installed directory by its path, and creates the directory and its `data` if they are missing. */
-  'that creates its directory and data again whenever they are missing': `
+  'that re-creates its directory and data whenever they are missing': `
     for (;;) { mkdir $place; mkdir "$place/data"; if (open my $log, ">>", "$place/data/log") { print $log "x"; } }`,
   /** Works in the tree in which it was started, wherever that tree is moved. */
-  'that creates data again in its working folder': `
+  'that re-creates data in its working folder': `
     chdir $place; for (;;) { mkdir "data"; if (open my $log, ">>", "data/log") { print $log "x"; } }`,
   /** Repeatedly replaces the kept folder with a new folder. */
   'that repeatedly replaces the whole of data': `

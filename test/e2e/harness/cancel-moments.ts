@@ -9,7 +9,7 @@ import { type Asked, type CancelScene, type Contract, HANG, HANG_ON, isHanging }
 /** Shell: the first restart after the cancelled step hangs and ignores SIGTERM. */
 const HANG_ONCE = `if [ -e here ] && [ ! -e again ]; then touch again; trap '' TERM; while :; do sleep 1; done; fi`
 
-/** True if the run, whose log so far is given, has reached the moment at which the test cancels it. */
+/** True if a run with this log so far has reached the moment at which the test cancels it. */
 export type IsThere = (log: string) => boolean
 
 /** The moment at which a run is cancelled, and the required result. */
@@ -51,7 +51,7 @@ function asks(asked: Asked, ...contracts: Contract[]): Moment {
 function inChild(name: string, arrange: Arrange, more: Partial<Moment> = {}): Moment[] {
   return [
     { name, ...stopped(arrange, HANG), ...more },
-    { name: `${name} (which ignores SIGTERM)`, ...stopped(arrange, HANG_ON), ...more },
+    { name: `${name} (the child ignores SIGTERM)`, ...stopped(arrange, HANG_ON), ...more },
   ]
 }
 
@@ -88,7 +88,7 @@ const restart = ({ id }: CancelScene): string => `action: restart, plugin: ${id}
 const provision = ({ id }: CancelScene): string => `action: provision, plugin: ${id}`
 const healthcheck = ({ id }: CancelScene, timeout = 60): string =>
   `action: healthcheck, plugin: ${id}, timeout: ${timeout}`
-/** Shell: runs the script, which hangs, in the first call only, and so not in the rollback's own call. */
+/** Shell: runs the script, which hangs, only in the first call, so not in the call of the rollback. */
 const once = (script: string): string => `if [ ! -e here ]; then ${script}; fi`
 /** Shell: true if the new version was started last. */
 const IS_NEW = 'grep -q 2.0.0 running 2> /dev/null'
@@ -101,7 +101,7 @@ function supervise(action: 'start' | 'stop' | 'restart' | 'is-active'): Moment[]
   })
 }
 
-/** Leaves a run that was killed in its health check. The next run is cancelled while it recovers the dead run. */
+/** Leaves behind a run that was killed in its health check. The next run is cancelled while it recovers the dead run. */
 async function leaveDeadRun(scene: CancelScene): Promise<void> {
   await publish(scene, restart(scene), healthcheck(scene))
   scene.standIns.add('check', `if ${IS_NEW}; then kill -9 $PPID; fi; echo fine`)
@@ -229,7 +229,7 @@ export const MOMENTS: readonly Moment[] = [
     { error: 'step_failed', isUnfinished: true },
   ),
   {
-    name: 'recovers a dead run, whose old version it checks',
+    name: 'recovers a dead run and checks the old version',
     outcome: 'failed',
     recovered: '2.0.0 rolled_back',
     isUnfinished: true,
@@ -240,7 +240,7 @@ export const MOMENTS: readonly Moment[] = [
     },
   },
   ...inChild(
-    'recovers a dead run, whose service it restarts',
+    'recovers a dead run and restarts its service',
     async (scene, script) => {
       await leaveDeadRun(scene)
       scene.standIns.add('check', 'echo fine')
@@ -260,7 +260,7 @@ export const MOMENTS: readonly Moment[] = [
     },
   },
   ...inChild(
-    'provisions, and the hub does not answer',
+    'provisions while the hub does not answer',
     async (scene, script) => {
       await publish(scene, restart(scene), provision(scene), healthcheck(scene))
       scene.standIns.add('make-db', script)
@@ -269,7 +269,7 @@ export const MOMENTS: readonly Moment[] = [
     { healthy: true, isUnreported: true },
   ),
   ...inChild(
-    'provisions, and no service restarts',
+    'provisions while no service restarts',
     async (scene, script) => {
       await publish(scene, restart(scene), provision(scene), healthcheck(scene))
       scene.standIns.add('make-db', script)
@@ -278,7 +278,7 @@ export const MOMENTS: readonly Moment[] = [
     { healthy: true, isUnfinished: true },
   ),
   ...inChild(
-    'provisions, no service restarts, and the hub does not answer',
+    'provisions while no service restarts and the hub does not answer',
     async (scene, script) => {
       await publish(scene, restart(scene), provision(scene), healthcheck(scene))
       scene.standIns.add('make-db', script)

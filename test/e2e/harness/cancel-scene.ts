@@ -194,8 +194,8 @@ function sceneOf(contract: Contract, id: string, { root, workspace }: Place) {
 }
 
 /**
- * A gate to the hub that leaves the requests in `unanswered` without an answer. In JSON, the gate replaces the hub's
- * URL with its own URL, so that downloads pass through the gate, too.
+ * A proxy to the hub. The proxy leaves the requests in `unanswered` without an answer. In JSON, it replaces the hub's
+ * URL with its own URL, so that downloads pass through it, too.
  */
 async function openGate(t: TestContext, hubUrl: string) {
   const unanswered = new Set<Asked>()

@@ -1,5 +1,5 @@
 // Preloaded into an action: copies the project root ROOT to a numbered folder in IMAGES before each call that changes
-// names, so that each copy is the host that a kill at that call would leave. `<number>.json` next to a copy contains
+// names, so that each copy is the host as a kill at that call would leave it. `<number>.json` next to a copy contains
 // the call, and the path of each inode.
 import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'

@@ -22,15 +22,15 @@ export const FILE_DAMAGES: Readonly<Record<string, Damage>> = {
     const ends = [...bytes.entries()].flatMap(([index, byte]) => (byte === 10 ? [index + 1] : []))
     return bytes.subarray(0, ends.length === 0 ? 0 : random.pick(ends))
   }),
-  'with a tail of NUL': rewrite((bytes, random) => {
+  'with a tail of NUL bytes': rewrite((bytes, random) => {
     const start = random.below(bytes.length)
     return Buffer.concat([bytes.subarray(0, start), Buffer.alloc(bytes.length - start)])
   }),
-  'with a head of NUL': rewrite((bytes, random) => {
+  'with a head of NUL bytes': rewrite((bytes, random) => {
     const end = Math.min(bytes.length, random.pick([1, 512, 4096]))
     return Buffer.concat([Buffer.alloc(end), bytes.subarray(end)])
   }),
-  'full of NUL': rewrite(bytes => Buffer.alloc(bytes.length)),
+  'full of NUL bytes': rewrite(bytes => Buffer.alloc(bytes.length)),
   empty: rewrite(() => Buffer.alloc(0)),
   'with a flipped bit': rewrite((bytes, random) => {
     const flipped = Buffer.from(bytes)
@@ -91,7 +91,7 @@ export const FOLDER_DAMAGES: Readonly<Record<string, Damage>> = {
   },
 }
 
-/** Puts back a folder that the damage moved out, or moves out the folder of somebody else. */
+/** Puts back a folder that the damage moved out, or moves out somebody else's folder. */
 export function repairFolder({ path, outside }: Target): void {
   const kept = movedOut({ path, outside })
   if (!existsSync(kept)) return void renameSync(join(path, OF_SOMEBODY), join(outside, OF_SOMEBODY))

@@ -1,6 +1,6 @@
 import { closeSync, readFileSync, writeSync } from 'node:fs'
 
-/** An event on a disk. A log contains the events in their order. */
+/** An event on a disk. A log contains the events in order. */
 export type DiskEvent =
   | { readonly kind: 'write'; readonly offset: number; readonly bytes: Buffer }
   /** All earlier writes are durable. */

@@ -21,7 +21,7 @@ export const HOST = { 'host-id': 'app-1' }
 export const SCENES = [playUpdates, playRefusals, playFailures, playReading, playProject] as const
 
 /**
- * Plays the endings of these scenes, by default of all, with the real hub, the real `dist/` and stand-ins for systemd.
+ * Plays the endings of these scenes, all by default, with the real hub, the real `dist/` and stand-ins for systemd.
  */
 export async function playEndings(scenes: readonly (typeof SCENES)[number][] = SCENES): Promise<PlayedEnding[]> {
   return (await Promise.all(scenes.map(play => play()))).flat()
@@ -65,8 +65,8 @@ interface GreeterHost {
 }
 
 /**
- * Opens a host with a supervisor and a health check, which passes for the versions for which `isHealthy` returns true;
- * by default, all but 2.x.
+ * Opens a host with a supervisor and a health check. The check passes for the versions for which `isHealthy` returns
+ * true: by default, all but 2.x.
  */
 async function openGreeterHost(
   isHealthy: (version: string) => boolean = version => !version.startsWith('2'),

@@ -31,7 +31,7 @@ export function readLocalReport(result: ActionResult): LocalReport {
 
 /**
  * The paths that a run without changes must not touch. Leaves out the entries of the action's own folders themselves,
- * the reports, the audit log, tree records, and the action's auxiliary files.
+ * the reports, the audit log, the tree records, and the action's auxiliary files.
  */
 export function listHost(root: string): Record<string, string> {
   const own =

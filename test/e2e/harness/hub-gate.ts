@@ -7,9 +7,9 @@ import { type LoopbackServer, serve } from '../../net/loopback-server.ts'
 export type Route = 'detail' | 'artifact' | 'report'
 
 /**
- * Opens a gate to a real hub. The gate waits for the result of `onRequest` before it passes a request on. If the result
- * is `fail`, the gate answers 500. As long as there is no result, the request gets no answer. The gate ends with the
- * test, even if requests still wait.
+ * Opens a gate: a proxy to a real hub. The gate waits for the result of `onRequest` before it passes a request on. If
+ * the result is `fail`, the gate answers 500. As long as there is no result, the request gets no answer. The gate closes
+ * when the test ends, even if requests are still waiting.
  */
 export function openGate(
   t: TestContext,

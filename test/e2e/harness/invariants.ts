@@ -98,7 +98,7 @@ export function readReports(root: string): Map<string, LocalReport> {
   return byId
 }
 
-/** Asserts that local reports, audit lines, the hub's reports and the record of installed parts agree. */
+/** Asserts that the local reports, the audit log, the hub's reports and the record of installed parts agree. */
 export function assertOneStory(root: string, hub: Store): void {
   const reports = readReports(root)
   for (const report of reports.values()) assertHubHeard(hub, report)

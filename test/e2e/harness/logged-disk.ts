@@ -54,7 +54,7 @@ export function makeDisk(path: string, blockBytes: 1024 | 4096): void {
 }
 
 /**
- * Mounts the ext4 in a file on a new folder for the duration of `work`. The mount replays the ext4's journal. The
+ * Mounts the ext4 in a file on a new folder for the duration of `work`. Mounting replays the journal of the ext4. The
  * writes of `work` need not be durable, so there are no barriers.
  */
 export async function withMounted<T>(image: string, work: (mounted: string) => T | Promise<T>): Promise<T> {
@@ -138,7 +138,7 @@ async function unmountServed(server: ChildProcess, file: string): Promise<void> 
   if (server.exitCode === null) await once(server, 'exit')
 }
 
-/** Adds a mark by a read that bypasses the cache, so that the read reaches the server. */
+/** Adds a mark with a read that bypasses the cache and so reaches the server. */
 function markOn(file: string, number: number): void {
   const fd = openSync(file, constants.O_RDONLY | constants.O_DIRECT)
   try {

@@ -45,7 +45,7 @@ export function whyNoImmutables(): string | false {
   return made ? false : 'needs root, chattr and a file system that supports immutable files'
 }
 
-/** Mounts a file system in memory, which is gone when the test ends. */
+/** Mounts a file system in memory that is gone when the test ends. */
 export function mountMemory(t: TestContext, options: string, type: 'tmpfs' | 'ramfs' = 'tmpfs'): string {
   const folder = mkdtempSync(join(tmpdir(), 'mounted-'))
   run('mount', '-t', type, '-o', `mode=755,${options}`, type, folder)
@@ -56,7 +56,7 @@ export function mountMemory(t: TestContext, options: string, type: 'tmpfs' | 'ra
   return folder
 }
 
-/** Mounts a tmpfs over a path in a host until the test ends. The content of the path is hidden meanwhile. */
+/** Mounts a tmpfs over a path in a host until the test ends. The tmpfs hides the content of the path. */
 export function mountOver(t: TestContext, path: string, options: string): void {
   mkdirSync(path, { recursive: true })
   run('mount', '-t', 'tmpfs', '-o', `mode=755,${options}`, 'tmpfs', path)
@@ -78,7 +78,7 @@ export function bindMount(t: TestContext, source: string, path: string): void {
   t.after(() => spawnSync('umount', ['-l', path]))
 }
 
-/** Mounts an ext4 file system, whose image is a file, at a path in a host. */
+/** Mounts an ext4 file system from an image file at a path in a host. */
 export function mountLoop(t: TestContext, path: string): void {
   const folder = mkdtempSync(join(tmpdir(), 'loop-'))
   const image = join(folder, 'image')
@@ -101,7 +101,7 @@ export function overlayOver(t: TestContext, path: string): void {
   t.after(() => spawnSync('umount', ['-l', path]))
 }
 
-/** The reason why no ext4 can be made and mounted here; false if one can. */
+/** The reason why no ext4 file system can be made and mounted here; false if one can. */
 export function whyNoExt4(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
@@ -123,7 +123,7 @@ export interface Ext4 {
   megabytes: number
 }
 
-/** Mounts an ext4 with its journal, in a file that is gone when the test ends. */
+/** Mounts an ext4 file system with a journal. Its image is a file that is gone when the test ends. */
 export function mountExt4(t: TestContext, ext4: Ext4): string {
   const folder = mkdtempSync(join(tmpdir(), 'ext4-'))
   const mounted = mountImage(folder, ext4)

@@ -20,12 +20,12 @@ export interface PowerCutHosts {
   readonly inputs: Readonly<Record<string, string>>
   readonly outcome: 'success' | 'rolled_back'
   /**
-   * Kills a deployment, during whose recovery the power then fails. Undefined if the power fails during the deployment
+   * Kills a deployment. The power then fails during the recovery. Undefined if the power fails during the deployment
    * itself.
    */
   readonly interrupt?: (host: HostCopy, inputs: Readonly<Record<string, string>>) => Promise<void>
   /**
-   * True if the requests of the deployment can go through a gate. Those of a project cannot, because a project's hub
+   * True if the requests of the deployment can go through a proxy. Those of a project cannot, because a project's hub
    * puts its own address into its answers.
    */
   readonly isMarketplace: boolean

@@ -12,7 +12,7 @@ export interface ProjectRefusal {
   code: ErrorCode
   /** The state in which the run refuses the hub. */
   during: ProjectState
-  /** The requests to the hub before the report, in their order. */
+  /** The requests to the hub before the report, in order. */
   asked: readonly ProjectRoute[]
   inputs?: Record<string, string>
   /** The key that the hub releases, if the run gets that far. */

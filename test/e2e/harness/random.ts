@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 
-/** A sequence of random choices, which is the same for the same seed. */
+/** A sequence of random choices. Equal seeds give equal sequences. */
 export interface Random {
   /** A whole number from 0 to less than the limit. */
   below(limit: number): number

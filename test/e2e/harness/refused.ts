@@ -16,7 +16,7 @@ export const LIES: Record<string, [Partial<Answers>, ErrorCode, string?]> = {
   'answers 204': [{ artifact: response => response.writeHead(204).end() }, 'bad_response'],
   'switches to another protocol for the record': [{ detail: switchProtocols }, 'bad_response'],
   'switches to another protocol for the artifact': [{ artifact: switchProtocols }, 'bad_response'],
-  'sends nothing': [{ artifact: serveArtifact(Buffer.alloc(0)) }, 'invalid_archive', 'extracting'],
+  'sends no bytes': [{ artifact: serveArtifact(Buffer.alloc(0)) }, 'invalid_archive', 'extracting'],
   'sends two signatures': [
     {
       artifact: response => {
@@ -27,7 +27,7 @@ export const LIES: Record<string, [Partial<Answers>, ErrorCode, string?]> = {
     'invalid_signature_format',
     'verifying_signature',
   ],
-  'sends a page in place of an error': [
+  'sends an HTML page instead of a JSON error': [
     {
       artifact: response =>
         response.writeHead(404, { 'content-type': 'text/html' }).end('<script>alert(1)</script>'.repeat(100)),
@@ -38,7 +38,7 @@ export const LIES: Record<string, [Partial<Answers>, ErrorCode, string?]> = {
     { detail: answerJson(200, { latest_version: '2.0.0', more: 'x'.repeat(1024 * 1024) }) },
     'bad_response',
   ],
-  'sends a page in place of a record': [{ detail: response => response.end('<h1>Welcome</h1>') }, 'bad_response'],
+  'sends an HTML page instead of a record': [{ detail: response => response.end('<h1>Welcome</h1>') }, 'bad_response'],
   'names a version that is a path': [{ detail: answerJson(200, { latest_version: '../../x' }) }, 'bad_response'],
   'names a version that is a number': [{ detail: answerJson(200, { latest_version: 2 }) }, 'bad_response'],
   'names no version': [{ detail: answerJson(200, { latest_version: null }) }, 'no_published_version'],
@@ -54,7 +54,7 @@ export const WRONGLY_SIGNED: Record<string, [Buffer, string | undefined, ErrorCo
   'with a bare digest': [bytes, signature.replace('hmac_sha256:', ''), 'invalid_signature_format'],
   'with one changed bit': [flipped, signature, 'signature_mismatch'],
   'with an extra byte': [Buffer.concat([bytes, Buffer.alloc(1)]), signature, 'signature_mismatch'],
-  'with a signature of another secret': [bytes, signatureOf(bytes, 'another secret'), 'signature_mismatch'],
+  'with a signature made with another secret': [bytes, signatureOf(bytes, 'another secret'), 'signature_mismatch'],
 }
 
 /** Files that are not a plugin of version 2.0.0, each with the code of the refusal. */
@@ -92,7 +92,7 @@ export const REFUSED_PLANS: Record<string, { plan: string; at: [number, number][
     plan: `${PLUGIN_PLAN}  - {id: a, action: prepare, depends_on: [b]}\n  - {id: b, action: prepare, depends_on: [a]}\n`,
     at: [[8, 43]],
   },
-  'installs the other kind': { plan: SERVICE_PLAN.replaceAll('clock', 'greeter'), at: [[5, 5]] },
+  'installs an extension instead of a plugin': { plan: SERVICE_PLAN.replaceAll('clock', 'greeter'), at: [[5, 5]] },
   'installs nothing': {
     plan: 'format_version: "1"\nproject_id: greeter\nversion: "1"\nsteps:\n  - {id: a, action: prepare}\n',
     at: [[4, 1]],

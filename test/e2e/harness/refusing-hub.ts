@@ -6,7 +6,7 @@ export interface RefusingHub {
   close(): Promise<void>
 }
 
-/** Opens a gate to a real hub. The gate refuses the reports of projects, and passes on everything else. */
+/** Opens a proxy to a real hub. The proxy refuses the reports of projects, and passes on everything else. */
 export async function openRefusingHub(hubUrl: string): Promise<RefusingHub> {
   const server = createServer(async (request, response) => {
     const { method = 'GET', url = '' } = request

@@ -19,7 +19,7 @@ export const hangSaying = (text: string): string => `echo "${text}"; exec sleep 
 
 /**
  * A host on which 1.0.0 is installed and runs, next to a project-wide unit, and a hub with 2.0.0. The health check
- * passes for the old version only: for the new one, it hangs. The provision command fails.
+ * passes only for the old version: for the new one, it hangs. The provision command fails.
  */
 export async function openRunningHost(): Promise<HostStage> {
   const stage = await openOldHost()
@@ -40,7 +40,7 @@ provision: {greeter: {command: [${bin}/make-db], timeout: 60s}}
 `
 }
 
-/** The changes that systemctl was asked for, in their order. */
+/** The changes that systemctl was asked for, in order. */
 export function unitChanges({ standIns }: HostStage): string[] {
   return standIns.changes().flatMap(([program, ...args]) => (program === 'systemctl' ? [args.join(' ')] : []))
 }

@@ -9,7 +9,9 @@ export interface SlowHub {
   letGo(): void
 }
 
-/** Opens a gate to a real hub. The gate holds back artifacts until `letGo` is called. All other answers pass at once. */
+/**
+ * Opens a proxy to a real hub. The proxy holds back artifacts until `letGo` is called. All other answers pass at once.
+ */
 export async function openSlowHub(t: TestContext, hubUrl: string): Promise<SlowHub> {
   const asked = Promise.withResolvers<void>()
   const released = Promise.withResolvers<void>()

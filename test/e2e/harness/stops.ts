@@ -44,16 +44,16 @@ export function killAtRequest(route: Route): Stop {
 }
 
 /**
- * Runs a script, which kills or disturbs the run, in place of the child that makes the staged tree durable; `$2` is
- * that tree.
+ * Runs a script that kills or disturbs the run, in place of the child that makes the staged tree durable. `$2` is that
+ * tree.
  */
 export function inSync(script: string): Stop {
   return { needsTracing: false, prepare: t => ({ run: { env: { PATH: standIn(t, 'sync', script) } } }) }
 }
 
 /**
- * Kills the run right before it writes its first journal record of that name. Every change that earlier records
- * announce has been made.
+ * Kills the run right before it writes its first journal record of that name. By then, every change that earlier
+ * records announce has been made.
  */
 export function killBefore(record: RecordName, version?: string): Stop {
   return tamperBefore(record, 'signal=KILL', version)
@@ -89,7 +89,7 @@ export function killAtCall(path: string, call: string, nth = 1): Stop {
   }
 }
 
-/** Kills the run right before it puts the new content of a file below `.hub-deploy/` in place of the old content. */
+/** Kills the run right before it replaces a file below `.hub-deploy/` with the file's new content. */
 export function killBeforeReplacing(path: string): Stop {
   const preload = join(import.meta.dirname, 'kill-before-rename.mjs')
   return {
@@ -105,7 +105,7 @@ export function killRecoveryBefore(nth: number): Stop {
   return { needsTracing: true, prepare: (_t, host) => ({ run: tamperWithRecovery(host.root, nth, 'signal=KILL') }) }
 }
 
-/** `state <name>`, `step <id>`, `change <target>` with `*` for the deployment's id, or the kind of record alone. */
+/** `state <name>`, `step <id>`, `change <target>` with `*` for the deployment's id, or just the kind of the record. */
 type RecordName = string
 
 function tamperBefore(record: RecordName, how: string, version?: string): Stop {
@@ -117,7 +117,7 @@ function tamperBefore(record: RecordName, how: string, version?: string): Stop {
   }
 }
 
-/** The number of a record in the journal of an undisturbed run. The second record of the journal has the number 1. */
+/** The number of a record in the journal of an undisturbed run. The second record of the journal has number 1. */
 async function findRecord(fleet: Fleet, record: RecordName, version?: string): Promise<number> {
   const nth = (await readRecordNames(fleet, version)).indexOf(record)
   if (nth < 1) throw new Error(`An undisturbed run writes no record "${record}" after its first record.`)

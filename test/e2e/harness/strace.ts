@@ -54,7 +54,7 @@ export interface Tracing {
 }
 
 /**
- * The beginning of a command line that runs the action under strace. The action's own command line is to be appended.
+ * The beginning of a command line that runs the action under strace. The caller appends the action's own command line.
  */
 export function traceCommand(tracing: Tracing): string[] {
   const { log, calls = NAME_CALLS, inject = [], paths = [], textLimit = 0, mainOnly = false } = tracing
@@ -121,8 +121,8 @@ interface TraceLine {
 }
 
 /**
- * A call that is cut in two by another thread's line has the place of its beginning in the list, and the result from
- * its end.
+ * If another thread's line cuts a call in two, the call has the place of its beginning in the list, and the result that
+ * its end contains.
  */
 function parseLines(text: string): TraceLine[] {
   const calls: TraceLine[] = []

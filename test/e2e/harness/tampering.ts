@@ -12,7 +12,8 @@ export function tamper(path: string, names: string, how: string, nth: number | s
 }
 
 /**
- * Refuses changes of names and sizes, each kind of call from its nth call on, like a file system that became read-only.
+ * Refuses changes of names and sizes, like a file system that has become read-only: of each kind of call, the nth and
+ * all later ones fail.
  */
 export function goReadOnly(nth: number): Partial<ActionRun> {
   const names = 'rename,link,unlink,mkdir,rmdir,ftruncate'
@@ -21,7 +22,7 @@ export function goReadOnly(nth: number): Partial<ActionRun> {
 
 /**
  * Tampers with the write of the nth record to a journal that already has its first record, whichever name the journal
- * has then.
+ * has at that time.
  */
 export function tamperWithRecord(root: string, nth: number, how: string): Partial<ActionRun> {
   const id = randomUUID()
@@ -48,7 +49,9 @@ interface CancelAndBlock {
   readonly undo: number
 }
 
-/** Sends SIGINT as a journal record is written, and pauses for two minutes before each rename from number `undo` on. */
+/**
+ * Sends SIGINT as a journal record is written, and pauses for two minutes before each rename from number `undo` onwards.
+ */
 export function cancelAndBlock(root: string, { place, record, undo }: CancelAndBlock): Partial<ActionRun> {
   const id = randomUUID()
   // The rename of the journal to its final name comes earlier, and is counted, too.

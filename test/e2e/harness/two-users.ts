@@ -20,7 +20,7 @@ const GROUP = 54_000
 export function whyNoTwoUsers(): string | false {
   const left = whyRightsAreLeftToCi()
   if (left !== false) return left
-  if (process.getuid?.() !== 0) return 'needs root, to work as two other users'
+  if (process.getuid?.() !== 0) return 'needs root to work as two other users'
   const [program, ...args] = asUser(RUNNER)
   const { status, error } = spawnSync(program, [...args, process.execPath, '-e', ''], { cwd: '/' })
   if (error !== undefined) return `setpriv is not installed (${error.message})`

@@ -51,7 +51,7 @@ export function redirectTo(location: string, status = 302): Answer {
 export const switchProtocols: Answer = response =>
   response.socket?.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n')
 
-/** Serves a marketplace hub on loopback with these answers. The hub ends with the test. */
+/** Serves a marketplace hub on loopback with these answers. The hub closes when the test ends. */
 export async function serveUntrustedHub(t: TestContext, answers: Partial<Answers> = {}): Promise<UntrustedHub> {
   const all: Answers = {
     detail: answerJson(200, { latest_version: VERSION }),

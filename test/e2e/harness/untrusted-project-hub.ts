@@ -60,7 +60,7 @@ export function goodOffer({ signingKey }: ProjectStage): SealedOffer {
   return sealTar(projectTar(), signingKey)
 }
 
-/** Serves a hub on loopback with these answers. The hub ends with the test. */
+/** Serves a hub on loopback with these answers. The hub closes when the test ends. */
 export async function serveUntrustedProjectHub(
   t: TestContext,
   answers: ProjectAnswers,
