@@ -28,7 +28,7 @@ before(async () => {
 after(() => stage.close())
 
 /**
- * A health check, which works in its own folder. For the new version, the check writes `yes` to the file `checking` and
+ * A health check that works in its own folder. For the new version, the check writes `yes` to the file `checking` and
  * sleeps. For the old version, the check passes.
  */
 const CHECK = `#!/bin/sh
@@ -158,7 +158,7 @@ async function withMachines(t: TestContext, test: () => Promise<void>): Promise<
 }
 
 describe('a machine that lost power during the health check of a deployment', { skip: whyRightsAreLeftToCi() }, () => {
-  it('serves, after it boots, only the old version, which the recovery has checked', async t => {
+  it('serves only the old version after the next boot, and the recovery has checked that version', async t => {
     await withMachines(t, async () => {
       await cutPowerInHealthCheck()
       const states = await bootAgain()

@@ -65,7 +65,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
   const skip = whyNoStrace()
 
   for (const { at, outcome } of MOMENTS) {
-    it(`ends ${outcome} when the cancel comes at its record "${at}"`, { skip }, async t => {
+    it(`ends as ${outcome} when the cancel comes at its record "${at}"`, { skip }, async t => {
       const host = fleet.newHost(`cancelled at ${at.replaceAll('/', ' ')}`)
       const { run } = await cancelBefore(at).prepare(t, host, fleet)
       const result = await host.deploy({}, run)
@@ -99,7 +99,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
   }
 
   for (const root of sampled(['a project root', 'no project root'], 1)) {
-    it(`sets its outputs before its report is answered if it was refused and there is ${root}`, async t => {
+    it(`sets its outputs before the hub answers its report, if it was refused and there is ${root}`, async t => {
       const host = fleet.newHost(`refused-with-${root}`)
       let pid = 0
       let wereThere = false

@@ -70,7 +70,7 @@ describe('a deployment while another process changes installed.json', () => {
 })
 
 describe('a rollback whose last check changes installed.json', () => {
-  it('writes the record again, right before it removes the journal', async t => {
+  it('rewrites the record right before it removes the journal', async t => {
     const host = await openHost(t)
     const before = readFileSync(host.record, 'utf8')
     const { log, outputs } = await host.updateUnhealthy(DAMAGES['was removed'])

@@ -19,7 +19,7 @@ async function stageWithPlugin(t: TestContext): Promise<Stage> {
   return stage
 }
 
-/** Starts a service of the host that is healthy from its third probe on. */
+/** Starts a service of the host that is healthy from its third probe onwards. */
 async function startService(t: TestContext): Promise<string> {
   let probes = 0
   const server = createServer((_, response) => response.writeHead(++probes < 3 ? 503 : 200).end())
@@ -35,7 +35,7 @@ function failAfterSwitch(stage: Stage, script: string): void {
 }
 
 for (const hours of sampled([1, -1], 1)) {
-  describe(`a run during which the host's clock jumps by ${hours} h again and again`, {
+  describe(`a run during which the host's clock repeatedly jumps by ${hours} h`, {
     timeout: HANG_LIMIT_MS,
   }, () => {
     const env = { NODE_OPTIONS: `--import=${PRELOAD}`, JUMP_MS: String(hours * 3_600_000) }
@@ -65,7 +65,7 @@ for (const hours of sampled([1, -1], 1)) {
     })
 
     for (const [when, isDrift] of Object.entries({ before: true, during: false }))
-      it(`knows that a file of the old version was changed ${when} it`, async t => {
+      it(`detects that a file of the old version was changed ${when} it`, async t => {
         const stage = await stageWithPlugin(t)
         assert.equal((await stage.deploy()).exitCode, 0)
         await stage.publish('2.0.0', pluginFiles('2.0.0'))

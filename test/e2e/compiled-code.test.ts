@@ -97,7 +97,7 @@ describe('the compiled code that a deployment keeps', () => {
     assert.ok(await usesWhatIsKept('1.2.0'))
   })
 
-  it('is replaced if it is torn or damaged, and hinders no deployment', async () => {
+  it('is replaced if it is torn or damaged, and does not hinder the deployment', async () => {
     assertSucceeds(await deploy())
     const whole = readFileSync(compiled())
     const damages: Record<string, Buffer> = {
@@ -149,13 +149,13 @@ describe('the compiled code that a deployment keeps', () => {
 
   /** Changes to the cache after which another user could have planted the code there. */
   const caches: Record<string, () => void> = {
-    'in a folder that its group can write': () => chmodSync(own(), 0o770),
-    'below a folder that every user can write': () => chmodSync(cache(), 0o777),
+    'in a folder that its group can write to': () => chmodSync(own(), 0o770),
+    'below a folder that every user can write to': () => chmodSync(cache(), 0o777),
     'behind a symlink'() {
       renameSync(own(), join(stage.folder, 'real'))
       symlinkSync(join(stage.folder, 'real'), own())
     },
-    'in a file that every user can write': () => chmodSync(compiled(), 0o666),
+    'in a file that every user can write to': () => chmodSync(compiled(), 0o666),
   }
   for (const [name, open] of Object.entries(caches)) {
     it(`never runs if it was planted ${name}`, async () => {

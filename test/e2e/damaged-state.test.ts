@@ -4,7 +4,7 @@ import { byExtent } from '../extent.ts'
 import { type DamagedHosts, openDamagedHosts } from './harness/damaged-hosts.ts'
 import { countOutcomes } from './harness/outcome-counts.ts'
 
-/** The seed of a failed case, to repeat that case alone. */
+/** The seed of a failed case, to repeat only that case. */
 const SEED = process.env['DAMAGE_SEED']
 
 const SWEEPS = [
@@ -12,7 +12,7 @@ const SWEEPS = [
   { by: 'processes', cases: byExtent({ sample: 1, ci: 12 }), atOnce: 2 },
 ] as const
 
-describe('a host whose update was killed and whose records are then damaged', () => {
+describe('a host whose update was killed and whose records were then damaged', () => {
   let hosts: DamagedHosts
 
   before(async () => {

@@ -41,7 +41,7 @@ function statusesOf(result: ActionResult): string[] {
 const ONLY_IN_CI = whyLeftToCi()
 
 describe('a deployment without a plan', () => {
-  it('prints the plan, which works from a file too, and restarts and checks the service of the host config', async () => {
+  it('prints its plan, which also works from a file, and restarts and checks the service as the host config says', async () => {
     stage.writeHostConfig(SYSTEMD)
     const first = await deployed()
     assert.deepEqual(statusesOf(first), [
@@ -67,7 +67,7 @@ describe('a deployment without a plan', () => {
     assert.equal(stage.standIns.changes().length, 1)
   })
 
-  it('shows an update in a dry run, retains the version that it replaces, and only checks health without a supervisor', {
+  it('shows an update in a dry run, retains the version that it replaces and, without a supervisor, only checks health', {
     skip: ONLY_IN_CI,
   }, async () => {
     await deployed({ 'host-config': '' })
@@ -96,7 +96,7 @@ describe('a deployment without a plan', () => {
     assert.deepEqual(listHost(join(stage.root, 'plugins')), before)
   })
 
-  it('installs a service, and does no more without a host config', { skip: ONLY_IN_CI }, async () => {
+  it('installs a service and, without a host config, does nothing else', { skip: ONLY_IN_CI }, async () => {
     await stage.publish('1.0.0', { 'run.sh': '' }, { kind: 'service', slug: 'clock' })
     const result = await deployed({ kind: 'service', slug: 'clock', 'host-config': '' })
     assert.deepEqual(statusesOf(result), ['prepare prepare done', 'files install_extension done'])

@@ -32,7 +32,7 @@ function assertOldVersion(): void {
 }
 
 describe('an old version that is still running', () => {
-  it('is restored although it has created its kept folder again, and that folder is set aside', async () => {
+  it('is restored even if it has re-created its kept folder, which is set aside', async () => {
     const old = join(stage.root, '.hub-deploy/snapshots/plugins/greeter/1-1.0.0/data')
     const { outputs, log } = await deployWhile(`mkdir ${old} && echo mine >${old}/log; exit 1`)
     assert.deepEqual([outputs['outcome'], outputs['failed-step']], ['rolled_back', 'work'], log)
@@ -50,7 +50,7 @@ describe('an old version that is still running', () => {
   })
 })
 
-describe('a kept path that is moved to the place of the rename probe', () => {
+describe('a kept path that is moved to where the rename probe is', () => {
   const paths = () => [join(stage.root, 'plugins/greeter/data'), join(stage.root, '.hub-deploy/rename-probe')] as const
   const move = () => `rm -rf ${paths()[1]} && mv -T ${paths().join(' ')}`
   beforeEach(() => {
@@ -65,7 +65,7 @@ describe('a kept path that is moved to the place of the rename probe', () => {
     assert.equal(readFileSync(join(data, 'state'), 'utf8'), 'of the host')
   }
 
-  it('makes this run and the next runs inconsistent until it is back, and each of them names its place', async () => {
+  it('makes this run and the next runs inconsistent until it is back, and each run says where it is', async () => {
     const first = await deployWhile(move())
     for (const { outputs, log } of [first, await deployWhile(''), await deployWhile('', { 'dry-run': 'true' })]) {
       assert.deepEqual([outputs['outcome'], outputs['error-code']], ['inconsistent', 'inconsistent'], log)

@@ -73,7 +73,7 @@ async function assertFails(code: string, inputs: Record<string, string> = {}): P
 }
 
 describe('a check of the installed version', () => {
-  it('runs the health checks of the plan and no other step, and asks no hub', async () => {
+  it('runs the health checks of the plan and no other step, and contacts no hub', async () => {
     const away = 'http://127.0.0.1:1'
     const { exitCode, outputs, log, summary } = await check({ 'hub-url': away })
     const { outcome, version, 'previous-version': before, 'running-version': running, state } = outputs
@@ -95,7 +95,7 @@ describe('a check of the installed version', () => {
     assert.doesNotMatch(summary, /healthy/)
   })
 
-  it('says that a service that does not run is unhealthy, and does not start that service', async () => {
+  it('says that a service that is not running is unhealthy, and does not start that service', async () => {
     stage.standIns.setState('greeter.service', 'inactive')
     const { outputs } = await assertFails('unhealthy')
     assert.equal(outputs['failed-step'], 's2')
@@ -198,7 +198,7 @@ describe('a check of the installed version', () => {
     })
   })
 
-  it('does not say that a version is unhealthy if another run has replaced that version meanwhile', {
+  it('does not say that a version is unhealthy if another run has replaced that version in the meantime', {
     skip: ONLY_IN_CI,
   }, async t => {
     const file = join(stage.root, '.hub-deploy/installed.json')
@@ -211,7 +211,7 @@ describe('a check of the installed version', () => {
     assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'failed', 'not_installed'], log)
   })
 
-  it('requires a version and its bytes, and refuses the inputs of a deployment', async () => {
+  it('requires a version and the digest of its bytes, and refuses the inputs of a deployment', async () => {
     for (const inputs of [
       { version: 'latest' },
       { 'artifact-sha256': '' },

@@ -115,7 +115,7 @@ describe('a dry run', () => {
     assert.match((await dryRun()).summary, /would change no file\n/)
   })
 
-  it('lists the files that the artifact ships below a keep-path, unless the host has its own', async () => {
+  it('lists the files that the artifact ships below a kept path, unless the host has its own', async () => {
     await stage.publish('1.1.0', pluginFiles('1.1.0', { 'data/defaults': 'shipped' }))
     const { log } = await dryRun()
     assert.match(log, /^added +plugins\/greeter\/data\/defaults \(7 bytes\)$/m)

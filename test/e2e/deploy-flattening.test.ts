@@ -21,7 +21,7 @@ async function installedFrom(): Promise<Record<string, string>> {
   return listTree(join(stage.root, 'plugins/greeter'))
 }
 
-describe('an archive of a repository, as a code host makes it,', () => {
+describe('an archive of a repository, as made by a code host,', () => {
   it('loses its single top-level directory and keeps programs and symlinks', async () => {
     const repository = join(stage.workspace.path, 'greeter')
     mkdirSync(repository)

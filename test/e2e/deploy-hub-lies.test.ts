@@ -270,7 +270,7 @@ describe('the error text of a hub', () => {
     )
   })
 
-  it('that comes from another origin by a redirect is quoted neither to the hub nor in the log', async t => {
+  it('that comes from another origin through a redirect is quoted neither to the hub nor in the log', async t => {
     const internal = await serve(t, (_, response) => answerJson(403, { error: 'the inventory of rack 7' })(response, _))
     const artifact = redirectTo(`${internal.url}/admin`)
     for (const answers of [{ artifact }, { artifact, detail: artifact }]) {

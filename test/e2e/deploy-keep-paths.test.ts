@@ -91,13 +91,13 @@ describe('keep-paths', () => {
     assert.equal(statSync(join(place, 'etc')).mode & 0o777, 0o755)
   })
 
-  it('stay symlinks where they are symlinks, and are never followed', async () => {
+  it('stay symlinks if they are symlinks, and are never followed', async () => {
     symlinkSync('/', join(place, 'link'))
     await update({}, { 'keep-paths': 'link' })
     assert.ok(existsSync(join(place, 'link/tmp')))
   })
 
-  it('do not lead through a symlink', async () => {
+  it('are refused if they lead through a symlink', async () => {
     symlinkSync('data', join(place, 'link'))
     await stage.publish('2.0.0', pluginFiles('2.0.0'))
     const refusal = { code: 'step_failed', during: 'installing', step: 'files' } as const

@@ -81,7 +81,7 @@ describe('a first deployment', () => {
     )
   })
 
-  it('leaves its private folder, without anything that only the run needed', { skip: ONLY_IN_CI }, async () => {
+  it('leaves its private folder behind, without anything that only the run needed', { skip: ONLY_IN_CI }, async () => {
     await beginInstalled()
     assert.equal(statSync(join(stage.root, '.hub-deploy')).mode & 0o777, 0o700)
     assert.deepEqual(
@@ -189,7 +189,7 @@ describe('the choice of a version', () => {
     yankVersion(stage.store, { kind: 'plugin', slug: 'greeter', version: '2.0.0' })
   })
 
-  it('does not downgrade to an older latest', async () => {
+  it('does not downgrade to an older latest version', async () => {
     await assertRefuses(stage, { code: 'downgrade_refused', during: 'verifying_signature' })
     assert.equal(runningVersion(), '2.0.0')
   })

@@ -77,7 +77,7 @@ describe('an update of a host with a mount', { skip: whyNoMounting() }, () => {
     await assertRefused(t, host, 'unsafe_host', path)
   })
 
-  it('elsewhere, to which a kept path is a symlink, succeeds and keeps its contents', async t => {
+  it('elsewhere, behind a kept path that is a symlink, succeeds and keeps its contents', async t => {
     const host = fleet.newHost('symlinked-volume')
     const volume = mountMemory(t, 'size=1m')
     writeFileSync(join(volume, 'precious'), 'of the host')

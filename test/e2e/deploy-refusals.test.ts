@@ -161,8 +161,8 @@ describe('a version that is not the intended one', () => {
   }
 
   const older: Record<string, ['verifying_signature' | 'extracting', Record<string, string>]> = {
-    'by its header': ['verifying_signature', { 'x-plugin': 'greeter@0.9.0' }],
-    'by its plugin.yaml': ['extracting', {}],
+    'according to its header': ['verifying_signature', { 'x-plugin': 'greeter@0.9.0' }],
+    'according to its plugin.yaml': ['extracting', {}],
   }
   for (const [name, [during, headers]] of Object.entries(older)) {
     it(`is refused when it is older than the installed one ${name}, whatever the hub lists`, async t => {

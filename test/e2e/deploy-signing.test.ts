@@ -70,7 +70,7 @@ describe('a plugin that its host wants signed', () => {
     assert.match(commandsIn(second.log, 'warning').join(), /The plugin\.sig of \S+ covers kept paths \(data\)/)
     assert.equal(installed('data/db'), 'mine')
   })
-  it('is installed again when a file that the signature covers was added, because the host rejects the plugin', {
+  it('is reinstalled when a file was added that its signature should cover, because the host would reject the plugin', {
     skip: ONLY_IN_CI,
   }, async () => {
     const files = {

@@ -94,7 +94,7 @@ describe('write_env', () => {
     })
   }
 
-  it('writes the settings again when only they are missing, and reports a change', { skip: ONLY_IN_CI }, async () => {
+  it('rewrites the settings when only they are missing, and reports a change', { skip: ONLY_IN_CI }, async () => {
     assert.equal((await deploy('{}', {})).exitCode, 0)
     rmSync(settings)
     const result = await stage.deploy()

@@ -53,7 +53,7 @@ describe('an update on a disk', () => {
   // The version has many files of one byte: the bytes fit into this space, but the blocks or the inodes do not.
   const TOO_SMALL_FOR_MANY = { 'of room': 'size=6m', 'of inodes': 'nr_inodes=800' }
   for (const [what, options] of Object.entries(TOO_SMALL_FOR_MANY)) {
-    it(`that runs out ${what} while it extracts keeps the old version and nothing of the new one`, {
+    it(`that runs out ${what} during the extraction keeps the old version and nothing of the new one`, {
       skip: noMounting,
     }, async t => {
       const host = fleet.newHost(`extracts-out-${what}`, join(mountMemory(t, options), 'host'))
@@ -66,7 +66,7 @@ describe('an update on a disk', () => {
     })
   }
 
-  it('that fills up while it installs is rolled back without any space, and succeeds once there is space', {
+  it('that fills up during the installation is rolled back without any space, and succeeds once there is space', {
     skip: noMounting,
   }, async t => {
     const host = fleet.newHost('fills-up', join(mountMemory(t, 'size=4m'), 'host'))
@@ -101,7 +101,7 @@ describe('an update on a disk', () => {
     await assertGoesOn(fleet, host)
   })
 
-  it('whose new version can no longer be moved is inconsistent until it can be, and is then repaired', {
+  it('is inconsistent while its new version cannot be moved, and is repaired afterwards', {
     skip: noImmutables || whyNoStrace(),
   }, async t => {
     const host = fleet.newHost('immutable-new')
@@ -202,7 +202,7 @@ function useUpInodes(folder: string): void {
   for (const path of made.slice(-8)) rmSync(path)
 }
 
-/** Deploys under this umask. A process inherits the umask that its parent has at the start of the process. */
+/** Deploys under this umask. A process inherits the umask that its parent has when the process starts. */
 function deployUnder(umask: number, host: PreparedHost): Promise<ActionResult> {
   const usual = process.umask(umask)
   try {

@@ -42,7 +42,7 @@ function snapshotsOf(stage: AnyStage): SnapshotRow[] {
   return [...installed, ...removed].flatMap(row => row.snapshots)
 }
 
-/** The path of the old version from the switch on. */
+/** The path of the old version after the switch. */
 const KEPT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
 
 /** The warnings about drift. */
@@ -176,7 +176,7 @@ describe('files that were changed on the host since they were installed', () => 
   })
 
   for (const damage of sampled(['missing', 'damaged'] as const, 1))
-    it(`make no genuine snapshot if their record is ${damage}, and the report says that nothing was compared`, async () => {
+    it(`do not become a genuine snapshot if their record is ${damage}, and the report says that nothing was compared`, async () => {
       edit(stage, { 'plugins/greeter/src/main.py': 'by hand' })
       for (const name of listOwn(stage, 'trees')) {
         const path = join(stage.root, '.hub-deploy/trees', name)
@@ -192,7 +192,7 @@ describe('files that were changed on the host since they were installed', () => 
       assert.equal(readLocalReport(result).drift?.[0]?.compared, false)
     })
 
-  it('never push out a genuine snapshot, nor become the last good one', async () => {
+  it('never push out a genuine snapshot, and never become the last good one', async () => {
     for (const version of ['1.1.0', '1.2.0', '1.3.0', '1.4.0']) {
       edit(stage, { 'plugins/greeter/src/main.py': `by hand before ${version}` })
       const { log } = await update(version, { 'keep-snapshots': '2' })
@@ -288,7 +288,7 @@ describe('files that were changed on the host since they were installed', () => 
   })
 
   async function failAfterSwitch(): Promise<ActionResult> {
-    // A directory is in the place of the settings file. Only the step after the switch notices the directory.
+    // A directory has the name of the settings file. Only the step after the switch notices that.
     writeFiles(stage.root, { 'plugins/greeter.env/x': '' })
     return await stage.deploy()
   }
@@ -337,7 +337,7 @@ describe('files that were changed on the host since they were installed', () => 
     assert.deepEqual([outcome, drift, rollback?.verified], ['inconsistent', [], false])
   })
 
-  it('do not include the changes of an interrupted deployment, in a dry run', { skip: ONLY_IN_CI }, async () => {
+  it('do not include, in a dry run, the changes of an interrupted deployment', { skip: ONLY_IN_CI }, async () => {
     await killed(async () => {
       const dry = await deployed({ 'dry-run': 'true' })
       assert.match(dry.log, /waits for its recovery/)

@@ -37,7 +37,7 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
     await hosts.close()
   })
 
-  it('makes the staged tree durable by one syncfs before anything is moved', () => {
+  it('makes the staged tree durable with one syncfs before anything is moved', () => {
     const { events } = update
     const synced = indexOf(events, event => event.kind === 'syncfs' && /staging\/[^/]+\/tree$/.test(event.path))
     assert.ok(synced < indexOf(events, isMove))
@@ -209,7 +209,7 @@ function isChange(event: Event): event is Extract<Event, { to: string }> {
 }
 
 /**
- * True for a rename by which a complete file of the action gets its name. Until the run has the lock of the host, its
+ * True for a rename that gives a complete file of the action its name. Until the run has the lock of the host, its
  * journal has a different name and may be lost.
  */
 function isOwnFile({ from, to }: { from: string; to: string }): boolean {

@@ -113,7 +113,7 @@ describe('the fleet of a reference hub', () => {
     assert.match(result.summary, /^### ✅ All 2 hosts run greeter 1\.0\.0\n/)
   })
 
-  it('is awaited until the last host has the version, and the log names the missing hosts meanwhile', async () => {
+  it('is awaited until the last host has the version, and in the meantime the log names the missing hosts', async () => {
     const inputs = { 'api-key': stage.apiKey, 'expect-version': '1.1.0', 'expect-hosts': 'app-1,app-2' }
     let log = ''
     const waited = fleetOf(
@@ -129,7 +129,7 @@ describe('the fleet of a reference hub', () => {
     assert.match(log, /1 of 2 hosts is known to run 1\.1\.0; waiting for app-1 \(1\.0\.0\) \(\d+ s left\)\./)
   })
 
-  it('is refused to a wrong key, and the outputs that list hosts are then empty', async () => {
+  it('is refused to a wrong key, which leaves the outputs that list hosts empty', async () => {
     const result = await look({ 'api-key': 'wrong', 'expect-version': '1.1.0' })
     assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'authentication_failed'])
     const { hosts, versions, outdated, 'in-sync': inSync } = result.outputs
@@ -195,7 +195,7 @@ describe('the fleet action', () => {
 
   for (const [name, handler, code] of sampled(
     [
-      ['with a page', answering('<html>'), 'bad_response'],
+      ['with an HTML page', answering('<html>'), 'bad_response'],
       ['with an object', answering({ hosts: [] }), 'bad_response'],
       ['with over 16 MiB', answering(`[${' '.repeat(16 * 1024 * 1024)}]`), 'bad_response'],
       ['with millions of lists', answering(`[${'[],'.repeat(1_000_001)}0]`), 'bad_response'],

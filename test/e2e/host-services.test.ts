@@ -99,7 +99,7 @@ notify: {deployed: {command: [${notify}]}}
     const secrets = { GITHUB_TOKEN: 'a-token', ACTIONS_RUNTIME_TOKEN: 'a-token', AWS_SECRET_ACCESS_KEY: 'a-token' }
     const result = await stage.deployHere({}, { env: { ...secrets, TZ: 'UTC', LANG: 'C' } })
     assertDeployed(result)
-    // A shell adds these by itself.
+    // The shell adds these itself.
     const { PWD: _, OLDPWD: __, SHLVL: ___, _: ____, ...seen } = stage.standIns.environmentOf('make-db')
     const { deployment_id } = readLocalReport(result)
     assert.deepEqual(seen, {
@@ -156,7 +156,7 @@ describe('the supervisors', () => {
     })
   }
 
-  it('are not called when the host config says none, with a notice for each step', async () => {
+  it('are not called under supervisor: none, with a notice for each step', async () => {
     await stage.publish('1.0.0', versionFiles('1.0.0'))
     stage.writeHostConfig('version: 1\nsupervisor: none\n')
     stage.writePlan(planWith('action: restart', 'action: healthcheck'))
@@ -230,7 +230,7 @@ describe('a health check', () => {
     assertDeployed(await stage.deployHere())
   })
 
-  it('does not pass while the supervisor restarts the service over and over', { skip: ONLY_IN_CI }, async () => {
+  it('does not pass while the supervisor keeps restarting the service', { skip: ONLY_IN_CI }, async () => {
     await beginWithOld()
     stage.writeHostConfig(SYSTEMD)
     stage.standIns.before('systemctl', 'show', 'begin')

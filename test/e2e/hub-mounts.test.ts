@@ -14,7 +14,7 @@ import { openStage, pluginFiles, SERVICE_PLAN, SIGNING_SECRET, writeFiles } from
 const README = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
 const SHOWN_HUB = 'https://hub.example.com'
 
-/** The base URLs that README.md shows for a hub whose APIs are below different paths, with the address of this hub. */
+/** The base URLs that README.md shows for a hub whose APIs have different paths, but with the address of this hub. */
 function mountsOf(hub: string): Record<string, string> {
   const [, shown = ''] = /```yaml\n(hub-url: .*?)```/s.exec(README) ?? []
   assert.deepEqual(Object.keys(parse(shown)), ['hub-url', 'services-url', 'deployments-url'])

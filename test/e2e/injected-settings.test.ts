@@ -69,7 +69,7 @@ describe('a plugin whose host injects its settings', { skip: !hasPython && 'need
     assert.equal((await stage.deploy()).outputs['changed'], 'false')
   })
 
-  it('causes a warning if the plan does not write them', async () => {
+  it('causes a warning if the plan does not write the settings', async () => {
     stage.writePlan(PLUGIN_PLAN)
     const { log } = await deploy('1.0.0')
     assert.match(log, /::warning.*app\/greeter\/\.env only \(envconfiguration\.inject/)

@@ -71,7 +71,10 @@ function sweepUndo(prepare: () => Promise<Prepared>): void {
     })
   }
 
-  /** The numbers of the journal records that the undo writes. They are counted as `tamperWithRecord` counts them. */
+  /**
+   * The numbers of the failed step's journal record and of all later records, which the undo writes. They are counted
+   * as `tamperWithRecord` counts them.
+   */
   async function census(t: TestContext, disk: Ext4): Promise<number[]> {
     const host = copyTo(t, disk, 'census')
     const journal = join(host.root, '.hub-deploy/journal.jsonl')
@@ -80,7 +83,7 @@ function sweepUndo(prepare: () => Promise<Prepared>): void {
     const failed = lines.findIndex(line => line.includes('"action":"provision","status":"failed"'))
     assert.ok(
       failed > 0 && lines.length - failed > 7,
-      `the journal must have more than 7 records from the failed step on, but has ${lines.length} records in all`,
+      `the journal must have more than 7 records from the failed step onwards, but has ${lines.length} records in all`,
     )
     return lines.map((_, nth) => nth).slice(failed)
   }

@@ -38,8 +38,8 @@ describe('the lock of a host', () => {
   const own = readOwnIdentity()
   const abandoned: Record<string, () => string> = {
     'a process that has ended': () => lockOf({ ...own, pid: spawnSync('true').pid }),
-    'an earlier process with a pid that is used again': () => lockOf({ ...own, start_time: '1' }),
-    'a process before the last boot': () => lockOf({ ...own, boot_id: 'another' }),
+    'an earlier process whose pid has been reused': () => lockOf({ ...own, start_time: '1' }),
+    'a process from before the last boot': () => lockOf({ ...own, boot_id: 'another' }),
     'no process (an empty file)': () => '',
     'no process (garbage)': () => '{"pid": "many"',
   }
@@ -54,7 +54,7 @@ describe('the lock of a host', () => {
   }
 
   const held: Record<string, () => string> = {
-    'a process that runs': () => lockOf(own),
+    'a running process': () => lockOf(own),
     'a process on another host': () => lockOf({ ...own, hostname: 'elsewhere', pid: spawnSync('true').pid }),
   }
   for (const [whose, content] of sampled(Object.entries(held), 1)) {
@@ -97,7 +97,7 @@ describe('the lock of a host', () => {
       const started = Promise.withResolvers<number>()
       const env = { PATH: standIn(t, 'sync', `${NOTE_PID}; exec sleep 3600`) }
       const killed = host.deploy(inputs, { through: CONTAINER, onStart: started.resolve, env })
-      await waitUntil('the host is locked and all is staged', () => isNoted(env.PATH))
+      await waitUntil('the host is locked and everything is staged', () => isNoted(env.PATH))
       process.kill(await started.promise, 'SIGKILL')
       await killed
       assert.equal(JSON.parse(readFileSync(path, 'utf8')).pid, 1)

@@ -47,7 +47,7 @@ describe('a rollback of a version that has copied and removed its kept path', ()
     ['the old version', '$0/.hub-deploy/snapshots/plugins/greeter/1-1.0.0/data', false],
     ['the new version', 'data', whyLeftToCi()],
   ] as const)
-    it(`reports the loss if ${which} has made the path again, and keeps the tree with the copy`, { skip }, async t => {
+    it(`reports the loss if ${which} has re-created the path, and keeps the tree with the copy`, { skip }, async t => {
       const { result, root } = await failAfter(t, `cp -r data storage && rm -r data && mkdir "${folder}"`)
       assert.deepEqual(readLocalReport(result).rollback?.problems, LOST)
       const aside = asideIn(root)
@@ -56,7 +56,7 @@ describe('a rollback of a version that has copied and removed its kept path', ()
     })
 })
 
-describe('a rollback of a version that has renamed its kept path and made another', () => {
+describe('a rollback of a version that has renamed its kept path and created another one', () => {
   it('restores the renamed path, and sets the other one aside', { skip: whyLeftToCi() }, async t => {
     const { result, root } = await failAfter(t, 'mv data data.old && mkdir data && echo new > data/rows')
     assert.deepEqual(readLocalReport(result).rollback?.problems, [])

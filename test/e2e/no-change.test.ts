@@ -80,8 +80,8 @@ async function succeeds(inputs: Record<string, string> = {}): Promise<ActionResu
 }
 
 /**
- * The service changes and the commands of a run, in their order. Equal calls in succession, such as repeated health
- * checks, count once.
+ * The service changes and the commands of a run, in order. Successive equal calls, such as repeated health checks,
+ * count once.
  */
 async function callsOf(run: () => Promise<unknown>): Promise<string[][]> {
   const before = stage.standIns.changes().length
@@ -146,7 +146,7 @@ describe('a version that is already installed', () => {
     assert.deepEqual(['make-db', 'check-greeter', 'notify-team'].map(seen), ['false', 'false', 'false'])
   })
 
-  it('has its service started if it does not run', async () => {
+  it('has its service started if the service is not running', async () => {
     await beginInstalled()
     stage.standIns.setState(UNIT, 'inactive')
     let result: ActionResult | undefined
@@ -193,7 +193,7 @@ describe('a version that is already installed', () => {
     assert.equal(stage.standIns.environmentOf('make-db')['DEPLOYMENT_CHANGED'], 'true')
   })
 
-  it('is installed again with every step when one of its files was changed on this host', async () => {
+  it('is reinstalled with every step when one of its files was changed on this host', async () => {
     await beginInstalled()
     writeFileSync(join(stage.root, 'plugins/greeter/src/main.py'), 'edited')
     let result: ActionResult | undefined
@@ -259,7 +259,7 @@ describe('a version that is already installed', () => {
 describe('a version that is already installed, but not as it would be now,', () => {
   const seeded = pluginFiles('1.0.0', { 'data/seed': 'rows', 'extra/file': 'x' })
 
-  it('is installed again when keep-paths leave out other files of the artifact', async () => {
+  it('is reinstalled when a change of keep-paths concerns files of the artifact', async () => {
     await stage.publish('1.0.0', seeded)
     stage.writePlan(PLUGIN_PLAN)
     await succeeds()
@@ -270,7 +270,7 @@ describe('a version that is already installed, but not as it would be now,', () 
     assert.equal((await succeeds({ 'keep-paths': '.env' })).outputs['changed'], 'false')
   })
 
-  it('is extracted once when keep-paths change without an effect', { skip: ONLY_IN_CI }, async () => {
+  it('is extracted once when a change of keep-paths has no effect', { skip: ONLY_IN_CI }, async () => {
     await stage.publish('1.0.0', pluginFiles('1.0.0'))
     stage.writePlan(PLUGIN_PLAN)
     await succeeds()
@@ -285,7 +285,7 @@ describe('a version that is already installed, but not as it would be now,', () 
     )
   })
 
-  it('is installed again when it has to be signed with another key', { skip: ONLY_IN_CI }, async () => {
+  it('is reinstalled when it has to be signed with another key', { skip: ONLY_IN_CI }, async () => {
     const yaml = 'name: greeter\nversion: "1.0.0"\nexecution_mode: trusted\n'
     await stage.publish('1.0.0', pluginFiles('1.0.0', { 'plugin.yaml': yaml }))
     stage.writePlan(PLUGIN_PLAN)
@@ -301,7 +301,7 @@ describe('a version that is already installed, but not as it would be now,', () 
     assert.deepEqual(changes, [installed, left, installed, left, installed, left])
   })
 
-  it('is installed again when the hub serves the same bytes under another version', { skip: ONLY_IN_CI }, async () => {
+  it('is reinstalled when the hub serves the same bytes under another version', { skip: ONLY_IN_CI }, async () => {
     stage.writePlan(SERVICE_PLAN)
     const service = { kind: 'service', slug: 'clock' } as const
     const files = { 'run.sh': 'echo tick\n' }
@@ -313,7 +313,7 @@ describe('a version that is already installed, but not as it would be now,', () 
     assert.equal(installedRows(stage)['service clock']?.version, '1.1.0')
   })
 
-  it('is installed again when the record of its files is damaged', { skip: ONLY_IN_CI }, async () => {
+  it('is reinstalled when the record of its files is damaged', { skip: ONLY_IN_CI }, async () => {
     await stage.publish('1.0.0', pluginFiles('1.0.0'))
     stage.writePlan(PLUGIN_PLAN)
     await succeeds()

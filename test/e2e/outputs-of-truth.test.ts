@@ -28,7 +28,7 @@ describe('the truth of the outputs', { concurrency: 2 }, () => {
         ['outcome', 'state', 'version', 'previous-version', 'running-version'].map(name => outputs[name])
       const reportOf = ({ outputs }: ActionResult) => readReports(scene.root).get(outputs['deployment-id'] ?? '')
 
-      it('name the running version after a success, and after the same version again', async t => {
+      it('name the running version after a success, and when the same version is deployed again', async t => {
         await open(t)
         assert.deepEqual(seen(await scene.run()), ['success', 'succeeded', '2.0.0', '1.0.0', '2.0.0'])
         const again = await scene.run()
@@ -145,7 +145,7 @@ describe('the truth of the outputs', { concurrency: 2 }, () => {
         assert.equal(commandsIn(log, 'notice').length, 1, log)
       })
 
-      it('show in post how a run that another run has recovered ended', async t => {
+      it('show in post how a run ended that another run has recovered', async t => {
         await open(t)
         scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo fine`)
         const result = await killedOnce(scene, () => isHanging(scene))

@@ -128,7 +128,7 @@ describe('the plugins directory', () => {
     assert.equal(text('data/greeter/orders'), 'theirs')
   })
 
-  it('must not lead, by a symlink, out of the root or into a directory with another purpose', async () => {
+  it('must not lead, through a symlink, out of the root or into a directory with another purpose', async () => {
     const targets = {
       outside: stage.folder,
       own: '.hub-deploy',

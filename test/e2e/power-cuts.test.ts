@@ -30,7 +30,7 @@ const DEPLOYMENTS: readonly Deployment[] = [
   'removal',
   'recovery',
 ]
-const SHARED: Disk = { name: 'a disk that a neighbour syncs all the time', blockBytes: 1024, hasNeighbour: true }
+const SHARED: Disk = { name: 'a disk that another process keeps syncing', blockBytes: 1024, hasNeighbour: true }
 const QUIET: Disk = { name: 'a quiet disk', blockBytes: 4096, hasNeighbour: false }
 const DISKS = IS_FULL ? [QUIET, SHARED] : [SHARED]
 /** The most power cuts in a case in which at least one cut must do harm. */
@@ -45,7 +45,7 @@ interface Disk {
 }
 
 /**
- * A process on the same disk that syncs its own file all the time. Each sync makes all earlier changes of names
+ * A process that keeps syncing its own file on the same disk. Each sync makes all earlier changes of names
  * durable, but not the bytes of other files. The process ends between two syncs.
  */
 const NEIGHBOUR = 'trap "exit 0" TERM; while :; do echo x >>"$1"; sync "$1"; done'
@@ -80,7 +80,7 @@ describe('a power cut during an update', {
   after(() => hosts.close())
 
   for (const call of ['syncfs', 'fsync', 'fdatasync']) {
-    it(`leaves a host that is neither old nor new, sooner or later, if ${call} does nothing`, async t => {
+    it(`sooner or later leaves a host that is neither old nor new if ${call} does nothing`, async t => {
       const through = traceCommand({ log: '/dev/null', calls: [call], inject: [`${call}:retval=0`] })
       const recorded = await record(t, hosts, { disk: SHARED, run: { through } })
       for (let seed = SEED; seed < SEED + CONTROLS; seed++) {
@@ -140,8 +140,8 @@ async function record(
 }
 
 /**
- * Opens a gate to the hub. The gate adds a mark to the log of the watched disk when a report arrives. For a project,
- * there is no gate: returns the hub's own URL.
+ * Opens a proxy to the hub. The proxy adds a mark to the log of the watched disk when a report arrives. For a project,
+ * there is no proxy: returns the hub's own URL.
  */
 async function openReportGate(
   t: TestContext,

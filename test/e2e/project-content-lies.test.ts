@@ -21,7 +21,7 @@ const TRIED = new Set([
   'a bomb',
   'unsafe_archive--symlink-then-write-through',
   'a manifest with a missing plugin',
-  'a file that the manifest does not count',
+  'a file that the digest in the manifest does not cover',
   'a missing manifest',
   'the plan of another project',
   'a plan that restarts a service without a supervisor',
@@ -90,7 +90,7 @@ describe('a project deployment refuses, before the plan is read,', () => {
     'a manifest with a source that could change': content('unpinned_source', {
       manifest: { extensions: [{ id: 'mailer', source: { url: 'https://elsewhere.example/x', ref: 'main' } }] },
     }),
-    'a file that the manifest does not count': content('content_mismatch', {
+    'a file that the digest in the manifest does not cover': content('content_mismatch', {
       more: [file('plugins/cart/more.py', 'evil')],
     }),
     'a manifest without a digest': content('invalid_manifest', { manifest: { content_sha256: undefined } }),

@@ -54,7 +54,7 @@ describe('an archive that is refused while its files are written', () => {
 
   const late: Record<string, { code: ErrorCode; inputs?: Record<string, string>; says?: RegExp; zstd: () => Buffer }> =
     {
-      'whose member before the last has an unsafe path': {
+      'whose second-to-last member has an unsafe path': {
         code: 'unsafe_archive',
         zstd: () => zstdCompressSync(projectTar({ more: [...FILES, file('../evil', 'evil'), file('last', 'x')] })),
       },
@@ -74,7 +74,7 @@ describe('an archive that is refused while its files are written', () => {
         code: 'unsafe_archive',
         zstd: () => zstdCompressSync(projectTar({ more: [symlink('l', 'plugins/../..'), ...FILES] })),
       },
-      'with a file a second time, at its end': {
+      'with a second copy of a file at its end': {
         code: 'unsafe_archive',
         zstd: () => zstdCompressSync(projectTar({ more: [...FILES, file('manifest.json', '{}')] })),
       },

@@ -26,7 +26,7 @@ after(() => stage.close())
 const TRIED = new Set([
   'a signer that is not pinned',
   'a plain http address elsewhere',
-  'an artifact without end, which is cut off',
+  'an endless artifact, which is cut off',
   'the signature of another key',
   'signed bytes that are not the pinned ones',
   'a credential that was revoked',
@@ -94,7 +94,7 @@ describe('a project deployment refuses, before it requests the key,', () => {
     response.on('drain', send)
     send()
   }
-  refuses('an artifact without end, which is cut off', {
+  refuses('an endless artifact, which is cut off', {
     ...lie,
     during: 'downloading',
     code: 'archive_too_large',
@@ -144,7 +144,7 @@ describe('a project deployment refuses, before it requests the key,', () => {
     code: 'digest_mismatch',
     inputs: { 'artifact-sha256': 'a'.repeat(64) },
   })
-  refuses('signed bytes that this host knows as another version', {
+  refuses('signed bytes other than those that this host has under the same version', {
     ...lie,
     code: 'version_reused',
     inputs: { version: '1.0.0' },

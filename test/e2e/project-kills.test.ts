@@ -37,7 +37,7 @@ const HOSTS_OWN = {
 }
 
 interface Update {
-  /** The earlier versions, in their order. The host creates its own files after the first version. */
+  /** The earlier versions, in order. The host creates its own files after the first version. */
   history: readonly Parts[]
   to: Parts
   /** The plugins' directory in the manifest of the last version; default `plugins`. */

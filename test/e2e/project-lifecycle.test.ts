@@ -20,7 +20,7 @@ import { openProjectStage, PROJECT_ID, type ProjectStage, projectFiles } from '.
 
 const ONLY_IN_CI = whyLeftToCi()
 
-/** The states of a successful run, in their order. */
+/** The states of a successful run, in order. */
 const STATES = [
   ...['pending', 'authenticating', 'requesting_artifact', 'downloading', 'verifying_signature', 'obtaining_key'],
   ...['decrypting', 'extracting', 'verifying_manifest', 'validating_project', 'resolving_sequence'],
@@ -156,7 +156,7 @@ describe('a project', () => {
     assert.deepEqual(runningParts(stage), ['1.0.0', '1.0.0', '1.0.0'])
   })
 
-  it('is not downgraded to an older latest of the hub unless the operator allows it', {
+  it('is not downgraded to an older latest version unless the operator allows it', {
     skip: ONLY_IN_CI,
   }, async () => {
     await publish('1.0.0')

@@ -148,7 +148,7 @@ describe('a project that is already installed', () => {
     assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'authentication_failed'], log)
   })
 
-  it('is installed again only in the part that was changed on this host', async () => {
+  it('is reinstalled only in the part that was changed on this host', async () => {
     await publish('1.0.0')
     await succeeds()
     writeFileSync(join(stage.root, 'plugins/till/src/main.py'), 'edited')
@@ -202,7 +202,7 @@ describe('a deployment of a project', () => {
     assert.deepEqual(calls, ALL_CALLS)
   })
 
-  it('installs a plugin again if a file that the signature of the plugin covers was added', {
+  it('reinstalls a plugin if a file was added that the signature of the plugin should cover', {
     skip: ONLY_IN_CI,
   }, async () => {
     const signed = { 'plugins/cart/plugin.yaml': 'name: cart\nversion: "5.0.0"\nexecution_mode: trusted\n' }

@@ -108,7 +108,7 @@ describe('the parts of a project', () => {
     assert.deepEqual(readdirSync(join(stage.root, 'plugins')), ['cart.env'])
   })
 
-  it('that an earlier version of the action has put into plugins/ move to the directory of their manifest', {
+  it('that an earlier version of the action put into plugins/ move to the directory of their manifest', {
     skip: ONLY_IN_CI,
   }, async () => {
     await publishAddons('1.0.0')
@@ -143,7 +143,7 @@ describe('the parts of a project', () => {
     await deployed(stage)
   })
 
-  it('return to another directory with the settings and data that they had when they were removed', async () => {
+  it('come back in another directory with the settings and data that they had when they were removed', async () => {
     await publish('1.0.0')
     await deployed(stage)
     writeFiles(stage.root, { 'plugins/cart.env': 'A=theirs\n', 'plugins/cart/data/db': 'rows' })

@@ -34,7 +34,7 @@ async function update(version: string, parts: Parts = {}) {
   return deployed(stage)
 }
 
-/** A second project on the same hub, which is deployed to the same root. */
+/** A second project on the same hub. It is deployed to the same root. */
 async function secondProject() {
   const newKey = (purpose: 'devkey' | 'credential') =>
     createProjectKey(stage.store, { project_id: 'other', purpose, name: 'test' }).value
@@ -115,7 +115,7 @@ describe('a part that a new version of a project no longer includes', () => {
     assert.equal(readFileSync(at('.hub-deploy/snapshots/extensions/mailer/1-1.0.0/mine.txt'), 'utf8'), 'made by hand')
   })
 
-  it('is neither moved nor stopped when the files of the host could not be restored', async () => {
+  it('is not moved when the files of the host in it could not be restored later', async () => {
     await beginWithFirst()
     const elsewhere = at('elsewhere')
     renameSync(at('extensions/mailer'), elsewhere)

@@ -94,7 +94,7 @@ describe('the service of a part that a new version no longer includes', () => {
   })
 
   for (const hostConfig of sampled(['', 'supervisor: none\n'], 1)) {
-    it(`is unknown, with a notice, under the host config "${hostConfig.trim()}"`, async () => {
+    it(`is not stopped, with a notice, under the host config "${hostConfig.trim()}"`, async () => {
       const { exitCode, log } = await update({ included: WITHOUT_MAILER }, hostConfig)
       assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
       assert.match(commandsIn(log, 'notice').join(), /extensions\/mailer was not stopped/)
@@ -105,7 +105,7 @@ describe('the service of a part that a new version no longer includes', () => {
     Object.entries({ systemd: PROVISIONED, docker: 'supervisor: docker\n' }),
     1,
   )) {
-    it(`is not stopped by a name of ${supervisor} that only its publisher has chosen`, async () => {
+    it(`is not stopped under a ${supervisor} name that only its publisher has chosen`, async () => {
       const { outputs, log } = await update({ included: WITHOUT_MAILER }, hostConfig)
       assert.deepEqual([outputs['outcome'], outputs['error-code']], ['failed', 'invalid_host_config'], log)
       assert.deepEqual([changed(), isThere()], [[], true])

@@ -130,7 +130,7 @@ describe('an access token that expires', () => {
     assert.equal(acceptedProjectReports(stage).at(-1)?.deployment_id, result.outputs['deployment-id'])
   })
 
-  it('together with its devkey leaves the report refused', async t => {
+  it('together with its dev key leaves the report refused', async t => {
     let logins = 0
     const auth: Answer = (response, request) => {
       const answer = logins++ === 0 ? answerJson(200, { access_token: TOKEN }) : answerJson(401, { error: 'revoked' })

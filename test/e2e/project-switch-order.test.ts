@@ -43,7 +43,7 @@ describe('an update of a project of several parts, in the order of its calls,', 
     await stage.close()
   })
 
-  it('makes all staged trees durable by one syncfs, before anything is moved', () => {
+  it('makes all staged trees durable with one syncfs, before anything is moved', () => {
     const synced = calls.filter(({ name }) => name === 'syncfs')
     assert.deepEqual(
       synced.map(({ args }) => /staging\/[^/]+\//.test(args)),

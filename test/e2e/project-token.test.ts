@@ -130,7 +130,7 @@ describe('a hub that issues a token with text that the run itself writes', () =>
     }
   })
 
-  it('cannot remove its own address, the host or the paths', { skip: ONLY_IN_CI }, async t => {
+  it('cannot remove the id of the host or the paths from the outputs', { skip: ONLY_IN_CI }, async t => {
     const name = 'the-name-of-this-host'
     for (const token of [name, stage.root, `${stage.root}/.hub-deploy`]) {
       const hub = await serveHub(t, { auth: answerJson(200, { access_token: token }) })

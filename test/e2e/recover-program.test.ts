@@ -95,7 +95,7 @@ describe('recover.js', () => {
     assert.ok(log.includes(stderr.slice('Error: '.length).trim()), log)
   })
 
-  it('writes a damaged record again when it restores the files, and says so', { skip: ONLY_IN_CI }, async () => {
+  it('rewrites a damaged record when it restores the files, and says so', { skip: ONLY_IN_CI }, async () => {
     const record = join(stage.root, '.hub-deploy/installed.json')
     const before = readFileSync(record, 'utf8')
     await killInHealthCheck()
@@ -157,7 +157,9 @@ describe('recover.js', () => {
     assert.equal(readFileSync(journal, 'utf8'), before)
   })
 
-  it('waits for a live holder, then names it and exits with 75', { skip: ONLY_IN_CI }, async () => {
+  it('names the live holder of the lock, waits for it, and exits with 75 when time is up', {
+    skip: ONLY_IN_CI,
+  }, async () => {
     const marker = join(stage.standIns.bin, '../waiting')
     stage.standIns.add('check', `touch '${marker}'; exec sleep 3600`)
     stage.writePlan(planWith(RESTART, healthcheck({ timeout: 60 })))

@@ -106,7 +106,7 @@ describe('a snapshot that was changed', () => {
   }
 
   for (const [name, shell] of sampled(Object.entries(RACES), 2)) {
-    it(`is refused before the installed version is moved, even if ${name} right before that`, async t => {
+    it(`is refused before the installed version is moved, even if ${name} right before the snapshot is moved`, async t => {
       const stage = await openRetainingHost(t)
       const env = { NODE_OPTIONS: `--import=${PRELOADED}`, BEFORE_RESTORE: `cd '${stage.root}'; ${shell}` }
       const { outputs, log } = await rollBack(stage, {}, { env })

@@ -19,7 +19,7 @@ import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.
 
 /** Of this many successive calls, one is tested. */
 const SAMPLED = byExtent({ sample: 89, ci: 41, full: 1 })
-const RECOVERIES = ['the next rollback', 'post', 'a deployment that is refused', 'the program for the boot'] as const
+const RECOVERIES = ['the next rollback', 'post', 'a deployment that is refused', 'recover.js'] as const
 /** The traced calls: those that change names, those that make bytes durable, and the write of each journal record. */
 const CALLS = [...NAME_CALLS, 'pwrite64']
 
@@ -116,7 +116,7 @@ async function recover(host: RollbackHost, by: string): Promise<void> {
     assert.equal(exitCode, 0, log)
     return
   }
-  if (by === 'the program for the boot') {
+  if (by === 'recover.js') {
     const { status, stderr } = runRecover(['--project-root', host.root])
     return assert.equal(status, 0, stderr)
   }

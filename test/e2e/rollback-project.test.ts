@@ -86,7 +86,7 @@ describe('a rollback of a project', () => {
     assert.deepEqual([exitCode, existsSync(join(stage.root, 'extensions/mailer'))], [0, false])
   })
 
-  it('never restores the version that it has replaced, if it runs again', { skip: ONLY_IN_CI }, async t => {
+  it('does not restore the version that it has replaced when it is repeated', { skip: ONLY_IN_CI }, async t => {
     const stage = await openHost(t, { '1.0.0': {}, '2.0.0': {} })
     await rollBack(stage)
     const one = listLive(stage.root)

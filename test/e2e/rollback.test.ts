@@ -90,7 +90,7 @@ describe('a rollback', () => {
     assert.equal(summaryOf(back), 'success true 3.0.0 1.0.0 3.0.0 ')
   })
 
-  it('never restores the version that it has replaced, if it runs again', async t => {
+  it('does not restore the version that it has replaced when it is repeated', async t => {
     const stage = await openRetainingHost(t)
     await rollBack(stage)
     const before = listHost(stage.root)
@@ -184,7 +184,7 @@ describe('a rollback', () => {
     assert.equal(existsSync(join(stage.root, '.hub-deploy/journal.jsonl')), false)
   })
 
-  it('leaves the present file in place and the file of the snapshot there, if both versions have a file at a kept path', {
+  it('leaves the present file in place, and puts the restored one into the new snapshot, if both versions have a file at a kept path', {
     skip: ONLY_IN_CI,
   }, async t => {
     const stage = await openStage()

@@ -41,7 +41,7 @@ describe('the outputs of a run', () => {
     }
   })
 
-  it('claim nothing about a host that the run could not lock', async () => {
+  it('never say interrupted if the run is refused before it begins on the host', async () => {
     await stage.deploy({ 'hub-url': '' })
     assert.deepEqual(
       outputRecords().filter(([name]) => name === 'outcome'),
@@ -179,7 +179,7 @@ describe('a run that is cancelled', () => {
 })
 
 describe('a run', () => {
-  it('that is killed has set its outputs to interrupted, and its post step finishes the run', async t => {
+  it('that is killed has set its outcome to interrupted, and its post step finishes the run', async t => {
     let pid = 0
     const hub = await serveUntrustedHub(t, { artifact: () => process.kill(pid, 'SIGKILL') })
     const inputs = { 'hub-url': hub.url, 'deployments-url': stage.hub.url }

@@ -188,7 +188,7 @@ describe('the status of a host whose files were changed', () => {
     nothing: () => {},
   }
   for (const [instead, replace] of sampled(Object.entries(replacements), 2))
-    it(`says ${instead === 'nothing' ? 'if the directory is missing' : `if a ${instead} is in place of the directory`}, and looks no further`, async () => {
+    it(`says that ${instead === 'nothing' ? 'the directory is missing' : `a ${instead} is in place of the directory`}, and looks no further`, async () => {
       renameSync(at(GREETER), at('elsewhere'))
       replace()
       const result = await status({ 'fail-on-drift': 'true' })
@@ -311,7 +311,7 @@ describe('the status of a host that is empty or cannot be examined', () => {
     assert.match(result.summary, /^### ✅ Nothing is installed on /)
   })
 
-  it('fails if the root does not exist, which may be a disk that is not mounted', async () => {
+  it('fails if the root does not exist, because its disk may not be mounted', async () => {
     assert.match(refusalOf(await status({ 'project-root': at('missing') }), 'invalid_input'), /not a directory/)
     writeFileSync(at('file'), '')
     refusalOf(

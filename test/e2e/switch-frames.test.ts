@@ -10,7 +10,7 @@ import { openStage, pluginFiles } from './harness/stage.ts'
 const MAX_FRAMES = 12
 const PRELOADED = join(import.meta.dirname, 'harness/record-renames.mjs')
 
-/** The functions from the action down to the steps: those that all flows share, and those of each flow. */
+/** The functions of each flow, from the action down to the steps. */
 const FRAMES = {
   marketplace: ['deploy', 'deploy', 'runDeployment', 'runLocked', 'MarketplaceFlow.install'],
   project: ['project', 'deployProject', 'runDeployment', 'runLocked', 'ProjectFlow.install'],

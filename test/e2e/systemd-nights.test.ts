@@ -12,7 +12,7 @@ ExecStop=${note('Stopping')}
 const UNITS = { 'app-greeter.service': SERVICE, 'app-cart.service': SERVICE, 'shop.service': SERVICE }
 
 describe('systemd', () => {
-  it('neither stops nor starts anything when the same version is deployed every night, unless a service does not run', t => {
+  it('neither stops nor starts anything when the same version is deployed every night, unless a service is not running', t => {
     const seen = runNextToManager(t, join(import.meta.dirname, 'harness/systemd-nights.ts'), UNITS)
     if (seen === undefined) return
     const [greeter, cart, shop] = Object.keys(UNITS)

@@ -96,7 +96,7 @@ describe('a run ends by its timeouts', { concurrency: 4 }, () => {
       const inputs = await prepare(t, stage)
       const { outputs, log } = await stage.deploy(inputs)
       assert.deepEqual([outputs['outcome'], outputs['error-code']], [outcome, code], log)
-      // The check also hangs for the restored version, and that is a second error.
+      // The check also hangs for the restored version, which is a second error.
       const errors = outcome === 'success' ? 0 : code === 'unhealthy' ? 2 : 1
       assert.equal(commandsIn(log, 'error').length, errors, log)
     })

@@ -110,7 +110,7 @@ describe('a run whose download takes long', () => {
     assertNothingStrays(stage.root)
   })
 
-  it('is reported by a later run when it was killed while another run had the lock, although post found nothing wrong', async t => {
+  it('is reported by a later run if another run had the lock when it was killed and during its post step', async t => {
     const first = await startSlowly(t)
     const holder = await holdHost(t)
     const dead = await killSlowRun(first)
@@ -155,7 +155,7 @@ interface Holder {
 async function holdHost(t: TestContext): Promise<Holder> {
   const path = standIn(t, 'sync', `${NOTE_PID}; exec sleep 3600`)
   const result = stage.deploy({ version: '2.0.0' }, { env: { PATH: path } })
-  await waitUntil('a run has the host', () => isNoted(path))
+  await waitUntil('a run has locked the host', () => isNoted(path))
   const [run, child] = [readHolder(stage.root), readNotedPid(path)]
   return { result, letGo: () => process.kill(child, 'SIGKILL'), kill: () => process.kill(run, 'SIGKILL') }
 }
@@ -201,7 +201,7 @@ const MEANWHILE: Record<string, Meanwhile> = {
     expected: { changed: 'true', 'previous-version': '1.0.0' },
     running: '2.0.0',
   },
-  'takes the place for another plugin': {
+  'takes its place for another plugin': {
     async act() {
       await stage.publish('9.0.0', pluginFiles('9.0.0'), { slug: 'guest' })
       const plan = PLUGIN_PLAN.replace('project_id: greeter', 'project_id: guest')
@@ -283,7 +283,7 @@ describe('a run that downloads', () => {
 })
 
 describe('a run that finds the host locked', () => {
-  it('logs in again for its key if the first access token has expired while it waited', async t => {
+  it('logs in again for its key if the first access token expired while it waited', async t => {
     const shop = await openProjectStage()
     t.after(() => shop.close())
     let tokens = 0
@@ -305,7 +305,7 @@ describe('a run that finds the host locked', () => {
     await holder.result
   })
 
-  it('names the holder of the lock, fetches the artifact meanwhile, and only then waits', async t => {
+  it('names the holder of the lock, fetches the artifact, and only then waits', async t => {
     const holder = await holdHost(t)
     const pid = readHolder(stage.root)
     const { log, ...waited } = await stage.deploy(

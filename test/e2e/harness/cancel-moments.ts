@@ -101,7 +101,7 @@ function supervise(action: 'start' | 'stop' | 'restart' | 'is-active'): Moment[]
   })
 }
 
-/** Leaves behind a run that was killed in its health check. The next run is cancelled while it recovers the dead run. */
+/** Leaves a run that was killed in its health check. The next run is cancelled while it recovers the dead run. */
 async function leaveDeadRun(scene: CancelScene): Promise<void> {
   await publish(scene, restart(scene), healthcheck(scene))
   scene.standIns.add('check', `if ${IS_NEW}; then kill -9 $PPID; fi; echo fine`)

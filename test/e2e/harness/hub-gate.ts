@@ -8,8 +8,8 @@ export type Route = 'detail' | 'artifact' | 'report'
 
 /**
  * Opens a gate: a proxy to a real hub. The gate waits for the result of `onRequest` before it passes a request on. If
- * the result is `fail`, the gate answers 500. As long as there is no result, the request gets no answer. The gate closes
- * when the test ends, even if requests are still waiting.
+ * the result is `fail`, the gate answers 500. As long as there is no result, the request gets no answer. The gate
+ * closes when the test ends, even if requests are still waiting.
  */
 export function openGate(
   t: TestContext,

@@ -50,7 +50,8 @@ interface CancelAndBlock {
 }
 
 /**
- * Sends SIGINT as a journal record is written, and pauses for two minutes before each rename from number `undo` onwards.
+ * Sends SIGINT as a journal record is written, and pauses for two minutes before each rename from number `undo`
+ * onwards.
  */
 export function cancelAndBlock(root: string, { place, record, undo }: CancelAndBlock): Partial<ActionRun> {
   const id = randomUUID()
