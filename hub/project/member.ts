@@ -41,6 +41,7 @@ export function resolveLink(
   { path, target }: LinkMember,
   { within, hops = MAX_HOPS }: Following,
 ): Member | undefined {
+  if (target.startsWith('/')) return undefined
   const lowest = within === '' ? 0 : within.split('/').length
   const at = path.split('/').slice(0, -1)
   for (const step of target.split('/')) {

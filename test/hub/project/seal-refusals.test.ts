@@ -81,6 +81,7 @@ describe('sealing', () => {
 
   for (const [name, target] of [
     ['that is absolute', '/etc/passwd'],
+    ['that is absolute, to the name of a file of its plugin', '/plugin.yaml'],
     ['that dangles', 'missing'],
     ['out of the project', '../../../../etc/passwd'],
     ['out of its plugin', '../../extensions/mailer/run.sh'],
