@@ -23524,10 +23524,16 @@ var external_node_net_default = /*#__PURE__*/__nccwpck_require__.n(external_node
 class TransientError extends ArtifactError {
     /** False when no byte of the request can have reached the server. */
     sent;
+    /** The number of attempts that have failed, including this one. */
+    attempts = 1;
     constructor(code, message, options) {
         super(code, message, options);
         this.sent = options.sent;
     }
+}
+/** Returns the number of attempts after which a call failed; 1 if the error does not say. */
+function attemptsBefore(error) {
+    return error instanceof TransientError ? error.attempts : 1;
 }
 /**
  * Turns an error on a connection into one that explains the failure to the operator; returns a DeployError as it is.
@@ -24944,10 +24950,11 @@ function badRedirect(server, finding) {
 
 
 /**
- * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt, or throws its failure. Between
- * attempts, waits an exponentially growing time with full jitter, or longer if `Retry-After` asks for more; both times
- * are capped. Does not start a wait that would reach the deadline. Throws any error but a TransientError at once. Once
- * the deadline's signal is aborted, attempts nothing more and throws the signal's reason.
+ * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt, or throws its failure; both say how
+ * many attempts were made. Between attempts, waits an exponentially growing time with full jitter, or longer if
+ * `Retry-After` asks for more; both times are capped. Does not start a wait that would reach the deadline. Throws any
+ * error but a TransientError at once. Once the deadline's signal is aborted, attempts nothing more and throws the
+ * signal's reason.
  */
 async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
     for (let attempts = 1;; attempts++) {
@@ -25008,7 +25015,7 @@ function requestedWaitMs(outcome) {
 }
 function finalAnswer(outcome, attempts) {
     if ('failure' in outcome)
-        throw outcome.failure;
+        throw Object.assign(outcome.failure, { attempts });
     return { ...outcome.answer, attempts };
 }
 function describeOutcome(outcome) {
@@ -27583,6 +27590,7 @@ function refusalVerb({ status, denied }) {
 
 
 
+
 const MAX_ERROR_MESSAGE_CHARS = 2000;
 /** Reports deployments of one plugin or service to the hub, best-effort (contract 4.3, rules 7 and 8). */
 function createReportSender(client, subject) {
@@ -27597,7 +27605,8 @@ function createReportSender(client, subject) {
                 return refused(status, { attempts, error: `${saidBy(answer)}.${hub_report_remedyFor(status, subject)}` });
             }
             catch (error) {
-                return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false };
+                const attempts = attemptsBefore(error);
+                return { accepted: false, attempts, status: null, error: toDeployError(error).message, final: false };
             }
         },
     };
@@ -42010,6 +42019,7 @@ function artifactOf(session, version) {
 
 
 
+
 /**
  * Reports deployments of one project to the hub (contract 4.2). If there is no access token yet, the sender gets one.
  */
@@ -42028,7 +42038,7 @@ function hub_report_createReportSender(client, { hubUrl, projectId }) {
             catch (error) {
                 const { message } = toDeployError(error);
                 const denied = error instanceof AuthenticationError;
-                return { accepted: false, attempts: 1, status: null, error: message, final: false, denied };
+                return { accepted: false, attempts: attemptsBefore(error), status: null, error: message, final: false, denied };
             }
         },
     };

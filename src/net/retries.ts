@@ -27,10 +27,11 @@ interface Answer {
 type Outcome<T> = { answer: T } | { failure: TransientError }
 
 /**
- * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt, or throws its failure. Between
- * attempts, waits an exponentially growing time with full jitter, or longer if `Retry-After` asks for more; both times
- * are capped. Does not start a wait that would reach the deadline. Throws any error but a TransientError at once. Once
- * the deadline's signal is aborted, attempts nothing more and throws the signal's reason.
+ * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt, or throws its failure; both say how
+ * many attempts were made. Between attempts, waits an exponentially growing time with full jitter, or longer if
+ * `Retry-After` asks for more; both times are capped. Does not start a wait that would reach the deadline. Throws any
+ * error but a TransientError at once. Once the deadline's signal is aborted, attempts nothing more and throws the
+ * signal's reason.
  */
 export async function withRetries<T extends Answer>(
   attempt: () => Promise<T>,
@@ -101,7 +102,7 @@ function requestedWaitMs(outcome: Outcome<Answer>): number {
 }
 
 function finalAnswer<T>(outcome: Outcome<T>, attempts: number): T & { attempts: number } {
-  if ('failure' in outcome) throw outcome.failure
+  if ('failure' in outcome) throw Object.assign(outcome.failure, { attempts })
   return { ...outcome.answer, attempts }
 }
 

@@ -1,6 +1,7 @@
 import { toDeployError } from '../../core/errors.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import { type Delivery, type ReportSender, refused } from '../../install/reports/report-sender.ts'
+import { attemptsBefore } from '../../net/exchange/failures.ts'
 import type { ReportBody } from './bodies.ts'
 import type { MarketplaceAccess, MarketplaceClient } from './client.ts'
 import { namedBase } from './hub-bases.ts'
@@ -23,7 +24,8 @@ export function createReportSender(
         if (status >= 200 && status < 300) return { accepted: true, attempts }
         return refused(status, { attempts, error: `${saidBy(answer)}.${remedyFor(status, subject)}` })
       } catch (error) {
-        return { accepted: false, attempts: 1, status: null, error: toDeployError(error).message, final: false }
+        const attempts = attemptsBefore(error)
+        return { accepted: false, attempts, status: null, error: toDeployError(error).message, final: false }
       }
     },
   }

@@ -1,6 +1,7 @@
 import { AuthenticationError, toDeployError } from '../../core/errors.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import { type Delivery, type ReportSender, refused } from '../../install/reports/report-sender.ts'
+import { attemptsBefore } from '../../net/exchange/failures.ts'
 import { refusalOf } from './answers.ts'
 import type { ReportBody } from './bodies.ts'
 import type { ProjectClient } from './client.ts'
@@ -25,7 +26,7 @@ export function createReportSender(
       } catch (error) {
         const { message } = toDeployError(error)
         const denied = error instanceof AuthenticationError
-        return { accepted: false, attempts: 1, status: null, error: message, final: false, denied }
+        return { accepted: false, attempts: attemptsBefore(error), status: null, error: message, final: false, denied }
       }
     },
   }

@@ -42,11 +42,16 @@ describe('createReportSender', () => {
 
   it('lets a report wait when no hub answers, and does not throw', async () => {
     const sender = senderTo(`http://127.0.0.1:${CLOSED_PORT}`)
-    assert.partialDeepStrictEqual(await sender.send(reportOf(), { retry: false, timeoutMs: 10_000 }), {
-      accepted: false,
-      status: null,
-      final: false,
-    })
+    for (const [retry, attempts] of [
+      [false, 1],
+      [true, 4],
+    ] as const)
+      assert.partialDeepStrictEqual(await sender.send(reportOf(), { retry, timeoutMs: 10_000 }), {
+        accepted: false,
+        attempts,
+        status: null,
+        final: false,
+      })
   })
 
   it('names the URL of a report that the hub has no route for, and the input that sets it', async t => {

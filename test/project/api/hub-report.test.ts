@@ -43,7 +43,7 @@ describe('createReportSender', () => {
 
   it('lets a report wait when no hub answers, and does not throw', async () => {
     const delivery = await senderTo(`http://127.0.0.1:${CLOSED_PORT}`).send(reportOf(), ONCE)
-    assert.partialDeepStrictEqual(delivery, { accepted: false, status: null, final: false })
+    assert.partialDeepStrictEqual(delivery, { accepted: false, attempts: 4, status: null, final: false })
   })
 
   it('builds its address from hub and project, without the trailing slashes of the base URL', () => {
