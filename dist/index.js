@@ -25041,8 +25041,8 @@ async function makeCall(call, settings) {
         return await withRetries(attempt, { ...settings, policy: call.retry, deadline });
     });
 }
-function headOf({ status, headers, url, foreign }) {
-    return { status, headers, url: url.href, foreign };
+function headOf({ status, headers, url, foreign, server }) {
+    return { status, headers, url: url.href, foreign, server };
 }
 function readStart(call, settings) {
     const defaults = { 'user-agent': settings.userAgent, 'accept-encoding': 'identity' };
@@ -41708,7 +41708,7 @@ function refusalOf({ call, subject }, answer) {
     const code = codeOf(call, answer.status, Refusal);
     const reason = answer.foreign ? undefined : bodies_parseErrorText(answer.body);
     const quoted = reason === undefined ? '' : ` (${cleanForeignText(reason)})`;
-    const said = `${shownUrl(call, answer.url)} answered ${answer.status}${quoted}`;
+    const said = `${shownServer(call, answer)} answered ${answer.status}${quoted}`;
     return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${answers_remedyOf(call, isDenied, answer.status)}`);
 }
 /**
@@ -41721,10 +41721,13 @@ function malformedAnswer({ call, subject }, expected) {
 }
 /**
  * Shows no query, and only the origin of a `download_url`, because anyone who knows the whole URL can download. Some
- * hubs put the permission into the query of a `download_url`, others into its path.
+ * hubs put the permission into the query of a `download_url`, others into its path. A URL of another server may be a
+ * foreign answer's.
  */
-function shownUrl(call, url) {
+function shownServer(call, { url, foreign, server }) {
     const { origin, pathname } = new URL(url);
+    if (foreign)
+        return server ?? origin;
     return call === 'download' ? origin : origin + pathname;
 }
 const PURPOSES = {

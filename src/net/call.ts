@@ -34,6 +34,8 @@ export interface AnswerHead {
    * messages are sent to the hub.
    */
   foreign?: boolean
+  /** See `HttpRequest`. */
+  server?: string
 }
 
 /**
@@ -52,8 +54,8 @@ export async function makeCall<T extends AnswerHead>(
   })
 }
 
-export function headOf({ status, headers, url, foreign }: Exchange): AnswerHead {
-  return { status, headers, url: url.href, foreign }
+export function headOf({ status, headers, url, foreign, server }: Exchange): AnswerHead {
+  return { status, headers, url: url.href, foreign, server }
 }
 
 function readStart(call: Call<unknown>, settings: WireSettings): Hop {

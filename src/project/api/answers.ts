@@ -21,6 +21,8 @@ export interface RefusedAnswer {
   url: string
   /** See `AnswerHead`. */
   foreign?: boolean
+  /** See `AnswerHead`. */
+  server?: string
 }
 
 type ErrorClass = new (code: ErrorCode, message: string) => DeployError
@@ -69,7 +71,7 @@ export function refusalOf({ call, subject }: CallSubject, answer: RefusedAnswer)
   const code = codeOf(call, answer.status, Refusal)
   const reason = answer.foreign ? undefined : parseErrorText(answer.body)
   const quoted = reason === undefined ? '' : ` (${cleanForeignText(reason)})`
-  const said = `${shownUrl(call, answer.url)} answered ${answer.status}${quoted}`
+  const said = `${shownServer(call, answer)} answered ${answer.status}${quoted}`
   return new Refusal(code, `${PURPOSES[call]} ${subject}: ${said}. ${remedyOf(call, isDenied, answer.status)}`)
 }
 
@@ -84,10 +86,12 @@ function malformedAnswer({ call, subject }: CallSubject, expected: string): Depl
 
 /**
  * Shows no query, and only the origin of a `download_url`, because anyone who knows the whole URL can download. Some
- * hubs put the permission into the query of a `download_url`, others into its path.
+ * hubs put the permission into the query of a `download_url`, others into its path. A URL of another server may be a
+ * foreign answer's.
  */
-function shownUrl(call: HubCall, url: string): string {
+function shownServer(call: HubCall, { url, foreign, server }: RefusedAnswer): string {
   const { origin, pathname } = new URL(url)
+  if (foreign) return server ?? origin
   return call === 'download' ? origin : origin + pathname
 }
 

@@ -186,6 +186,17 @@ describe('download_url', () => {
 })
 
 describe('a refusal', () => {
+  it('does not name a URL that a foreign answer gave', async t => {
+    const last = await serve(t, (_, response) => response.writeHead(403).end('{"error":"not for you"}'))
+    const other = await serve(t, (_, response) =>
+      response.writeHead(302, { Location: `${last.url}/secret-path` }).end(),
+    )
+    const { client } = await withHub(t, { [LATEST]: [302, '', { Location: other.url }] })
+    const { message } = await refusalOf(() => client.readLatestVersion())
+    assert.ok(message.includes(`: ${other.url}'s redirect target answered 403. `), message)
+    assert.doesNotMatch(message, new RegExp(`secret-path|not for you|${last.port}`))
+  })
+
   type Act = (client: ProjectClient, t: TestContext) => Promise<unknown>
   const calls: Record<string, { route: string; act: Act; denied: object; other: object }> = {
     auth: { route: 'POST /v1/auth', act: c => c.authenticate(), denied: AuthenticationError, other: DeploymentError },
