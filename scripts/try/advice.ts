@@ -9,7 +9,8 @@ interface Chosen {
 
 /** The advice after a step with this result. */
 export function adviceAfter({ exitCode, outputs }: ActionResult, sources: Sources, chosen: Chosen): string {
-  if (chosen.break && outputs['failed-step'] === BROKEN_STEP) return adviceAfterBreak(sources, chosen)
+  const { outcome, 'failed-step': failed } = outputs
+  if (chosen.break && failed === BROKEN_STEP && outcome !== 'inconsistent') return adviceAfterBreak(sources, chosen)
   if (exitCode !== 0) return 'Correct what the error names, and run the command again.'
   if (chosen.root === undefined)
     return 'Add --root DIR to keep the hub and the host: you can then see an update and a rollback.'

@@ -271,6 +271,7 @@ describe('npm run try', { concurrency: 2 }, () => {
         2,
         /^\S+ cannot be the folder of --root \(EEXIST\): name [^\n]+\.\n$/,
       ],
+      [[PLUGIN, '--root', '/proc/try'], 2, /^\/proc\/try cannot be the folder of --root \(\w+\): name [^\n]+\.\n$/],
       [[PLUGIN, '--root', source], 2, /^The folder \S+hostile of --root contains other files: [^\n]+\.\n$/],
       [[source, '--root', join(source, 'out')], 2, CONTAINED],
       [[source, '--root', join(link, 'out/new')], 2, CONTAINED],
