@@ -26,7 +26,7 @@ export interface FolderArchive {
  * are 0644 or 0755. Symlinks stay symlinks. Leaves out version control, installed dependencies, caches, settings and
  * private keys. Throws HubError 400 for a symlink that is absolute or broken, or leads out of the folder, for a device,
  * FIFO or socket, for a name with a backslash or not in UTF-8, for more than 100,000 entries or 2 GiB, if the folder
- * does not exist, and if there is nothing to publish.
+ * does not exist, or if there is nothing to publish.
  */
 export function zipFolder(folder: string): FolderArchive {
   const root = openFolder(folder)
@@ -58,12 +58,15 @@ function addFolder(packing: Packing, folder: string): void {
   }
 }
 
-/** The archiver would treat a backslash as a slash, and no string can represent a name that is not UTF-8. */
+/**
+ * The archiver would treat a backslash as a slash. Bytes that are not UTF-8 become U+FFFD in a string, so no string
+ * can represent such a name.
+ */
 function requirePortableName(path: string): void {
   if (!/[\\\ufffd]/.test(basename(path))) return
   throw new HubError(
     400,
-    `The name of ${JSON.stringify(path)} has a backslash or is not UTF-8, so it cannot be published: rename it.`,
+    `${JSON.stringify(path)} cannot be published, because its name contains a backslash, U+FFFD or bytes that are not UTF-8: rename it.`,
   )
 }
 

@@ -245,7 +245,8 @@ describe('an archive of a folder', () => {
       writeFileSync(Buffer.concat([Buffer.from(`${folder}/`), name]), '')
       assert.throws(() => zipFolder(folder), {
         status: 400,
-        message: /The name of ".*" has a backslash or is not UTF-8/,
+        message:
+          /^".*" cannot be published, because its name contains a backslash, U\+FFFD or bytes that are not UTF-8: rename it\.$/,
       })
     })
 
