@@ -19,9 +19,9 @@ const MAX_FILES = 20
 export function showPublished(sources: Sources, { size, sha256, leftOut }: Published, root: string | undefined): void {
   const { kind, slug, version, folder } = sources
   printHeading(`${kind} ${slug} ${version}`)
-  const hub = root === undefined ? 'A temporary hub' : `The hub in ${root}`
-  const done = kind === 'project' ? 'sealed and published' : 'signed and published'
-  print(`${hub} has ${done} ${folder}: ${bytesInWords(size)}, SHA-256 ${sha256.slice(0, 12)}….`)
+  const hub = root === undefined ? 'a temporary hub' : `the hub in ${root}`
+  const done = kind === 'project' ? 'Sealed and published' : 'Signed and published'
+  print(`${done} ${folder} on ${hub}: ${bytesInWords(size)}, SHA-256 ${sha256.slice(0, 12)}….`)
   if (sources.kind === 'plugin' && sources.ownSlug !== undefined && sources.ownSlug !== slug)
     print(`Note: --slug is ${slug}, but the name in plugin.yaml gives the slug ${sources.ownSlug}.`)
   if (leftOut.length > 0) print(`Left out, because these are never published: ${listNames(leftOut)}.`)

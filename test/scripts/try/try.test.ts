@@ -81,7 +81,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     const first = start([source, '--root', root], temporary)
     assert.equal(await first.ended, 0, first.output())
     assert.match(first.output(), /^--- service clock 1\.0\.0 -/m)
-    assert.ok(first.output().includes(`\nThe hub in ${root} has signed and published ${source}: `), first.output())
+    assert.ok(first.output().includes(`\nSigned and published ${source} on the hub in ${root}: `), first.output())
     assert.ok(first.output().includes(`\n  npm run try -- --from ${source} --root ${root} --version 1.0.1\n`))
     const original = installed()
 
@@ -129,7 +129,7 @@ describe('npm run try', { concurrency: 2 }, () => {
     assert.equal(await first.ended, 0, first.output())
     expectSections(first.output(), 'project prj_ShopExample01 1.0.0')
     expectPlainText(first.output())
-    assert.ok(first.output().includes(`\nThe hub in ${root} has sealed and published ${source}: `), first.output())
+    assert.ok(first.output().includes(`\nSealed and published ${source} on the hub in ${root}: `), first.output())
     assert.ok(first.output().includes(`\n  npm run try -- --from ${source} --root ${root} --version 1.0.1\n`))
     assert.match(first.output(), /^ {6}- uses: OWNER\/hub-deploy\/project@v1 /m)
     for (const part of ['plugins/cart', 'plugins/till']) assert.ok(existsSync(join(root, 'host', part, 'plugin.sig')))
