@@ -28,7 +28,7 @@ export const ACTION_HELP: Help = {
   prepare: 'does nothing; a run prepares the host even without this step.',
   download: 'does nothing; a deployment fetches and verifies the artifact even without this step.',
   extract:
-    'does nothing; a deployment extracts the artifact even without this step, unless the same bytes of a plugin or service are installed and intact.',
+    'does nothing; a deployment extracts the artifact even without this step, unless the plugin or service is already installed from the same artifact and intact.',
   rollback: 'does nothing; a run that fails rolls its changes back even without this step.',
   provision: 'runs the command of the host config for this id, for example to create a database.',
   install_plugin: 'installs the new version as plugins/<id>/.',
