@@ -17,7 +17,7 @@ export interface GitSource {
 
 /**
  * Creates the archive that a code host offers for download: a ZIP of the commit with one top-level directory,
- * `<name>-<ref>/`. Throws HubError 400 if the repository has no such commit, if git fails or cannot run, and if the
+ * `<name>-<ref>/`. Throws HubError 400 if the repository has no such commit, if git fails or cannot run, or if the
  * archive has more than 512 MiB.
  */
 export async function zipGitCommit(source: GitSource): Promise<Buffer> {

@@ -28,7 +28,7 @@ const OTHERS_OF_ROOTS_KEY = 0o037
 
 /**
  * Reads the certificate and the key. Throws HubError 400 if a file cannot be read or contains no certificate or key in
- * PEM format, if TLS cannot use the two together, and if the key does not belong to the certificate, needs a
+ * PEM format, if TLS cannot use the two together, or if the key does not belong to the certificate, needs a
  * passphrase, or can be read or changed by other users. `now` is in milliseconds since 1970.
  */
 export function readTls({ certFile, keyFile }: TlsFiles, now: number): ReadTls {

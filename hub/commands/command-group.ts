@@ -9,7 +9,10 @@ export interface CommandGroup {
   readonly commands: Readonly<Record<string, Command | CommandGroup>>
 }
 
-/** Runs the command that the first arguments name, or prints its help. Throws UsageError for an unknown command. */
+/**
+ * Runs the command that the first arguments name, or prints the help of that command or of a group. Throws UsageError
+ * if the command is missing or unknown, and as the command does.
+ */
 export async function runGroup(group: CommandGroup, [name, ...args]: string[]): Promise<void> {
   if (name !== undefined && asksForHelp([name])) return console.log(overview(group))
   const command = name !== undefined && Object.hasOwn(group.commands, name) ? group.commands[name] : undefined

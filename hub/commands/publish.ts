@@ -52,7 +52,7 @@ SECRET is the developer's signing secret. The hub does not store it. It comes fr
 
   --name N                    the display name
   --repo OWNER/REPO@TAG       the location of the source
-  --replace                   replaces the bytes of a published version; one that is held back stays held back
+  --replace                   replaces a published version; one that is held back stays held back
   --data DIR                  the data folder (default ${DATA_DEFAULT})`,
   run: async args => {
     const { values } = parseCommandLine(args, OPTIONS)
@@ -89,7 +89,7 @@ function noteOtherName({ slug, ownSlug = slug }: IdentifiedVersion): void {
 
 interface Source {
   readonly bytes: Buffer
-  /** The name of the archive's origin in messages. */
+  /** The name that messages use for the origin of the archive. */
   readonly source: string
   readonly leftOut?: readonly string[]
 }

@@ -6,7 +6,7 @@ const USUAL_NAME = /^[A-Z_][A-Z0-9_]*$/
 export interface SecretVariable {
   readonly option: string
   readonly variable: string
-  /** The word for the secret in messages. */
+  /** The word that messages use for the secret. */
   readonly purpose: string
 }
 

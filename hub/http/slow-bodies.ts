@@ -11,9 +11,9 @@ export type EveryMinute = (work: () => void) => () => void
 
 /**
  * Ends a request if less than 960 kB (16 kB/s) of its body arrived in any minute after the first. Only the route for
- * uploads reads more than 1 MiB, so any other body can take at most three minutes. Node.js' own limit is for the whole
- * request, so it would also end a large upload over a slow line. Without any limit, anyone could hold connections
- * forever.
+ * uploads reads more than 1 MiB, so any other body can take at most three minutes. Node.js' own limit applies to the
+ * whole request, so it would also end a large upload over a slow connection. Without any limit, anyone could hold
+ * connections forever.
  */
 export function endSlowBodies(server: Server, everyMinute: EveryMinute = everyRealMinute): void {
   server.requestTimeout = 0

@@ -1,6 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 
-/** The system reports progress only when a third of its buffer is free, so a slow line seems to pause. */
+/** The system reports progress only when a third of its buffer is free, so a slow connection seems to pause. */
 const STALL_MS = 120_000
 const CHECKS_PER_STALL = 10
 

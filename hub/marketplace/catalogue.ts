@@ -43,7 +43,7 @@ type ListingRow = z.infer<typeof listingRowSchema>
 interface AddOptions {
   /** The listing's display name. Default: its current name, or the slug for a new listing. */
   readonly name: string | undefined
-  /** Lets a published version that was not yanked get different bytes. */
+  /** Replaces a version that is already published, unless it was yanked. */
   readonly replace: boolean
 }
 

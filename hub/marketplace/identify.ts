@@ -7,7 +7,7 @@ const MAX_SHOWN_CHARS = 60
 
 /** The facts that the publisher gives about an archive. */
 export interface GivenId {
-  /** The origin of the archive in messages: the folder, for example. */
+  /** The name that messages use for the origin of the archive, such as its folder. */
   readonly source: string
   readonly kind?: Kind | undefined
   readonly slug?: string | undefined
@@ -16,7 +16,7 @@ export interface GivenId {
 
 /** The version under which an archive is published. */
 export interface IdentifiedVersion extends VersionId {
-  /** The slug from the name in plugin.yaml. Undefined for a service, and if that name is missing or yields no slug. */
+  /** The slug from the name in plugin.yaml. Undefined for a service, or if that name is missing or yields no slug. */
   readonly ownSlug?: string | undefined
 }
 

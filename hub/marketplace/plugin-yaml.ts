@@ -66,7 +66,7 @@ function versionOf(document: Document.Parsed, version: string | number): PluginY
   return [written, typeof version === 'number' ? asPythonPrints(version, written) : version]
 }
 
-/** Hosts run Python, which prints `1.0` and `1e3` as `1.0` and `1000.0`. */
+/** A Python host prints the numbers `1.0` and `1e3` as `1.0` and `1000.0`; JavaScript prints `1` and `1000`. */
 function asPythonPrints(value: number, written: string): string {
   const isFraction = /[.e]/i.test(written) && !/^[-+]?0x/i.test(written)
   return isFraction && Number.isInteger(value) && Math.abs(value) < 1e16 ? value.toFixed(1) : String(value)

@@ -23,7 +23,7 @@ const publicationSchema = z.object({
 /**
  * The facts about a version to publish. `signingSecret` is the developer's own: it signs the artifact and is not
  * stored. `name` defaults to the current display name, or to the slug for a new listing. `repo` has the form
- * `owner/repo@tag`. `replace` lets a published version that was not yanked get different bytes.
+ * `owner/repo@tag`. With `replace`, a version that is already published is replaced, unless it was yanked.
  */
 export type Publication = z.input<typeof publicationSchema>
 

@@ -18,7 +18,7 @@ export function parseFleetFilter(query: Readonly<Record<string, string>>): Fleet
   return { text: q, onlyAttention: attention, page }
 }
 
-/** The address of a page with this filter, relative to the page itself. */
+/** A relative link from the fleet page to the same page with this filter. */
 export function pageLink({ text, onlyAttention, page }: FleetFilter): string {
   const query = new URLSearchParams()
   if (text !== '') query.set('q', text)

@@ -22,7 +22,7 @@ export type DekRequest = z.infer<typeof authorizationSchema> & { readonly projec
 
 /**
  * Releases the DEK of the project's version with this signature. Revocation takes effect here (contract 4.2): throws
- * HubError 403 if the credential is unknown, revoked or for another project, and if the version is revoked. Throws 404
+ * HubError 403 if the credential is unknown, revoked or for another project, or if the version is revoked. Throws 404
  * if no version has the signature, and 500 as decryptDek does.
  */
 export function releaseDek(store: Store, request: DekRequest): Buffer {

@@ -108,7 +108,7 @@ export function readEncryptedDek(store: Store, { project_id, version }: ProjectV
 
 /**
  * Adds a version. Adding it again with the same signature changes nothing: a revoked version stays revoked. Throws
- * HubError 409 if the version is already published with different bytes or another signature, and if the signature
+ * HubError 409 if the version is already published with different bytes or another signature, or if the signature
  * already belongs to a different version, because a signature must identify one version.
  */
 export function addProjectVersion(store: Store, version: ProjectVersion, encryptedDek: Uint8Array): ProjectVersion {

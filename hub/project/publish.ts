@@ -36,8 +36,8 @@ export interface SealedRelease {
 /**
  * Publishes a sealed file unchanged, with its DEK encrypted under the hub's own key. Publishing the same file again
  * with the same signature only stores the bytes again. Throws HubError 400 if a field is wrong, if the Ed25519
- * signature does not match the whole file (contract 5.2, rule 4), and if the DEK does not open the file. Throws 409 if
- * the version is already published with different bytes or another signature, and if the signature already belongs to a
+ * signature does not match the whole file (contract 5.2, rule 4), or if the DEK does not open the file. Throws 409 if
+ * the version is already published with different bytes or another signature, or if the signature already belongs to a
  * different version. `inspect` sees a file that is not published yet, and may throw to refuse it.
  */
 export async function publishProject(

@@ -4,7 +4,7 @@ import { type Command, DATA_OPTION, DATA_USAGE, SILENT_USAGE, withStore } from '
 import { parseCommandLine, requireForm, requireOption } from '../command-line.ts'
 
 export const create: Command = {
-  summary: 'creates a project and prints its new id',
+  summary: 'creates a project and prints its id',
   usage: `npm run hub -- project create --name N [options]
 
   --name N         the display name
