@@ -11,7 +11,7 @@ import type { Format, Workload } from './workloads.ts'
 import { zipFolder } from './zip-folder.ts'
 
 export interface ArtifactCache {
-  /** Returns the artifact of one version of a workload. If the cache has no such artifact, makes it first. */
+  /** Returns the artifact of one version of a workload, and makes it first if the cache does not have it. */
   get(workload: Workload, format: Format, version: Version): Promise<Artifact>
 }
 

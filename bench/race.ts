@@ -25,7 +25,7 @@ export type RaceResult = Record<DeploymentName, Partial<Record<ContenderName, Co
 export interface RaceSetup {
   readonly contenders: readonly Contender[]
   readonly rounds: number
-  /** Each deployment gets its own host below this folder. */
+  /** In each round, each contender gets a new host below this folder. */
   readonly folder: string
 }
 

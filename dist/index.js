@@ -20831,7 +20831,7 @@ async function readServiceRun(service, limits = {}) {
 }
 /**
  * Returns how many times containers of a Kubernetes deployment were restarted within their pods: such a restart may be
- * too brief to make the deployment unavailable. Returns null for other supervisors, and if the number is not known.
+ * too brief to make the deployment unavailable. Returns null for other supervisors, or if the number is not known.
  */
 async function readRestarts(service, { labels }, limits = {}) {
     if (service.supervisor !== 'kubernetes' || labels === null)

@@ -55,7 +55,7 @@ function replaceUnused(): void {
   cpSync(join(ROOT, 'scripts', 'replaced'), modules, { recursive: true })
 }
 
-/** Writes a second, separate bundle, `start.js`: the program that loads the main bundle. */
+/** Writes a separate bundle, `start.js`: the program that loads the main bundle. */
 function bundleStart(): void {
   bundle('start/start.js')
   renameSync(join(DIST, 'index.js'), join(DIST, 'start.js'))

@@ -18,7 +18,7 @@ const MAIN_FIELDS = [
   'reported',
 ]
 
-/** Prints everything that a run produced: log, outputs, summary, local report, and the files on the host. */
+/** Prints the results of a run: log, outputs, summary, main fields of the local report, and files on the host. */
 export function showResult(result: ActionResult, projectRoot: string): void {
   showBlock(`Log of the step (exit code ${result.exitCode})`, viewLog(result.log, { isOpen: true }))
   showBlock('Outputs', tableLines(Object.entries(result.outputs)))

@@ -1,7 +1,7 @@
 /** Splits text that arrives in pieces into its lines. */
 export interface LineSplitter {
   add(text: string): void
-  /** Ends the text, whose last line may be incomplete. */
+  /** Call this at the end of the text: it shows a last line that has no line break. */
   end(): void
 }
 

@@ -48,7 +48,7 @@ export function defaultPlanFile(part: Part): OperatorFile {
   return planOf(buildDefaultPlan(part, undefined).text)
 }
 
-/** Resolves a path relative to the folder of the caller: npm starts its programs in the folder of package.json. */
+/** Resolves a path relative to the folder where npm was called: npm runs scripts in the folder of package.json. */
 export function pathFromCaller(path: string): string {
   return resolve(process.env['INIT_CWD'] ?? '.', path)
 }

@@ -110,7 +110,7 @@ export interface ParsedState {
   running: boolean
   /** The number of replicas that a Kubernetes deployment wants; null elsewhere. */
   replicas: number | null
-  /** The labels of a Kubernetes deployment's pods, as a selector; null elsewhere, and if they could not be read. */
+  /** The labels of a Kubernetes deployment's pods, as a selector; null elsewhere, or if they could not be read. */
   labels: string | null
   /** The answer in words, to follow the service's name. */
   words: string

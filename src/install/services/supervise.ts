@@ -71,7 +71,7 @@ export async function readServiceRun(service: Service, limits: Partial<Limits> =
 
 /**
  * Returns how many times containers of a Kubernetes deployment were restarted within their pods: such a restart may be
- * too brief to make the deployment unavailable. Returns null for other supervisors, and if the number is not known.
+ * too brief to make the deployment unavailable. Returns null for other supervisors, or if the number is not known.
  */
 export async function readRestarts(
   service: Service,
