@@ -21044,6 +21044,8 @@ const driftEntrySchema = schemas_lazy(() => object({
     compared: exactOptional(literal(false)),
     /** The number of further paths; absent if all are listed. */
     omitted: exactOptional(schemas_int().check(_positive())),
+    /** More files were added than `added` and `omitted` count; absent otherwise. */
+    uncounted: exactOptional(literal(true)),
 }));
 /**
  * The facts of a deployment, as the journal and the local report contain them; an unknown fact is null or absent.
@@ -23108,6 +23110,8 @@ async function compareTree(tree, record, signal) {
             difference[found === undefined ? 'removed' : 'changed'].push(recorded.path);
         else if (difference.added.length < MAX_ADDED)
             difference.added.push(found.path);
+        else
+            difference.uncounted = true;
     }
     return difference;
 }
@@ -23386,7 +23390,6 @@ class TreeStamps {
 
 
 
-
 /**
  * The maximum age, in milliseconds, of a comparison that is recent enough for a note about a tree. The note is only
  * about the tree's state before the move; see `moved`.
@@ -23474,11 +23477,11 @@ function isSameDifference(one, other) {
 function isOnlyAdded({ removed, changed, instead }) {
     return instead === undefined && removed.length + changed.length === 0;
 }
-/** Describes the number of added files that a comparison has listed. */
-function addedInWords(count) {
+/** Describes the number of added files; `isLeast` says that further ones were not counted. */
+function addedInWords(count, isLeast = false) {
     if (count === 1)
         return '1 file was added on this host';
-    return `${count >= MAX_ADDED ? 'at least ' : ''}${countInWords(count)} files were added on this host`;
+    return `${isLeast ? 'at least ' : ''}${countInWords(count)} files were added on this host`;
 }
 /** True if there is any difference. */
 function isModified(drift) {
@@ -29487,6 +29490,7 @@ function namesOf(steps) {
 
 ;// CONCATENATED MODULE: ./build/install/transaction/drift-names.js
 
+
 const MAX_NAMES = 20;
 /** Names the state of a place that contains no directory. */
 const INSTEAD_WORDS = {
@@ -29499,7 +29503,10 @@ const INSTEAD_WORDS = {
 function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }) {
     return placePath({ shelf, id, directory });
 }
-/** Lists up to 20 of the files that differ, each with its part and its difference, and counts the rest. */
+/**
+ * Lists up to 20 of the files that differ, each with its part and its difference. `more` counts the rest in words, and
+ * is empty if all are listed.
+ */
 function listDrift(entries) {
     const all = entries.flatMap(entry => {
         const inWords = (how) => entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`);
@@ -29509,7 +29516,9 @@ function listDrift(entries) {
     });
     const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0);
     const names = all.slice(0, MAX_NAMES);
-    return { names, more: all.length - names.length + omitted };
+    const count = all.length - names.length + omitted;
+    const least = entries.some(({ uncounted }) => uncounted) ? 'at least ' : '';
+    return { names, more: count > 0 ? ` and ${least}${countInWords(count)} more` : '' };
 }
 
 ;// CONCATENATED MODULE: ./build/install/steps/parts/report-drift.js
@@ -29599,7 +29608,7 @@ function bounded(entries) {
 function describeDrift(entries) {
     const { names, more } = listDrift(entries);
     const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ');
-    return `Files on this host differ from what was installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`;
+    return `Files on this host differ from what was installed: ${listed}${more}.`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/dry-run-result.js
@@ -29781,7 +29790,7 @@ async function noteDifferences(result, deployment, part) {
     const path = installPath(layout, part.previous.place);
     const keepPaths = presentKeepPaths(deployment, part);
     const items = itemsIn(layout, part, keepPaths);
-    const { added, removed, changed } = await compareTree({ root: path, keepPaths }, items, tools.signal);
+    const { added, uncounted, removed, changed } = await compareTree({ root: path, keepPaths }, items, tools.signal);
     const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])));
     const before = (file) => sizeInWords(fileSizeSync((0,external_node_path_namespaceObject.join)(path, file)));
     const after = (file) => sizeInWords(newSizes.get(file));
@@ -29793,7 +29802,7 @@ async function noteDifferences(result, deployment, part) {
         result.add('added', named(file), () => ({ after: after(file) }));
     for (const file of added)
         result.add('removed', named(file), () => ({ before: before(file) }));
-    if (added.length >= MAX_ADDED)
+    if (uncounted)
         result.hasMore = true;
 }
 /** Undefined for a symlink. */
@@ -33154,8 +33163,8 @@ function factVariables(facts) {
 /** Keeps an intact part in its place. */
 async function keepPart({ deployment, results }, part) {
     results.set(placeName(part), { tree: part.intact });
-    const { added } = (await deployment.drift.of(part)) ?? { added: [] };
-    const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`;
+    const { added = [], uncounted } = (await deployment.drift.of(part)) ?? {};
+    const more = added.length === 0 ? '' : `; ${addedInWords(added.length, uncounted)}`;
     return {
         status: 'unchanged',
         did: 'unchanged',
@@ -33297,7 +33306,6 @@ async function awaitAll(...works) {
 
 
 
-
 /**
  * Counts the files that a new tree changes, adds and removes. Compares the items of the new tree with the record of the
  * old one while the items pass through `count`, so that no file is read again.
@@ -33351,8 +33359,7 @@ class TreeChange {
             this.#counts = { ...this.#counts, changed: 0, removed: 0, added: this.#counts.all };
             return;
         }
-        // There may be more added files than the list contains.
-        if (drift.added.length >= MAX_ADDED) {
+        if (drift.uncounted) {
             this.#isUncounted = true;
             return;
         }
@@ -39273,7 +39280,7 @@ function edited(entries, fate) {
     const { names, more } = listDrift(entries);
     if (names.length === 0)
         return [];
-    return [`Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.${fate}`];
+    return [`Edited on this host: ${names.map(shownName).join(', ')}${more}.${fate}`];
 }
 /** Describes the fate of edited files that have no snapshot; empty if the report does not show it. */
 function fateWithoutSnapshot({ outcome, state, rollback }) {
@@ -39435,7 +39442,8 @@ function describeUnchanged({ report, plannedSteps, dryRun }) {
     if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
         return { mark: '\u26a0\ufe0f', sentence: `${there} is already on ${host}, but its files differ from what was installed` };
     const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0);
-    return { mark: '\u2705', sentence: `${there} is already on ${host}; ${addedInWords(count)}` };
+    const isLeast = drift.some(({ uncounted }) => uncounted);
+    return { mark: '\u2705', sentence: `${there} is already on ${host}; ${addedInWords(count, isLeast)}` };
 }
 /** A check that found no health check to run has only compared files. */
 function describeCheck(report, there) {

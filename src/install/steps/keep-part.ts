@@ -7,8 +7,8 @@ import type { StepResult } from './step-entry.ts'
 /** Keeps an intact part in its place. */
 export async function keepPart({ deployment, results }: StepContext, part: IntactPart): Promise<StepResult> {
   results.set(placeName(part), { tree: part.intact })
-  const { added } = (await deployment.drift.of(part)) ?? { added: [] }
-  const more = added.length === 0 ? '' : `; ${addedInWords(added.length)}`
+  const { added = [], uncounted } = (await deployment.drift.of(part)) ?? {}
+  const more = added.length === 0 ? '' : `; ${addedInWords(added.length, uncounted)}`
   return {
     status: 'unchanged',
     did: 'unchanged',

@@ -1,3 +1,4 @@
+import { countInWords } from '../../core/quantities.ts'
 import { placePath, usualDirectory } from '../host/layout.ts'
 import type { DriftEntry } from './facts.ts'
 
@@ -15,8 +16,11 @@ export function pathOfEntry({ shelf, id, directory = usualDirectory(shelf) }: Dr
   return placePath({ shelf, id, directory })
 }
 
-/** Lists up to 20 of the files that differ, each with its part and its difference, and counts the rest. */
-export function listDrift(entries: readonly DriftEntry[]): { names: string[]; more: number } {
+/**
+ * Lists up to 20 of the files that differ, each with its part and its difference. `more` counts the rest in words, and
+ * is empty if all are listed.
+ */
+export function listDrift(entries: readonly DriftEntry[]): { names: string[]; more: string } {
   const all = entries.flatMap(entry => {
     const inWords = (how: 'changed' | 'removed' | 'added'): string[] =>
       entry[how].map(path => `${pathOfEntry(entry)}/${path} (${how})`)
@@ -25,5 +29,7 @@ export function listDrift(entries: readonly DriftEntry[]): { names: string[]; mo
   })
   const omitted = entries.reduce((sum, entry) => sum + (entry.omitted ?? 0), 0)
   const names = all.slice(0, MAX_NAMES)
-  return { names, more: all.length - names.length + omitted }
+  const count = all.length - names.length + omitted
+  const least = entries.some(({ uncounted }) => uncounted) ? 'at least ' : ''
+  return { names, more: count > 0 ? ` and ${least}${countInWords(count)} more` : '' }
 }

@@ -38,6 +38,8 @@ const driftEntrySchema = z.lazy(() =>
     compared: z.exactOptional(z.literal(false)),
     /** The number of further paths; absent if all are listed. */
     omitted: z.exactOptional(z.int().check(z.positive())),
+    /** More files were added than `added` and `omitted` count; absent otherwise. */
+    uncounted: z.exactOptional(z.literal(true)),
   }),
 )
 export type DriftEntry = z.infer<typeof driftEntrySchema>

@@ -67,7 +67,7 @@ function drift(report: LocalReport): string[] {
 function edited(entries: readonly DriftEntry[], fate: string): string[] {
   const { names, more } = listDrift(entries)
   if (names.length === 0) return []
-  return [`Edited on this host: ${names.map(shownName).join(', ')}${more > 0 ? ` and ${more} more` : ''}.${fate}`]
+  return [`Edited on this host: ${names.map(shownName).join(', ')}${more}.${fate}`]
 }
 
 /** Describes the fate of edited files that have no snapshot; empty if the report does not show it. */

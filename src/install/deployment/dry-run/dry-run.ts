@@ -9,7 +9,7 @@ import { installPath, isSamePlace, type Layout, placeName, placePath } from '../
 import { itemsOf } from '../../host/trees/record/extracted-items.ts'
 import { readTreeRecord } from '../../host/trees/record/read-tree-record.ts'
 import type { RecordedItem } from '../../host/trees/record/recorded-item.ts'
-import { compareTree, MAX_ADDED } from '../../host/trees/tree-comparison.ts'
+import { compareTree } from '../../host/trees/tree-comparison.ts'
 import { announceIdleSteps, findIdleSteps } from '../../steps/idle-steps.ts'
 import type { InstalledPart, NewPart, Part, RetainedPart } from '../../steps/parts/part.ts'
 import { recordDrift, warnOfDrift } from '../../steps/parts/report-drift.ts'
@@ -104,7 +104,7 @@ async function noteDifferences(result: DryRunResult, deployment: RunningDeployme
   const path = installPath(layout, part.previous.place)
   const keepPaths = presentKeepPaths(deployment, part)
   const items = itemsIn(layout, part, keepPaths)
-  const { added, removed, changed } = await compareTree({ root: path, keepPaths }, items, tools.signal)
+  const { added, uncounted, removed, changed } = await compareTree({ root: path, keepPaths }, items, tools.signal)
   const newSizes = new Map(items.flatMap(({ path: file, kind, content }) => (kind === 'link' ? [] : [[file, content]])))
   const before = (file: string): string => sizeInWords(fileSizeSync(join(path, file)))
   const after = (file: string): string => sizeInWords(newSizes.get(file))
@@ -113,7 +113,7 @@ async function noteDifferences(result: DryRunResult, deployment: RunningDeployme
   // A file that only the new version has would be added; one that only the host has would be removed.
   for (const file of removed) result.add('added', named(file), () => ({ after: after(file) }))
   for (const file of added) result.add('removed', named(file), () => ({ before: before(file) }))
-  if (added.length >= MAX_ADDED) result.hasMore = true
+  if (uncounted) result.hasMore = true
 }
 
 /** Undefined for a symlink. */

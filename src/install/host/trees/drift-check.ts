@@ -2,7 +2,7 @@ import { monotonicMs } from '../../../core/monotonic.ts'
 import { countInWords } from '../../../core/quantities.ts'
 import { type PartName, placeName } from '../layout.ts'
 import { findDrift, type RecordFolder } from './drift.ts'
-import { MAX_ADDED, type TreeDifference } from './tree-comparison.ts'
+import type { TreeDifference } from './tree-comparison.ts'
 import { TreeStamps } from './tree-stamps.ts'
 
 /**
@@ -114,10 +114,10 @@ export function isOnlyAdded({ removed, changed, instead }: Omit<TreeDifference, 
   return instead === undefined && removed.length + changed.length === 0
 }
 
-/** Describes the number of added files that a comparison has listed. */
-export function addedInWords(count: number): string {
+/** Describes the number of added files; `isLeast` says that further ones were not counted. */
+export function addedInWords(count: number, isLeast = false): string {
   if (count === 1) return '1 file was added on this host'
-  return `${count >= MAX_ADDED ? 'at least ' : ''}${countInWords(count)} files were added on this host`
+  return `${isLeast ? 'at least ' : ''}${countInWords(count)} files were added on this host`
 }
 
 /** True if there is any difference. */

@@ -6,7 +6,7 @@ import { readRecordLines } from './record/read-tree-record.ts'
 import { asLine, isAlike, type RecordedLine } from './record/record-line.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 import type { TreeIdentity } from './record/tree-identity.ts'
-import { MAX_ADDED, type TreeDifference } from './tree-comparison.ts'
+import type { TreeDifference } from './tree-comparison.ts'
 
 /** The lines of a path in two records; undefined for a record that does not list it. */
 interface Versions {
@@ -67,8 +67,7 @@ export class TreeChange {
       this.#counts = { ...this.#counts, changed: 0, removed: 0, added: this.#counts.all }
       return
     }
-    // There may be more added files than the list contains.
-    if (drift.added.length >= MAX_ADDED) {
+    if (drift.uncounted) {
       this.#isUncounted = true
       return
     }

@@ -9,12 +9,14 @@ import type { HostTree } from '../keep-paths.ts'
 import type { RecordedItem } from './record/recorded-item.ts'
 
 /** The maximum number of added paths that are listed: a service may have written millions. */
-export const MAX_ADDED = 10_000
+const MAX_ADDED = 10_000
 
 /** The differences between a tree and its record. The paths are relative to the tree and in order. */
 export interface TreeDifference {
   /** In the tree, but not recorded; at most 10,000. */
   added: string[]
+  /** `added` does not list every added path; absent otherwise. */
+  uncounted?: true
   /** Recorded, but not in the tree. */
   removed: string[]
   changed: string[]
@@ -52,6 +54,7 @@ export async function compareTree(
   for await (const { recorded, found } of findDifferences(tree, record, signal)) {
     if (recorded !== undefined) difference[found === undefined ? 'removed' : 'changed'].push(recorded.path)
     else if (difference.added.length < MAX_ADDED) difference.added.push(found.path)
+    else difference.uncounted = true
   }
   return difference
 }

@@ -96,5 +96,5 @@ function bounded(entries: readonly DriftEntry[]): DriftEntry[] {
 export function describeDrift(entries: readonly DriftEntry[]): string {
   const { names, more } = listDrift(entries)
   const listed = names.map(name => cleanForeignText(name, MAX_NAME_CHARS)).join(', ')
-  return `Files on this host differ from what was installed: ${listed}${more > 0 ? ` and ${more} more` : ''}.`
+  return `Files on this host differ from what was installed: ${listed}${more}.`
 }

@@ -81,7 +81,8 @@ function describeUnchanged({ report, plannedSteps, dryRun }: RunFacts): Ending {
   if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
     return { mark: '⚠️', sentence: `${there} is already on ${host}, but its files differ from what was installed` }
   const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0)
-  return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count)}` }
+  const isLeast = drift.some(({ uncounted }) => uncounted)
+  return { mark: '✅', sentence: `${there} is already on ${host}; ${addedInWords(count, isLeast)}` }
 }
 
 /** A check that found no health check to run has only compared files. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { linkSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { treeRecordPath } from '../../../../src/install/host/layout.ts'
@@ -45,6 +45,18 @@ describe('recordDrift', () => {
     assert.deepEqual([entry?.removed.length, entry?.omitted], [500, 100])
     warnOfDrift(deployment)
     assert.match(log.lines[0] ?? '', / and 580 more\./)
+  })
+
+  it('says that it has not counted every added file', async t => {
+    const { log, root, deployment } = await makeDeployment(t)
+    writeFileSync(join(root, '0'), '')
+    // Links one file many times: creating as many files takes ten times as long.
+    for (let index = 1; index <= 10_000; index++) linkSync(join(root, '0'), join(root, String(index)))
+    await recordDrift(deployment, [GREETER])
+    const [entry] = deployment.record.facts.drift ?? []
+    assert.deepEqual([entry?.added.length, entry?.omitted, entry?.uncounted], [500, 9500, true])
+    warnOfDrift(deployment)
+    assert.match(log.lines[0] ?? '', / and at least 9,980 more\./)
   })
 
   const instead: Record<string, { put: (root: string) => void; words: string }> = {

@@ -120,6 +120,10 @@ describe('buildDeploySummary', () => {
     'was already on host-1; its settings were written': { changed: true, drift: added, steps: [written] },
     'is already on host-1, but its files differ from what was installed': { changed: false, drift },
     'is already on host-1; 2 files were added on this host': { changed: false, drift: added },
+    'is already on host-1; at least 4 files were added on this host': {
+      changed: false,
+      drift: [...added, { ...added[0], uncounted: true }],
+    },
   }
   for (const [words, facts] of Object.entries(moves)) {
     it(`says that the same version ${words}`, () => {
