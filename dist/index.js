@@ -28929,7 +28929,8 @@ function factsOfReplaced(layout, { installed, place }, log) {
  * `allowTakeover`, logs a warning instead. Also logs the kept paths of other origins in the snapshots of a removed
  * part.
  */
-function verifyPlace(previous, { origin, allowTakeover }, log) {
+function verifyPlace(previous, claim, log) {
+    const { origin } = claim;
     const { place, installed, removed } = previous;
     for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
         const owner = snapshot.origin ?? removed;
@@ -28939,8 +28940,8 @@ function verifyPlace(previous, { origin, allowTakeover }, log) {
     if (installed === undefined || isFrom(installed, origin))
         return;
     const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`;
-    if (!allowTakeover)
-        throw placeTaken(place, owner);
+    if (!claim.allowTakeover)
+        throw placeTaken(place, owner, claim.chosenBy);
     log.warning(`This deployment takes over ${placePath(place)}, where ${owner} is installed. If both continue to be deployed to this place, each replaces the other. Give them different ids or project roots.`);
 }
 /**
@@ -28962,7 +28963,7 @@ function verifyProjectPlace(layout, place, claim) {
             continue;
         recorded.add(path);
         if (!claim.allowTakeover)
-            throw placeTaken(other, 'a part that this action has no record of');
+            throw placeTaken(other, 'a part that this action has no record of', claim.chosenBy);
         claim.log.warning(`This project takes over ${placePath(other)}, a part that this action has no record of.`);
     }
 }
@@ -28975,8 +28976,13 @@ function findRealPath(layout, { directory, id }) {
     const real = findRealDirectory(layout, directory);
     return real === undefined ? undefined : (0,external_node_path_namespaceObject.join)(real, id);
 }
-function placeTaken(place, owner) {
-    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there. This run would replace it and take over its kept paths, or act on its service. Nothing was changed. Use another id or project root; if you mean to replace it, deploy with allow-takeover: true.`);
+const MAKE_WAY = {
+    operator: 'Use another id or project root',
+    publisher: 'Use another project root, or ask the publisher for another id',
+    rollback: 'Roll back to another version',
+};
+function placeTaken(place, owner, chosenBy) {
+    return new DeploymentError('place_taken', `${placePath(place)} is taken: ${owner} is installed there. This run would replace it and take over its kept paths, or act on its service. Nothing was changed. ${MAKE_WAY[chosenBy]}; if you mean to replace it, deploy with allow-takeover: true.`);
 }
 /** Returns the version in the plugin.yaml of a part without a record; null if there is no usable version. */
 function readForeignVersion(path) {
@@ -37337,7 +37343,7 @@ async function findTarget(deployment, plan) {
     });
     const { allowTakeover } = request;
     const origin = originOf(deployment);
-    verifyPlace(previous, { origin, allowTakeover }, tools.log);
+    verifyPlace(previous, { origin, allowTakeover, chosenBy: 'operator' }, tools.log);
     await verifyDestination(deployment, { target: place, previous, chosenBy, allowTakeover, origin });
     if (!request.dryRun)
         checkPlaces(deployment, previous.place, place);
@@ -43154,7 +43160,8 @@ async function checkPart(deployment, target) {
  */
 function verifyReach({ layout, request, tools }, { bound, skipped, manifest, removals, hostConfig }) {
     const { allowTakeover, projectId } = request;
-    const claim = { origin: { contract: 'project', slug: projectId }, allowTakeover, log: tools.log };
+    const origin = { contract: 'project', slug: projectId };
+    const claim = { origin, allowTakeover, chosenBy: 'publisher', log: tools.log };
     const named = new Set(bound.steps.map(subjectIdOf));
     const reached = manifest.parts.filter(part => named.has(part.id) || isAmong(bound.parts, part));
     for (const part of reached)
@@ -46448,7 +46455,7 @@ function part_target_isEarlier(snapshot, row) {
 async function findProjectTarget(rollback, slug, rows) {
     const { version, parts } = await project_target_chooseVersion(rollback, slug);
     const origin = { contract: 'project', slug };
-    const claim = { origin, allowTakeover: false, log: rollback.tools.log };
+    const claim = { origin, allowTakeover: false, chosenBy: 'rollback', log: rollback.tools.log };
     for (const part of parts)
         verifyProjectPlace(rollback.layout, part, claim);
     const returning = new Set(parts.map(placeName));

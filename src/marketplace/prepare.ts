@@ -74,7 +74,7 @@ export async function findTarget(deployment: ArtifactDeployment, plan: ReadyArti
   })
   const { allowTakeover } = request
   const origin = originOf(deployment)
-  verifyPlace(previous, { origin, allowTakeover }, tools.log)
+  verifyPlace(previous, { origin, allowTakeover, chosenBy: 'operator' }, tools.log)
   await verifyDestination(deployment, { target: place, previous, chosenBy, allowTakeover, origin })
   if (!request.dryRun) checkPlaces(deployment, previous.place, place)
   return { plan, place, previous }

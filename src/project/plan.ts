@@ -94,7 +94,8 @@ function verifyReach(
   { bound, skipped, manifest, removals, hostConfig }: ProjectReach,
 ): void {
   const { allowTakeover, projectId } = request
-  const claim = { origin: { contract: 'project' as const, slug: projectId }, allowTakeover, log: tools.log }
+  const origin = { contract: 'project', slug: projectId } as const
+  const claim = { origin, allowTakeover, chosenBy: 'publisher', log: tools.log } as const
   const named = new Set(bound.steps.map(subjectIdOf))
   const reached = manifest.parts.filter(part => named.has(part.id) || isAmong(bound.parts, part))
   for (const part of reached) verifyProjectPlace(layout, part, claim)

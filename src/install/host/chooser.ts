@@ -1,6 +1,6 @@
 /**
- * Who chose the directory of a part: the operator, for this run; the host, by its own file, our record or the default;
- * the publisher of a project; or the version that a rollback restores, by its former directory.
+ * Who chose the directory or the id of a part: the operator, for this run; the host, by its own file, our record or the
+ * default; the publisher of a project; or the version that a rollback restores, by its former directory or id.
  */
 export type Chooser = 'operator' | 'host' | 'publisher' | 'rollback'
 

@@ -7,6 +7,7 @@ import type { Log } from '../../core/log.ts'
 import type { InstalledState } from '../../core/trust/version-rules.ts'
 import { readSmallFileSync } from '../files/read-small-file.ts'
 import { pathExistsSync } from '../files/trees/tree-walk.ts'
+import type { Chooser } from './chooser.ts'
 import { findInstalled, readHostRecord } from './installed/host-record.ts'
 import { isFrom, snapshotsFrom } from './installed/origin.ts'
 import { placeOf } from './installed/row-place.ts'
@@ -97,6 +98,8 @@ export interface Claim {
   readonly origin: Origin
   /** Whether the operator allows this deployment to replace parts that others installed. */
   readonly allowTakeover: boolean
+  /** Who chose the part's id. */
+  readonly chosenBy: Exclude<Chooser, 'host'>
 }
 
 /**
@@ -104,7 +107,8 @@ export interface Claim {
  * `allowTakeover`, logs a warning instead. Also logs the kept paths of other origins in the snapshots of a removed
  * part.
  */
-export function verifyPlace(previous: PreviousInstall, { origin, allowTakeover }: Claim, log: Log): void {
+export function verifyPlace(previous: PreviousInstall, claim: Claim, log: Log): void {
+  const { origin } = claim
   const { place, installed, removed } = previous
   for (const { name, kept_paths: kept, ...snapshot } of removed?.snapshots ?? []) {
     const owner = snapshot.origin ?? removed
@@ -115,7 +119,7 @@ export function verifyPlace(previous: PreviousInstall, { origin, allowTakeover }
   }
   if (installed === undefined || isFrom(installed, origin)) return
   const owner = `the ${installed.contract === 'project' ? 'project' : installed.kind} ${installed.slug}`
-  if (!allowTakeover) throw placeTaken(place, owner)
+  if (!claim.allowTakeover) throw placeTaken(place, owner, claim.chosenBy)
   log.warning(
     `This deployment takes over ${placePath(place)}, where ${owner} is installed. If both continue to be deployed to this place, each replaces the other. Give them different ids or project roots.`,
   )
@@ -137,7 +141,7 @@ export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & 
     const path = findRealPath(layout, other)
     if (path === undefined || recorded.has(path) || !pathExistsSync(path)) continue
     recorded.add(path)
-    if (!claim.allowTakeover) throw placeTaken(other, 'a part that this action has no record of')
+    if (!claim.allowTakeover) throw placeTaken(other, 'a part that this action has no record of', claim.chosenBy)
     claim.log.warning(`This project takes over ${placePath(other)}, a part that this action has no record of.`)
   }
 }
@@ -153,10 +157,16 @@ function findRealPath(layout: Layout, { directory, id }: Place): string | undefi
   return real === undefined ? undefined : join(real, id)
 }
 
-function placeTaken(place: Place, owner: string): DeploymentError {
+const MAKE_WAY: Readonly<Record<Claim['chosenBy'], string>> = {
+  operator: 'Use another id or project root',
+  publisher: 'Use another project root, or ask the publisher for another id',
+  rollback: 'Roll back to another version',
+}
+
+function placeTaken(place: Place, owner: string, chosenBy: Claim['chosenBy']): DeploymentError {
   return new DeploymentError(
     'place_taken',
-    `${placePath(place)} is taken: ${owner} is installed there. This run would replace it and take over its kept paths, or act on its service. Nothing was changed. Use another id or project root; if you mean to replace it, deploy with allow-takeover: true.`,
+    `${placePath(place)} is taken: ${owner} is installed there. This run would replace it and take over its kept paths, or act on its service. Nothing was changed. ${MAKE_WAY[chosenBy]}; if you mean to replace it, deploy with allow-takeover: true.`,
   )
 }
 

@@ -31,7 +31,7 @@ export async function findProjectTarget(
 ): Promise<Target> {
   const { version, parts } = await chooseVersion(rollback, slug)
   const origin = { contract: 'project' as const, slug }
-  const claim = { origin, allowTakeover: false, log: rollback.tools.log }
+  const claim = { origin, allowTakeover: false, chosenBy: 'rollback', log: rollback.tools.log } as const
   for (const part of parts) verifyProjectPlace(rollback.layout, part, claim)
   const returning = new Set(parts.map(placeName))
   const installed = rows.map(row => ({ ...placeOf(row), installed: row }))

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { mkdirSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
+import { DeploymentError } from '../../../src/core/errors.ts'
 import { recordInstalled } from '../../../src/install/host/installed/host-record.ts'
 import type { InstalledRow, Origin } from '../../../src/install/host/installed/rows.ts'
 import { layoutOf, type Place } from '../../../src/install/host/layout.ts'
@@ -29,7 +30,7 @@ const PLACE_TAKEN = { code: 'place_taken' }
 describe('verifyPlace', () => {
   const verify = (origin: Origin, installed: InstalledRow | undefined, allowTakeover = false): string[] => {
     const log = collectLog()
-    verifyPlace(previousOf({ installed }), { origin, allowTakeover }, log)
+    verifyPlace(previousOf({ installed }), { origin, allowTakeover, chosenBy: 'operator' }, log)
     return log.lines.filter(line => line.startsWith('warning'))
   }
   const others: Origin[] = [
@@ -43,6 +44,20 @@ describe('verifyPlace', () => {
     })
   }
 
+  for (const [chosenBy, advice] of [
+    ['operator', 'Use another id or project root; if'],
+    ['publisher', 'Use another project root, or ask the publisher for another id; if'],
+    ['rollback', 'Roll back to another version; if'],
+  ] as const) {
+    it(`advises what can be done about an id that was chosen by this: ${chosenBy}`, () => {
+      const claim = { origin: { ...MARKETPLACE, slug: 'other' }, allowTakeover: false, chosenBy }
+      assert.throws(
+        () => verifyPlace(previousOf({ installed: rowOf() }), claim, collectLog()),
+        error => error instanceof DeploymentError && error.message.includes(`Nothing was changed. ${advice}`),
+      )
+    })
+  }
+
   it('accepts a plugin of the same origin or without a record, with no warning', () => {
     assert.deepEqual([verify(MARKETPLACE, rowOf()), verify(MARKETPLACE, undefined)], [[], []])
   })
@@ -53,7 +68,7 @@ describe('verifyProjectPlace', () => {
   const EXTENSION: Place = { shelf: 'extensions', id: 'greeter', directory: 'extensions' }
   const verify = (root: string, allowTakeover = false, place = PLACE): string[] => {
     const log = collectLog()
-    verifyProjectPlace(layoutOf(root), place, { origin: PROJECT, allowTakeover, log })
+    verifyProjectPlace(layoutOf(root), place, { origin: PROJECT, allowTakeover, chosenBy: 'publisher', log })
     return log.lines
   }
 
