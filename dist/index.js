@@ -20041,6 +20041,111 @@ async function removeIfEmpty(path) {
     }
 }
 
+;// CONCATENATED MODULE: ./build/install/transaction/facts.js
+
+
+
+
+/** The workflow run that deploys, from `GITHUB_*`; its fields are null outside a workflow. */
+const workflowRunSchema = schemas_lazy(() => object({
+    workflow: nullable(schemas_string()),
+    run_id: nullable(schemas_string()),
+    run_attempt: nullable(schemas_string()),
+    job: nullable(schemas_string()),
+    actor: nullable(schemas_string()),
+    url: nullable(schemas_string()),
+}));
+/**
+ * The differences between an installed part and the version that was installed; paths are relative to the part's
+ * directory.
+ */
+const driftEntrySchema = schemas_lazy(() => object({
+    shelf: schemas_enum(['plugins', 'extensions']),
+    id: idSchema,
+    /** The directory of plugins that contained the part; absent for `plugins` and for an extension. */
+    directory: exactOptional(pluginsDirectorySchema),
+    version: nullable(schemas_string()),
+    added: array(schemas_string()),
+    removed: array(schemas_string()),
+    changed: array(schemas_string()),
+    /** The state of the place if it contained no directory; in that case, no path is listed. */
+    instead: exactOptional(schemas_enum(['nothing', 'symlink', 'file', 'other'])),
+    /** After a successful deployment: the path of the snapshot with the modified tree, relative to the project root. */
+    snapshot: exactOptional(schemas_string()),
+    /** False if the part could not be compared, for example because it has no record; absent otherwise. */
+    compared: exactOptional(literal(false)),
+    /** The number of further paths; absent if all are listed. */
+    omitted: exactOptional(schemas_int().check(_positive())),
+    /** More files were added than `added` and `omitted` count; absent otherwise. */
+    uncounted: exactOptional(literal(true)),
+}));
+/**
+ * The facts of a deployment, as the journal and the local report contain them; an unknown fact is null or absent.
+ * Facts marked "only in the journal" are for the log and the summary, and are not in the local report.
+ */
+const deploymentFactsSchema = schemas_lazy(() => object({
+    deployment_id: schemas_uuid(),
+    contract: schemas_enum(['marketplace', 'project']),
+    /** Null for a project, which may contain both kinds. */
+    kind: nullable(kindSchema),
+    /** For a project, its id. */
+    slug: nullable(union([slugSchema, projectIdSchema])),
+    id: nullable(idSchema),
+    /**
+     * The directory of plugins that contains the part; absent for `plugins`, a service, a project, and while it is not
+     * known.
+     */
+    directory: exactOptional(pluginsDirectorySchema),
+    requested_version: nullable(schemas_string()),
+    version: nullable(schemas_string()),
+    version_source: nullable(schemas_string()),
+    previous_version: nullable(schemas_string()),
+    artifact_sha256: nullable(sha256Schema),
+    artifact_size: nullable(schemas_number()),
+    repo: nullable(schemas_string()),
+    /**
+     * Only for a rollback that an operator requested: the version that the rollback replaces; null until that version
+     * is known.
+     */
+    rollback_of: exactOptional(nullable(schemas_string())),
+    /** Only for a requested rollback: the restored tree had been changed on the host, so no artifact matches it. */
+    modified: exactOptional(literal(true)),
+    /** The plugins that a project installs, once they are known. */
+    plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
+    /** The sources of the parts that a project only names, with the name of each part: `plugins/pay`, for example. */
+    sources: exactOptional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
+    /** The pinned key that signed a project: base64 of the 32 bytes. */
+    signer_public_key: exactOptional(schemas_string()),
+    /** The parts whose files, before the deployment, differed from what was installed; absent if that is not known. */
+    drift: exactOptional(array(driftEntrySchema)),
+    /** The artifact digest of the version that was installed in the place, if it was recorded. Only in the journal. */
+    previous_sha256: exactOptional(sha256Schema),
+    /** The artifact's signature is valid; absent otherwise. Only in the journal. */
+    signature_valid: exactOptional(literal(true)),
+    /** The place contains files that this action did not install; absent otherwise. Only in the journal. */
+    unrecorded: exactOptional(literal(true)),
+    /** How long this run waited for another run to leave the host, in which state, and for which run. */
+    waited: exactOptional(object({ state: schemas_string(), duration_ms: schemas_number(), for: schemas_string() })),
+    host_id: schemas_string(),
+    started_at: timeSchema,
+    run: workflowRunSchema,
+}));
+function flowOf({ contract, rollback_of: replaced }) {
+    return replaced === undefined ? contract : 'rollback';
+}
+const stateEntrySchema = object({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: timeSchema });
+const stepEntrySchema = object({
+    id: schemas_string(),
+    action: schemas_string(),
+    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
+    duration_ms: schemas_number(),
+    error: nullable(schemas_string()),
+    /** The result in a few words. Only in the journal. */
+    did: exactOptional(schemas_string()),
+    /** Only for a health check: the ids of the parts whose service or check it examined. Only in the journal. */
+    checked: exactOptional(array(schemas_string())),
+});
+
 ;// CONCATENATED MODULE: ./build/install/transaction/journal/announcement.js
 /** Builds the record that announces these changes, at least one. */
 function announcementOf([change, ...others]) {
@@ -21009,111 +21114,6 @@ function buildEnd(at, known) {
     return { changed: false, error: null, rollback: null, completed_at: at.toISOString(), ...known };
 }
 
-;// CONCATENATED MODULE: ./build/install/transaction/facts.js
-
-
-
-
-/** The workflow run that deploys, from `GITHUB_*`; its fields are null outside a workflow. */
-const workflowRunSchema = schemas_lazy(() => object({
-    workflow: nullable(schemas_string()),
-    run_id: nullable(schemas_string()),
-    run_attempt: nullable(schemas_string()),
-    job: nullable(schemas_string()),
-    actor: nullable(schemas_string()),
-    url: nullable(schemas_string()),
-}));
-/**
- * The differences between an installed part and the version that was installed; paths are relative to the part's
- * directory.
- */
-const driftEntrySchema = schemas_lazy(() => object({
-    shelf: schemas_enum(['plugins', 'extensions']),
-    id: idSchema,
-    /** The directory of plugins that contained the part; absent for `plugins` and for an extension. */
-    directory: exactOptional(pluginsDirectorySchema),
-    version: nullable(schemas_string()),
-    added: array(schemas_string()),
-    removed: array(schemas_string()),
-    changed: array(schemas_string()),
-    /** The state of the place if it contained no directory; in that case, no path is listed. */
-    instead: exactOptional(schemas_enum(['nothing', 'symlink', 'file', 'other'])),
-    /** After a successful deployment: the path of the snapshot with the modified tree, relative to the project root. */
-    snapshot: exactOptional(schemas_string()),
-    /** False if the part could not be compared, for example because it has no record; absent otherwise. */
-    compared: exactOptional(literal(false)),
-    /** The number of further paths; absent if all are listed. */
-    omitted: exactOptional(schemas_int().check(_positive())),
-    /** More files were added than `added` and `omitted` count; absent otherwise. */
-    uncounted: exactOptional(literal(true)),
-}));
-/**
- * The facts of a deployment, as the journal and the local report contain them; an unknown fact is null or absent.
- * Facts marked "only in the journal" are for the log and the summary, and are not in the local report.
- */
-const deploymentFactsSchema = schemas_lazy(() => object({
-    deployment_id: schemas_uuid(),
-    contract: schemas_enum(['marketplace', 'project']),
-    /** Null for a project, which may contain both kinds. */
-    kind: nullable(kindSchema),
-    /** For a project, its id. */
-    slug: nullable(union([slugSchema, projectIdSchema])),
-    id: nullable(idSchema),
-    /**
-     * The directory of plugins that contains the part; absent for `plugins`, a service, a project, and while it is not
-     * known.
-     */
-    directory: exactOptional(pluginsDirectorySchema),
-    requested_version: nullable(schemas_string()),
-    version: nullable(schemas_string()),
-    version_source: nullable(schemas_string()),
-    previous_version: nullable(schemas_string()),
-    artifact_sha256: nullable(sha256Schema),
-    artifact_size: nullable(schemas_number()),
-    repo: nullable(schemas_string()),
-    /**
-     * Only for a rollback that an operator requested: the version that the rollback replaces; null until that version
-     * is known.
-     */
-    rollback_of: exactOptional(nullable(schemas_string())),
-    /** Only for a requested rollback: the restored tree had been changed on the host, so no artifact matches it. */
-    modified: exactOptional(literal(true)),
-    /** The plugins that a project installs, once they are known. */
-    plugins: exactOptional(array(object({ id: schemas_string(), version: schemas_string() }))),
-    /** The sources of the parts that a project only names, with the name of each part: `plugins/pay`, for example. */
-    sources: exactOptional(array(object({ part: schemas_string(), from: schemas_string(), id: schemas_string() }))),
-    /** The pinned key that signed a project: base64 of the 32 bytes. */
-    signer_public_key: exactOptional(schemas_string()),
-    /** The parts whose files, before the deployment, differed from what was installed; absent if that is not known. */
-    drift: exactOptional(array(driftEntrySchema)),
-    /** The artifact digest of the version that was installed in the place, if it was recorded. Only in the journal. */
-    previous_sha256: exactOptional(sha256Schema),
-    /** The artifact's signature is valid; absent otherwise. Only in the journal. */
-    signature_valid: exactOptional(literal(true)),
-    /** The place contains files that this action did not install; absent otherwise. Only in the journal. */
-    unrecorded: exactOptional(literal(true)),
-    /** How long this run waited for another run to leave the host, in which state, and for which run. */
-    waited: exactOptional(object({ state: schemas_string(), duration_ms: schemas_number(), for: schemas_string() })),
-    host_id: schemas_string(),
-    started_at: timeSchema,
-    run: workflowRunSchema,
-}));
-function flowOf({ contract, rollback_of: replaced }) {
-    return replaced === undefined ? contract : 'rollback';
-}
-const stateEntrySchema = object({ state: schemas_string().check(_regex(/^[a-z_]{1,40}$/)), at: timeSchema });
-const stepEntrySchema = object({
-    id: schemas_string(),
-    action: schemas_string(),
-    status: schemas_enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),
-    duration_ms: schemas_number(),
-    error: nullable(schemas_string()),
-    /** The result in a few words. Only in the journal. */
-    did: exactOptional(schemas_string()),
-    /** Only for a health check: the ids of the parts whose service or check it examined. Only in the journal. */
-    checked: exactOptional(array(schemas_string())),
-});
-
 ;// CONCATENATED MODULE: ./build/install/transaction/journal/journal-record.js
 
 
@@ -21503,6 +21503,7 @@ function rollbackFailed(pending, error) {
 
 
 
+
 const MAX_RECOVERIES = 5;
 /**
  * Reads the records of a dead run. Returns no records if the run left no journal. Throws DeploymentError `inconsistent`
@@ -21593,9 +21594,10 @@ function findEnd(records) {
 function wasUnfinished(records) {
     return records.findLast(entry => entry.record === 'end')?.unfinished === true;
 }
-/** Returns the state in which the run was interrupted. */
-function lastState(record) {
-    return record.states.at(-1)?.state ?? 'pending';
+/** Returns the state in which a run was interrupted: its last state that does not end its flow. */
+function interruptedState({ flows }, { facts, states }) {
+    const flow = flows[flowOf(facts)];
+    return states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending';
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/at-rest.js
@@ -22357,12 +22359,20 @@ async function writeLocalReport({ layout, secrets }, report) {
     return own;
 }
 /**
- * Returns the local report's entry about the hub if the hub has already accepted a report of this deployment with the
- * same status.
+ * Returns the local report's entry about the hub if the hub has already accepted a report of this deployment that is
+ * alike.
  */
-function local_report_findAccepted(layout, { status, ...report }) {
+function local_report_findAccepted(layout, report) {
     const known = findReport(layout, report)?.report;
-    return known?.status === status && known.reported.accepted ? known.reported : undefined;
+    return known?.reported.accepted && isReportedAlike(known, report) ? known.reported : undefined;
+}
+/**
+ * True if the hub needs no second report: both ends have the same status, and neither of them has restored what the
+ * other could not.
+ */
+function isReportedAlike(one, other) {
+    const isSameStatus = reportStatusOf(one.outcome) === reportStatusOf(other.outcome);
+    return isSameStatus && one.rollback?.restored === other.rollback?.restored;
 }
 /**
  * Notes that the hub accepted a report after the end of its run. Never throws: at worst, the hub gets the report twice.
@@ -31758,7 +31768,7 @@ async function endRun(host, run) {
     const known = knownRecord(run.records);
     const unwritten = known && (await tryToRestoreRecord(host, known));
     const request = rollbackOf(host, run);
-    const ended = await endRolledBack(request, run);
+    const ended = await endRolledBack(request, run, interruptedState(host, run.record));
     return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 };
 }
 /**
@@ -31776,10 +31786,11 @@ function knownRecord(records) {
 }
 /**
  * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
- * are restored, that end stands, and only the services that the run left are restored.
+ * are restored, that end stands, and only the services that the run left are restored. The run was interrupted in
+ * `state`.
  */
-async function endRolledBack(request, run) {
-    const { records, record } = run;
+async function endRolledBack(request, run, state) {
+    const { records } = run;
     const known = findEnd(records);
     if (known !== undefined && known.rollback?.restored !== false)
         return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known };
@@ -31787,12 +31798,14 @@ async function endRolledBack(request, run) {
     if (known !== undefined && rollback?.restored === false)
         return { end: (0,external_node_util_namespaceObject.isDeepStrictEqual)(known.rollback, rollback) ? known : { ...known, rollback } };
     const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome];
-    const message = `The run was interrupted in state ${lastState(record)} ${fate}.`;
+    const message = `The run was interrupted in state ${state} ${fate}.`;
+    // The message of an earlier recovery says that the run could not be rolled back.
+    const cause = known?.error?.code === 'interrupted' ? null : known?.error;
     const end = buildEnd(new Date(), {
         outcome,
         rollback,
         changed: rollback?.restored === false,
-        error: known?.error ?? { code: 'interrupted', message, step: null },
+        error: cause ?? { code: 'interrupted', message, step: null },
     });
     return { end, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
 }
@@ -32011,13 +32024,6 @@ async function removeLeftovers(host, ended) {
         await endJournal(host, ended);
 }
 /**
- * True if the hub needs no second report: both ends have the same status, and neither of them has restored what the
- * other could not.
- */
-function isReportedAlike(end, known) {
-    return (reportStatusOf(end.outcome) === reportStatusOf(known.outcome) && end.rollback?.restored === known.rollback?.restored);
-}
-/**
  * Logs how the recovery ended. If the run had recorded its end, and that end stands, logs only the cleanup, or that the
  * restored version is not healthy.
  */
@@ -32041,9 +32047,9 @@ function logRecovered({ log, recovery }, report, known) {
  */
 async function enterTerminal({ flows }, record, end) {
     const flow = flows[flowOf(record.facts)];
-    const running = record.states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending';
+    const running = interruptedState({ flows }, record);
     const terminal = terminalState(end);
-    if ((running === 'pending' && terminal === 'failed') || lastState(record) === terminal)
+    if ((running === 'pending' && terminal === 'failed') || record.states.at(-1)?.state === terminal)
         return;
     for (const state of statesBetween(flow, running, terminal))
         await record.enter({ state, at: end.completed_at });

@@ -127,13 +127,24 @@ export async function writeLocalReport({ layout, secrets }: ReportFolder, report
 }
 
 /**
- * Returns the local report's entry about the hub if the hub has already accepted a report of this deployment with the
- * same status.
+ * Returns the local report's entry about the hub if the hub has already accepted a report of this deployment that is
+ * alike.
  */
-export function findAccepted(layout: Layout, { status, ...report }: LocalReport): Reported | undefined {
+export function findAccepted(layout: Layout, report: LocalReport): Reported | undefined {
   const known = findReport(layout, report)?.report
-  return known?.status === status && known.reported.accepted ? known.reported : undefined
+  return known?.reported.accepted && isReportedAlike(known, report) ? known.reported : undefined
 }
+
+/**
+ * True if the hub needs no second report: both ends have the same status, and neither of them has restored what the
+ * other could not.
+ */
+export function isReportedAlike(one: Ending, other: Ending): boolean {
+  const isSameStatus = reportStatusOf(one.outcome) === reportStatusOf(other.outcome)
+  return isSameStatus && one.rollback?.restored === other.rollback?.restored
+}
+
+type Ending = Pick<DeploymentEnd, 'outcome' | 'rollback'>
 
 /**
  * Notes that the hub accepted a report after the end of its run. Never throws: at worst, the hub gets the report twice.

@@ -6,6 +6,7 @@ import type { Layout, Place } from '../../host/layout.ts'
 import type { Host } from '../../reports/host.ts'
 import { placesIn } from '../../transaction/changes/change.ts'
 import type { DeploymentEnd, RollbackFacts } from '../../transaction/end.ts'
+import { flowOf } from '../../transaction/facts.ts'
 import { announcedIn } from '../../transaction/journal/announcement.ts'
 import type { Journal } from '../../transaction/journal/journal.ts'
 import { JournalDamage } from '../../transaction/journal/journal-line.ts'
@@ -140,7 +141,8 @@ export function wasUnfinished(records: readonly JournalRecord[]): boolean {
   return records.findLast(entry => entry.record === 'end')?.unfinished === true
 }
 
-/** Returns the state in which the run was interrupted. */
-export function lastState(record: DeploymentRecord): string {
-  return record.states.at(-1)?.state ?? 'pending'
+/** Returns the state in which a run was interrupted: its last state that does not end its flow. */
+export function interruptedState({ flows }: Pick<Host, 'flows'>, { facts, states }: DeploymentRecord): string {
+  const flow = flows[flowOf(facts)]
+  return states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending'
 }

@@ -17,7 +17,7 @@ import {
 } from '../../transaction/journal/journal-record.ts'
 import { type RollbackRequest, type RolledBack, rollBack } from '../../transaction/rollback.ts'
 import { undoChanges } from '../../transaction/undo.ts'
-import { changedPlaces, type DeadRun, findEnd, lastState, wasUnfinished } from './dead-run.ts'
+import { changedPlaces, type DeadRun, findEnd, interruptedState, wasUnfinished } from './dead-run.ts'
 
 /** The second half of the sentence about an interrupted run. */
 const ROLLED_BACK = {
@@ -50,7 +50,7 @@ export async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
   const known = knownRecord(run.records)
   const unwritten = known && (await tryToRestoreRecord(host, known))
   const request = rollbackOf(host, run)
-  const ended = await endRolledBack(request, run)
+  const ended = await endRolledBack(request, run, interruptedState(host, run.record))
   return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 }
 }
 
@@ -69,10 +69,11 @@ function knownRecord(records: readonly JournalRecord[]): KnownRecord | undefined
 
 /**
  * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
- * are restored, that end stands, and only the services that the run left are restored.
+ * are restored, that end stands, and only the services that the run left are restored. The run was interrupted in
+ * `state`.
  */
-async function endRolledBack(request: RollbackRequest, run: DeadRun): Promise<RecoveredEnd> {
-  const { records, record } = run
+async function endRolledBack(request: RollbackRequest, run: DeadRun, state: string): Promise<RecoveredEnd> {
+  const { records } = run
   const known = findEnd(records)
   if (known !== undefined && known.rollback?.restored !== false)
     return wasUnfinished(records) ? await endRestored(request, run, known) : { end: known }
@@ -80,12 +81,14 @@ async function endRolledBack(request: RollbackRequest, run: DeadRun): Promise<Re
   if (known !== undefined && rollback?.restored === false)
     return { end: isDeepStrictEqual(known.rollback, rollback) ? known : { ...known, rollback } }
   const fate = outcome === 'inconsistent' && rollback?.restored === true ? DAMAGED : ROLLED_BACK[outcome]
-  const message = `The run was interrupted in state ${lastState(record)} ${fate}.`
+  const message = `The run was interrupted in state ${state} ${fate}.`
+  // The message of an earlier recovery says that the run could not be rolled back.
+  const cause = known?.error?.code === 'interrupted' ? null : known?.error
   const end = buildEnd(new Date(), {
     outcome,
     rollback,
     changed: rollback?.restored === false,
-    error: known?.error ?? { code: 'interrupted', message, step: null },
+    error: cause ?? { code: 'interrupted', message, step: null },
   })
   return { end, isUnfinished: isLeft(left), unwritten: left.unwritten }
 }

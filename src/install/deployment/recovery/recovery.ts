@@ -1,6 +1,5 @@
 import { basename } from 'node:path'
 import type { Log } from '../../../core/log.ts'
-import { reportStatusOf } from '../../../core/outcome.ts'
 import { statesBetween } from '../../../core/state-machine.ts'
 import { toHostError } from '../../files/system-errors.ts'
 import { cleanStaging, removeStrayTemporaries, retryDiscarded } from '../../host/cleanup.ts'
@@ -11,7 +10,7 @@ import { requireNothingStranded } from '../../host/switchable.ts'
 import { type ClosedDeployment, closeDeployment } from '../../reports/close.ts'
 import type { Host } from '../../reports/host.ts'
 import { limitSender } from '../../reports/limited-sender.ts'
-import type { LocalReport } from '../../reports/local-report.ts'
+import { isReportedAlike, type LocalReport } from '../../reports/local-report.ts'
 import { describeRecovered } from '../../reports/recovered-run.ts'
 import { restoredUnhealthy } from '../../reports/restored-health.ts'
 import { rollbackProblems } from '../../reports/rollback-problems.ts'
@@ -27,7 +26,7 @@ import {
   type DeadRun,
   findAccepted,
   findEnd,
-  lastState,
+  interruptedState,
   needsRollback,
   readRecords,
   stillInconsistent,
@@ -171,16 +170,6 @@ async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {
 }
 
 /**
- * True if the hub needs no second report: both ends have the same status, and neither of them has restored what the
- * other could not.
- */
-function isReportedAlike(end: DeploymentEnd, known: DeploymentEnd): boolean {
-  return (
-    reportStatusOf(end.outcome) === reportStatusOf(known.outcome) && end.rollback?.restored === known.rollback?.restored
-  )
-}
-
-/**
  * Logs how the recovery ended. If the run had recorded its end, and that end stands, logs only the cleanup, or that the
  * restored version is not healthy.
  */
@@ -201,9 +190,9 @@ function logRecovered({ log, recovery }: Host, report: LocalReport, known: Deplo
  */
 async function enterTerminal({ flows }: Host, record: DeploymentRecord, end: DeploymentEnd): Promise<void> {
   const flow = flows[flowOf(record.facts)]
-  const running = record.states.findLast(({ state }) => flow[state]?.length !== 0)?.state ?? 'pending'
+  const running = interruptedState({ flows }, record)
   const terminal = terminalState(end)
-  if ((running === 'pending' && terminal === 'failed') || lastState(record) === terminal) return
+  if ((running === 'pending' && terminal === 'failed') || record.states.at(-1)?.state === terminal) return
   for (const state of statesBetween(flow, running, terminal)) await record.enter({ state, at: end.completed_at })
 }
 

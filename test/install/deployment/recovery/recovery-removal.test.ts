@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { existsSync, rmSync, writeFileSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
@@ -15,6 +16,9 @@ import { announced, assertSettled, begun, makeScene, type Scene, SNAPSHOT, STAGI
 
 /** The changes of a deployment that only removes a part. */
 const REMOVAL = UPDATE.slice(0, 1)
+
+const DAMAGED =
+  'The run was interrupted in state installing and rolled back afterwards, but not all files are as before.'
 
 /** A host on which a run has removed a part and died, and whose removed part has lost a file since. */
 async function openDamaged(t: TestContext): Promise<Scene> {
@@ -60,6 +64,31 @@ describe('recover, after a removal', () => {
     scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL)])
     const closed = await recover(scene.host)
     assert.deepEqual([closed?.report.outcome, closed?.report.rollback?.verified], ['inconsistent', false])
+    assert.equal(closed?.report.error?.message, DAMAGED)
+  })
+
+  it('reports anew once a later attempt restores everything, although the outcome is inconsistent again', async t => {
+    const scene = await openDamaged(t)
+    const [snapshot, elsewhere] = [join(scene.layout.root, SNAPSHOT), join(scene.layout.root, 'elsewhere')]
+    scene.writeJournal([...begun(scene.sender), ...announced(REMOVAL)])
+    renameSync(snapshot, elsewhere)
+    for (let attempt = 1; attempt <= 2; attempt++) {
+      const run = { ...scene.host, run: { id: randomUUID(), url: null } }
+      await assert.rejects(recover(run), { code: 'inconsistent' })
+    }
+    assert.equal(scene.journalText().match(/"record":"end"/g)?.length, 1)
+    renameSync(elsewhere, snapshot)
+    const sentences: string[] = []
+    await recover({ ...scene.host, recovery: { onRecovered: sentence => void sentences.push(sentence) } })
+    const failed = 'The run was interrupted in state installing and could not be rolled back.'
+    assert.deepEqual(
+      scene.sender.sent.map(({ report }) => [report.status, report.error?.message]),
+      [
+        ['failed', failed],
+        ['failed', DAMAGED],
+      ],
+    )
+    assert.match(String(sentences), /^The interrupted deployment of greeter 2\.0\.0 was recovered: [^.]*\.$/)
   })
 
   it('ends once as inconsistent if a later attempt restores everything, but a restored file is damaged', async t => {

@@ -250,8 +250,8 @@ describe('recover', () => {
     assert.deepEqual(scene.plugins(), before)
     assertSettled(scene)
     assert.deepEqual(
-      scene.reports().map(report => report.outcome),
-      ['rolled_back'],
+      scene.reports().map(report => [report.outcome, report.error?.message]),
+      [['rolled_back', 'The run was interrupted in state installing and rolled back afterwards.']],
     )
   })
 
