@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { buildInstallation, describeSnapshots } from '../../../src/install/deployment/installation.ts'
 import { collectLog } from '../collected-log.ts'
-import { contextOf, deploymentOf } from '../prepared-deployment.ts'
+import { contextOf, deploymentOf, partOf } from '../prepared-deployment.ts'
 import { prepareTemporaryHost, rowOf, snapshotOf } from '../prepared-host.ts'
 import { writeTree } from '../temporary-directory.ts'
 
@@ -25,4 +25,15 @@ describe('buildInstallation', () => {
       [],
     )
   })
+
+  for (const source of [{ from: 'https://git.example/x', id: 'ab'.repeat(20) }, undefined])
+    it(`records ${source === undefined ? 'no source of a part that has none' : 'the source of a part'}`, async t => {
+      const layout = await prepareTemporaryHost(t)
+      const parts = [partOf(layout, source && { source })]
+      const { rows } = await buildInstallation(await contextOf(t, deploymentOf(layout), { parts }))
+      assert.deepEqual(
+        rows.map(row => row.source),
+        [source],
+      )
+    })
 })

@@ -11,6 +11,17 @@ const PLACE: Place = { shelf: 'plugins', id: 'x', directory: 'plugins' }
 const RESTORED = 'these files stay there, and return when you restore the snapshot'
 
 describe('findReplaced', () => {
+  it('describes the replaced version, with its source and its origin if that is another one', async t => {
+    const context = await contextOf(t, deploymentOf(await prepareTemporaryHost(t)))
+    context.results.set('plugins/x', { snapshot: '1-1.0.0' })
+    const source = { from: 'https://git.example/x', id: 'ab'.repeat(20) }
+    const installed = rowOf({ id: 'x', version: '1.0.0', contract: 'project', slug: 'shop', source })
+    const found = findReplaced(context, { ...PLACE, installed }, { installed, version: '1.0.0' })
+    assert.deepEqual(found?.source, source)
+    assert.deepEqual(found?.origin, { contract: 'project', slug: 'shop' })
+    assert.deepEqual([found?.name, found?.artifact_sha256], ['1-1.0.0', installed.artifact_sha256])
+  })
+
   for (const [name, isRemoved, ending] of [
     ['replaced', false, `${RESTORED}.`],
     ['removed', true, `${RESTORED}, or when the same project installs the part again.`],

@@ -136,7 +136,10 @@ describe('verifyDestination of a part that moves', () => {
 
   it('refuses foreign settings in the new directory, unless the operator names that directory', async t => {
     const layout = await hostWith(t, { 'plugins/cart.env': 'A=1', 'app/cart.env': 'A=2' }, [rowOf(OURS)])
-    await assert.rejects(verify(layout, 'app', 'host'), { ...PLACE_TAKEN, message: /app\/cart\.env/ })
+    await assert.rejects(verify(layout, 'app', 'host'), {
+      ...PLACE_TAKEN,
+      message: /app\/cart\.env, .* or keep the previous plugins directory\.$/,
+    })
     await verify(layout, 'app', 'operator')
   })
 
@@ -146,7 +149,10 @@ describe('verifyDestination of a part that moves', () => {
     await recordInstalled(layout, { rows: [], removed: [removedRowOf({ ...OURS, snapshots })] })
     await verify(layout, 'new', 'publisher')
     symlinkSync('../../shared', join(layout.root, SNAPSHOT, 'data'))
-    await assert.rejects(verify(layout, 'new/for/plugins', 'publisher'), { code: 'unsafe_host' })
+    await assert.rejects(verify(layout, 'new/for/plugins', 'publisher'), {
+      code: 'unsafe_host',
+      message: /or ask the publisher to keep the previous plugins_dirname\.$/,
+    })
     writeTree(layout.root, { 'mods/cart.env': 'A=2' })
     await assert.rejects(
       verify(layout, 'mods', 'operator').then(() => verify(layout, 'mods', 'host')),

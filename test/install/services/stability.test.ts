@@ -144,6 +144,16 @@ describe('beginStreak', () => {
       1,
     ],
     [
+      'begins again when a fact changes that was unknown at first',
+      [
+        [true, 'a', null],
+        [true, 'a', '3'],
+        [true, 'a', '4'],
+      ],
+      0,
+      1,
+    ],
+    [
       'lasts even if no run is known',
       [
         [true, null],

@@ -18,6 +18,7 @@ import type { PartEnvironment } from '../../../../src/install/steps/parts/part.t
 import { writeEnv } from '../../../../src/install/steps/settings/write-env.ts'
 import type { StepResult } from '../../../../src/install/steps/step-entry.ts'
 import type { Transaction } from '../../../../src/install/transaction/transaction.ts'
+import { collectLog } from '../../collected-log.ts'
 import { recordTreeAt, treeOf, writeTreeOf } from '../../host/trees/recorded-tree.ts'
 import { contextOf, deploymentOf, partOf } from '../../prepared-deployment.ts'
 import { prepareTemporaryHost } from '../../prepared-host.ts'
@@ -87,6 +88,27 @@ describe('writeEnv', () => {
     writeTree(installPath(layout, part), { 'conf/env': 'LD_PRELOAD=/tmp/evil.so\n' })
     await assert.rejects(writeEnv(context, { ...part, id: 'z' }, 'plugins/x/conf/env'), stepFailed)
   })
+
+  for (const [given, end] of [
+    [{}, 'its template.'],
+    [{ A: 's3cret' }, 'its template, with A from the settings given as input.'],
+    [
+      { A: 's3cret', B: 's3cret', C: '' },
+      'its template, with A from the settings given as input. Not used: B, C. A setting is used only if it is not empty, and if the template or the part declares it.',
+    ],
+  ] as const) {
+    it(`logs which settings it used, without their values: ${Object.keys(given).join(', ') || 'none'}`, async t => {
+      const layout = await prepareTemporaryHost(t)
+      writeTree(layout.root, { 'plugins/x/.env.template': 'A=1\nC=1\n' })
+      const [log, request] = [collectLog(), { settings: new Map(Object.entries(given)) }]
+      await writeEnv(
+        await contextOf(t, deploymentOf(layout, { request, tools: { log } })),
+        partOf(layout),
+        'plugins/x/.env.template',
+      )
+      assert.deepEqual(log.lines, [`info ${layout.root}/plugins/x.env was written from ${end}`])
+    })
+  }
 
   for (const umask of [0o000, 0o077]) {
     it(`writes the settings 0600 under umask ${umask.toString(8)}, and removes them on a rollback`, async t => {
