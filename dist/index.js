@@ -32832,6 +32832,7 @@ function beginTransaction(changeLog) {
             await journal.append({ record: 'service', change });
             services.push(change);
             await superviseService(change, { signal });
+            return change;
         },
         async noteHealthchecks(checks) {
             await journal.append({ record: 'healthchecks', checks: [...checks] });
@@ -33982,10 +33983,9 @@ async function performIdle(context, step) {
             continue;
         if (known)
             log.info(`${describeService(service)} does not run, so it is started.`);
-        await context.transaction.supervise(service, 'start', signal);
-        if (context.transaction.services.at(-1)?.was_running)
-            continue;
-        started.push(`${shortName(service)} did not run, and was started`);
+        const { was_running: wasRunning } = await context.transaction.supervise(service, 'start', signal);
+        if (!wasRunning)
+            started.push(`${shortName(service)} did not run, and was started`);
     }
     if (started.length > 0)
         return { status: 'done', did: listFirst(started, perform_step_MAX_LISTED) };
@@ -34006,11 +34006,11 @@ async function supervise(context, action, plugin) {
     const unrestored = new Set(findUnrestored(deployment.layout, services));
     for (const service of services) {
         log.info(`${action} ${describeService(service)}`);
-        await transaction.supervise(service, action, signal);
+        const { was_running: wasRunning } = await transaction.supervise(service, action, signal);
         if (!unrestored.has(service))
             continue;
         // A start has no effect on a service that is still running, perhaps with files of a version that was rolled back.
-        if (action === 'start' && transaction.services.at(-1)?.was_running)
+        if (action === 'start' && wasRunning)
             await transaction.supervise(service, 'restart', signal);
         await noteRestorations(deployment.layout, { restored: [service] });
     }

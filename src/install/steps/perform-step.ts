@@ -74,9 +74,8 @@ async function performIdle(context: StepContext, step: PlanStep): Promise<StepEn
     const { known, up } = await readServiceState(service, { signal })
     if (known && up) continue
     if (known) log.info(`${describeService(service)} does not run, so it is started.`)
-    await context.transaction.supervise(service, 'start', signal)
-    if (context.transaction.services.at(-1)?.was_running) continue
-    started.push(`${shortName(service)} did not run, and was started`)
+    const { was_running: wasRunning } = await context.transaction.supervise(service, 'start', signal)
+    if (!wasRunning) started.push(`${shortName(service)} did not run, and was started`)
   }
   if (started.length > 0) return { status: 'done', did: listFirst(started, MAX_LISTED) }
   return step.action === 'start' ? 'unchanged' : 'skipped'
@@ -98,11 +97,10 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
   const unrestored = new Set(findUnrestored(deployment.layout, services))
   for (const service of services) {
     log.info(`${action} ${describeService(service)}`)
-    await transaction.supervise(service, action, signal)
+    const { was_running: wasRunning } = await transaction.supervise(service, action, signal)
     if (!unrestored.has(service)) continue
     // A start has no effect on a service that is still running, perhaps with files of a version that was rolled back.
-    if (action === 'start' && transaction.services.at(-1)?.was_running)
-      await transaction.supervise(service, 'restart', signal)
+    if (action === 'start' && wasRunning) await transaction.supervise(service, 'restart', signal)
     await noteRestorations(deployment.layout, { restored: [service] })
   }
   const done = services.map(service => inPast({ service, action }))

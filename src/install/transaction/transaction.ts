@@ -21,9 +21,9 @@ export interface Transaction {
   apply(changes: readonly PlannedChange[], reach?: (change: PlannedChange) => void): Promise<void>
   /**
    * Announces an action on a service durably in the journal, with the service's current state, then performs the
-   * action.
+   * action. Returns what was announced.
    */
-  supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<void>
+  supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<ServiceChange>
   /** Records how to check the old version after a rollback. */
   noteHealthchecks(checks: readonly RestoredCheck[]): Promise<void>
   /** The places that a tree was moved out of or into, or was about to be. */
@@ -70,6 +70,7 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       await journal.append({ record: 'service', change })
       services.push(change)
       await superviseService(change, { signal })
+      return change
     },
     async noteHealthchecks(checks) {
       await journal.append({ record: 'healthchecks', checks: [...checks] })
