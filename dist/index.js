@@ -22184,12 +22184,13 @@ function findExposures(root, { us, directories }) {
     const found = new Map();
     if (directories.length === 0)
         return [];
+    const inside = `${walkPath(root).end?.path ?? root}/`;
     for (const start of [root, ...directories.map(directory => (0,external_node_path_namespaceObject.join)(root, directory))]) {
         for (const decider of decidersOf(start, us)) {
             const exposure = exposureOf(decider, us);
             if (exposure === undefined || found.has(exposure.path))
                 continue;
-            const isPublic = exposure.isPublic && !exposure.path.startsWith(`${walkPath(root).end?.path ?? root}/`);
+            const isPublic = exposure.isPublic && !exposure.path.startsWith(inside);
             found.set(exposure.path, { ...exposure, isPublic, isPlantable: start !== root && decider.stat.isSymbolicLink() });
         }
     }

@@ -117,11 +117,12 @@ function recordedDirectories(layout: Layout): string[] {
 function findExposures(root: string, { us, directories }: Trusted): Exposure[] {
   const found = new Map<string, Exposure>()
   if (directories.length === 0) return []
+  const inside = `${walkPath(root).end?.path ?? root}/`
   for (const start of [root, ...directories.map(directory => join(root, directory))]) {
     for (const decider of decidersOf(start, us)) {
       const exposure = exposureOf(decider, us)
       if (exposure === undefined || found.has(exposure.path)) continue
-      const isPublic = exposure.isPublic && !exposure.path.startsWith(`${walkPath(root).end?.path ?? root}/`)
+      const isPublic = exposure.isPublic && !exposure.path.startsWith(inside)
       found.set(exposure.path, { ...exposure, isPublic, isPlantable: start !== root && decider.stat.isSymbolicLink() })
     }
   }
