@@ -38,7 +38,7 @@ export const ACTION_HELP: Help = {
   start: 'starts the service with the supervisor of the host.',
   stop: 'stops the service with the supervisor of the host.',
   restart: 'restarts the service with the supervisor of the host.',
-  healthcheck: 'waits until the installed part (without plugin, every part) runs and is healthy.',
+  healthcheck: 'waits until the installed part (without plugin, every part) is running and healthy.',
   notify: 'runs the command of the host config for this event; if the command fails, the run logs a warning.',
 }
 
@@ -60,7 +60,7 @@ export const HOST_CONFIG_HELP: Help = {
   'kubernetes.deployment': 'The deployment of a plugin or service; {id} stands for its id.',
   'kubernetes.kubeconfig': 'The kubeconfig file, as for kubectl --kubeconfig.',
   'kubernetes.context': 'The context in the kubeconfig file, as for kubectl --context.',
-  plugins: 'Settings for single plugins and services, by id.',
+  plugins: 'Settings for individual plugins and services, by id.',
   'plugins.*.unit': 'The unit for this id, in place of systemd.unit.',
   'plugins.*.container': 'The container for this id, in place of docker.container.',
   'plugins.*.deployment': 'The deployment for this id, in place of kubernetes.deployment.',
