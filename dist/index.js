@@ -17535,7 +17535,7 @@ function toHostError(error, doing) {
         case 'EPERM':
             return new DeploymentError('host_not_writable', `Not permitted while ${doing} (${errno})${usersOf(error)}: give the runner's user access there (in the project root, write access to everything)${errno === 'EPERM' ? ', and check with lsattr that nothing was made immutable' : ''}.`, { cause: error });
         case 'EROFS':
-            return new DeploymentError('host_not_writable', `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or, if the path is in the project root, correct project-root.`, { cause: error });
+            return new DeploymentError('host_not_writable', `Failed while ${doing} (${errno}): the file system is mounted read-only. Mount it writable, or, if the path is in the project root, correct project-root.`, { cause: error });
         default: {
             const found = error instanceof Error ? error.message : String(error);
             const message = `Failed while ${doing}: ${asSentence(cleanForeignText(found))}`;
@@ -27564,7 +27564,7 @@ function parseLatestVersion({ body, foreign }, { kind, slug }, base) {
         throw new ArtifactError('no_published_version', `The hub names no latest version of ${kind} ${slug}: publish a version, or name one.`);
     }
     if (!versionSchema.safeParse(latest).success) {
-        throw new ArtifactError('bad_response', `The hub's latest_version of ${kind} ${slug} is ${foreign ? 'text' : `"${cleanForeignText(latest, 60)}"`}, which is not a version: report this to the hub's operator.`);
+        throw new ArtifactError('bad_response', `The hub's latest_version of ${kind} ${slug} is ${foreign ? 'text that is' : `"${cleanForeignText(latest, 60)}", which is`} not a version: report this to the hub's operator.`);
     }
     return latest;
 }
@@ -29131,7 +29131,7 @@ function refuseUnusableNames(names) {
     const unusable = names.filter(name => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
     if (unusable.length === 0)
         return;
-    throw new DeploymentError('step_failed', `The part lists under environment ${listNames(unusable.map(name => `"${cleanForeignText(name, 50)}"`))}, but a variable's name must consist of letters, digits and "_", and must not start with a digit: the publisher must correct the list.`);
+    throw new DeploymentError('step_failed', `The part lists ${listNames(unusable.map(name => `"${cleanForeignText(name, 50)}"`))} under environment, but a variable's name must consist of letters, digits and "_", and must not start with a digit: the publisher must correct the list.`);
 }
 function unusableValue(key) {
     return new DeploymentError('step_failed', `A shell, python-dotenv and Node cannot read the value of ${key} alike, however it is quoted: encode the value, for example as base64.`);
@@ -29708,7 +29708,7 @@ async function describeUnended({ host, tools }) {
         return undefined;
     if ('holder' in other)
         return `Another deployment is in progress here (${other.holder}). A real run would wait for that deployment.`;
-    return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if the recovery fails.';
+    return 'An interrupted deployment is waiting for its recovery. A real run would recover it first, and deploy nothing if the recovery fails.';
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/dry-run/dry-run.js
@@ -30759,7 +30759,7 @@ function describeUndelivered(delivery, { error, deployment_id: id }, ownId) {
     const run = id === ownId ? 'this run' : `the interrupted run ${id}`;
     const refusal = `The hub ${refusalVerb(delivery)} the report of ${run}`;
     if (error?.message.includes(delivery.error))
-        return `${refusal}, for the same reason for which the run failed.`;
+        return `${refusal}, for the same reason that made the run fail.`;
     return `${refusal} (this changes nothing on this host): ${delivery.error}`;
 }
 async function sendNow({ sender, grace }, report) {
@@ -30827,7 +30827,7 @@ function restoredUnhealthy(report) {
     if (version === null && report.unrecorded !== true)
         return `A deployment of ${slug} was rolled back, but a service on ${host} is not as it was before: repair that service. ${problems}`;
     const restored = version === null ? 'the previous version' : version;
-    return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy on ${host}: repair its service, or the health check if that is wrong. ${problems}`;
+    return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy on ${host}: repair its service, or correct its health check. ${problems}`;
 }
 
 ;// CONCATENATED MODULE: ./build/install/deployment/recovery/hold-lock.js
@@ -32461,9 +32461,9 @@ async function stopService(context, part) {
     }
     const { up, known, missing } = await readServiceState(service, { signal });
     if (missing || (known && !up))
-        return log.info(`${describeService(service)} does not run.`);
+        return log.info(`${describeService(service)} is not running.`);
     if (isShared(context, hostConfig, service)) {
-        log.notice(`${describeService(service)} of ${placeName(part)} is not stopped, because a remaining part uses the same service.`);
+        log.notice(`${describeService(service)} of ${placeName(part)} was not stopped, because a remaining part uses the same service.`);
         return;
     }
     log.info(`stop ${describeService(service)}`);
@@ -33983,10 +33983,10 @@ async function performIdle(context, step) {
         if (known && up)
             continue;
         if (known)
-            log.info(`${describeService(service)} does not run, so it is started.`);
+            log.info(`${describeService(service)} is not running, so it is started.`);
         const { was_running: wasRunning } = await context.transaction.supervise(service, 'start', signal);
         if (!wasRunning)
-            started.push(`${shortName(service)} did not run, and was started`);
+            started.push(`${shortName(service)} was not running, and was started`);
     }
     if (started.length > 0)
         return { status: 'done', did: listFirst(started, perform_step_MAX_LISTED) };
@@ -38608,10 +38608,12 @@ function integerSchema(least, most) {
 /** A named version; `latest` does not count as one. */
 const exactVersionSchema = versionSchema.check(refine(version => version !== 'latest', { error: 'must be a version other than latest' }));
 /** A number of hours, which need not be whole. */
-const hoursSchema = pipe(schemas_string(), transform(Number))
-    .check(refine(hours => hours > 0 && hours <= 87_600, { error: 'must be a number of hours above 0, at most 87600' }));
-const minutesSchema = pipe(schemas_string(), transform(Number))
-    .check(refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }));
+const hoursSchema = pipe(schemas_string(), transform(Number)).check(refine(hours => hours > 0 && hours <= 87_600, {
+    error: 'must be a number of hours greater than 0 and at most 87600',
+}));
+const minutesSchema = pipe(schemas_string(), transform(Number)).check(refine(value => value > 0 && value <= 1440, {
+    error: 'must be a number of minutes greater than 0 and at most 1440',
+}));
 const projectRootSchema = pipe(schemas_string().check(_regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, { error: 'must be one line without control characters' }), refine(path => (0,external_node_path_namespaceObject.isAbsolute)(path), {
     error: 'must be an absolute path, because installed files do not belong in the workspace',
 })), transform(path => (0,external_node_path_namespaceObject.normalize)(path).replace(/(?<=.)\/+$/, '')))
@@ -39037,9 +39039,9 @@ const NEXT = {
     invalid_signature_format: 'Do not work around this check: install only signed versions.',
     signature_mismatch: 'Do not deploy this version until you know the cause.',
     digest_mismatch: 'The release gate or the publisher knows which digest is the right one.',
-    untrusted_signer: 'Ask over a channel other than the hub, and deploy nothing until you have the answer.',
+    untrusted_signer: 'Ask through a channel other than the hub, and deploy nothing until you have the answer.',
     decryption_failed: 'If the remedy above does not help, ask the administrator of the hub.',
-    invalid_archive: 'If the new archive is refused too, it should be packed with another tool.',
+    invalid_archive: 'If the new archive is refused too, the publisher should pack it with another tool.',
     unsafe_archive: 'Do not install this version; ask the publisher why it contains such an entry.',
     archive_too_large: 'If the archive is not meant to be that large, ask the publisher what it contains.',
     empty_artifact: UNTIL_CORRECTED,
@@ -39056,7 +39058,7 @@ const NEXT = {
     unsafe_host: 'See docs/security.md, "Who may write to the project root", or, if a path cannot be moved, docs/operating.md, "Mounts and permissions".',
     locked: 'If that deployment never ends, see docs/operating.md, "The lock is held".',
     step_failed: 'Correct the cause, then run again.',
-    step_timed_out: 'Find out what the command waits for. If a command of the host config needs more time, raise its `timeout` there.',
+    step_timed_out: 'Find out what the command is waiting for. If a command of the host config needs more time, raise its `timeout` there.',
     unhealthy: 'Correct the version, the service or its health check, then run again.',
     cancelled: 'Run again when you want to.',
     interrupted: 'Find out what killed the run (a lack of memory, a reboot or a time limit), then run again.',
@@ -39445,7 +39447,7 @@ function describeUnchanged({ report, plannedSteps, dryRun }) {
     if (starters.length > 0)
         return {
             mark: '\u2705',
-            sentence: `${there} is already on ${host}; ${listNames(starters)} started services that did not run`,
+            sentence: `${there} is already on ${host}; ${listNames(starters)} started services that were not running`,
         };
     if (acted.length > 0)
         return { mark: '\u2705', sentence: `${there} is already on ${host}; its steps were run again` };
@@ -41392,7 +41394,7 @@ function readKeys(read) {
     const apiKey = read.optionalSecret('api-key', apiKeySchema);
     const accessToken = read.optionalSecret('access-token', apiKeySchema);
     if (read.secrets.length === before)
-        read.require('api-key or access-token is required, but neither was given (is the secret defined here?)');
+        read.require('api-key or access-token is required, but neither was given (is the secret defined in this repository or environment?)');
     return { apiKey, accessToken };
 }
 function readQuestion(read) {
@@ -41453,7 +41455,7 @@ function unsafeIn({ unsafe }) {
     if (unsafe === 0)
         return [];
     return [
-        `The output outdated leaves out ${countInWords(unsafe, 'host')}, because a workflow could not use ${unsafe === 1 ? 'its name' : 'their names'} safely: to include every host, list all of them in expect-hosts.`,
+        `${countInWords(unsafe, 'host')} ${unsafe === 1 ? 'is' : 'are'} not in the output outdated, because a workflow could not use ${unsafe === 1 ? 'its name' : 'their names'} safely: to include every host, list all of them in expect-hosts.`,
     ];
 }
 function buildLists(fleet) {
@@ -41608,7 +41610,7 @@ function invalidKeys(problem) {
 }
 function privateKey(line) {
     return new ConfigError('invalid_input', `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
-        'Replace it with its public key. If others could read the private key, ask the publisher to replace the pair of keys and to send only the new public key.');
+        'Replace it with its public key. If others could read the private key, ask the publisher to replace the key pair and to send only the new public key.');
 }
 
 ;// CONCATENATED MODULE: ./build/core/trust/sealed-signature.js
@@ -45002,7 +45004,7 @@ class HostGit {
         const [leastMajor, leastMinor] = LEAST_VERSION;
         if (major > leastMajor || (major === leastMajor && minor >= leastMinor))
             return;
-        throw new DeploymentError('source_not_supported', `A part of the project comes from a git repository, for which this host needs git ${LEAST_VERSION.join('.')} or newer on its PATH, but found ${found}: nothing was installed. Install or update git.`);
+        throw new DeploymentError('source_not_supported', `A part of the project comes from a git repository, so this host needs git ${LEAST_VERSION.join('.')} or newer on its PATH, but found ${found}: nothing was installed. Install or update git.`);
     }
     /**
      * Runs a command and returns its end, with at most 2 KiB of output. Throws ArtifactError `timeout` once the time is
@@ -45329,7 +45331,7 @@ function verifyCovered({ url, ref }, commit, { files, symlinks }) {
     const program = files.find(({ mode }) => mode !== 0o644);
     const found = link
         ? `the symlink ${link.path}, which leads to no file`
-        : program && `that ${program.path} is executable`;
+        : program && `the mode of ${program.path}, which is executable`;
     if (found === undefined)
         return;
     throw new ArtifactError('unpinned_source', `The project's manifest.json names ${url} at ${ref} with a sha256. This digest does not cover ${cleanForeignText(found, 200)}: nothing was installed. The publisher must name the commit id, now ${commit}, as the source's ref and seal the project again.`);
@@ -45773,12 +45775,12 @@ Writes the deployment's local report. Deploys nothing.
 
   --project-root DIR            the directory that contains plugins/, extensions/ and .hub-deploy/
   --lock-timeout-seconds N      how long to wait for a deployment that is still running (default: 60)
-  --allow-shared-root           accept a project root that other users own or can write, like the input of that name
+  --allow-shared-root           accept a project root that other users own or can write to
   --help                        print this
 
 Exit code: 0 if the host is consistent, even if there was nothing to recover or nothing was ever deployed; 1 if the host
 could not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used; and 75 if a
-deployment that is still running has the host.
+deployment is still running on the host.
 `;
 const OPTIONS = {
     'project-root': { type: 'string' },
@@ -46119,7 +46121,7 @@ async function findKnown({ tools }, hostConfig, id) {
         return { ...known, service: 'project' };
     if (row !== undefined)
         return { ...known, service: 'own' };
-    tools.log.warning(`The ${describeService(service)} does not run, and the host config has no row for ${id}, so no service is restarted for ${id}. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`);
+    tools.log.warning(`The ${describeService(service)} is not running, and the host config has no entry for ${id}, so no service is restarted for ${id}. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`);
     return { ...known, service: 'none' };
 }
 /** systemd reports a unit that does not exist in the same way as a stopped one. */
@@ -46240,7 +46242,7 @@ function bindToProject({ origin, version, parts }, plan) {
     const missing = bound.notInstalled.map(placeName);
     if (missing.length === 0)
         return bound;
-    const message = `no step installs ${listNames(missing)}, but a project is only rolled back as a whole: add a step for each missing part`;
+    const message = `no step installs ${listNames(missing)}, but a project is rolled back only as a whole: add a step for each missing part`;
     throw new PlanError([problemAt(plan.positions.steps, message)]);
 }
 /** A plugin names its settings in its own plugin.yaml, which is in the snapshot or, if the part stays, in its place. */
@@ -46338,7 +46340,7 @@ function requireOwnPart(row, { place, slug }) {
         throw otherSlug(place, { slug, installed: row.slug });
 }
 function ofProject(place, slug) {
-    return new DeploymentError('place_taken', `${placeName(place)} belongs to the project ${slug}, whose parts are only rolled back together: nothing was changed. Set project-id: ${slug} instead of id.`);
+    return new DeploymentError('place_taken', `${placeName(place)} belongs to the project ${slug}, whose parts are rolled back only together: nothing was changed. Set project-id: ${slug} instead of id.`);
 }
 function otherSlug(place, names) {
     return new ConfigError('invalid_input', `slug is ${names.slug}, but ${placeName(place)} was installed from the slug ${names.installed}: nothing was changed. Correct slug in the step's "with:".`);
@@ -47138,7 +47140,7 @@ async function inspectHost(request, { log, signal }) {
                 return inspection;
             if (attempt === inspect_MAX_ATTEMPTS)
                 return givenUp(inspection);
-            log.info('A deployment has changed this host meanwhile, so the host is examined again.');
+            log.info('A deployment changed this host during the examination, so the host is examined again.');
         }
     }
     catch (error) {
@@ -47203,9 +47205,9 @@ function directoriesIn(root, directory) {
  */
 async function driftOf(setting, row, activity) {
     if (activity.kind === 'busy')
-        return waiting('a deployment is changing this host at this moment');
+        return waiting('a deployment is currently changing this host');
     if (activity.kind === 'interrupted' && activity.inDoubt.has(placeName(placeOf(row))))
-        return waiting('an interrupted deployment of this part waits for its recovery');
+        return waiting('an interrupted deployment of this part is waiting for its recovery');
     return await part_check_checkPart(setting, row);
 }
 function waiting(why) {
@@ -47337,16 +47339,16 @@ function describeUnrecorded({ unrecorded }) {
     return [`Not recorded as installed, so not compared: ${listFirst(names, MAX_LISTED_PATHS)}.`];
 }
 function describeBusy(holder) {
-    return `A deployment is changing this host at this moment (${holder}), so the installed files were not compared. Run this action again when the deployment has ended.`;
+    return `A deployment is currently changing this host (${holder}), so the installed files were not compared. Run this action again when the deployment has ended.`;
 }
 function describeUnrestored(count) {
-    return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment that restarts ${count === 1 ? 'it' : 'them'} makes up for that.`;
+    return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment whose plan restarts ${count === 1 ? 'it' : 'them'} does so even if nothing else changes.`;
 }
 function describeInspection(inspection) {
     const { parts, activity } = inspection;
     const count = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`;
     if (activity.kind === 'interrupted')
-        return { mark: '\u26a0\ufe0f', sentence: 'An interrupted deployment waits for its recovery' };
+        return { mark: '\u26a0\ufe0f', sentence: 'An interrupted deployment is waiting for its recovery' };
     if (activity.kind === 'busy')
         return { mark: '\u23f3', sentence: 'A deployment is in progress' };
     if (parts.length === 0 && inspection.unrecorded.length > 0)

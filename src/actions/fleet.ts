@@ -68,7 +68,9 @@ function readKeys(read: InputReader): Pick<FleetRequest['access'], 'apiKey' | 'a
   const apiKey = read.optionalSecret('api-key', apiKeySchema)
   const accessToken = read.optionalSecret('access-token', apiKeySchema)
   if (read.secrets.length === before)
-    read.require('api-key or access-token is required, but neither was given (is the secret defined here?)')
+    read.require(
+      'api-key or access-token is required, but neither was given (is the secret defined in this repository or environment?)',
+    )
   return { apiKey, accessToken }
 }
 
@@ -138,7 +140,7 @@ function logFleet({ reports }: Fleet, log: Log): void {
 function unsafeIn({ unsafe }: Fleet): string[] {
   if (unsafe === 0) return []
   return [
-    `The output outdated leaves out ${countInWords(unsafe, 'host')}, because a workflow could not use ${unsafe === 1 ? 'its name' : 'their names'} safely: to include every host, list all of them in expect-hosts.`,
+    `${countInWords(unsafe, 'host')} ${unsafe === 1 ? 'is' : 'are'} not in the output outdated, because a workflow could not use ${unsafe === 1 ? 'its name' : 'their names'} safely: to include every host, list all of them in expect-hosts.`,
   ]
 }
 

@@ -53,7 +53,7 @@ async function findKnown({ tools }: RunningRollback, hostConfig: HostConfig, id:
     return { ...known, service: 'project' }
   if (row !== undefined) return { ...known, service: 'own' }
   tools.log.warning(
-    `The ${describeService(service)} does not run, and the host config has no row for ${id}, so no service is restarted for ${id}. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`,
+    `The ${describeService(service)} is not running, and the host config has no entry for ${id}, so no service is restarted for ${id}. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`,
   )
   return { ...known, service: 'none' }
 }

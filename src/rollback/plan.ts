@@ -111,7 +111,7 @@ function bindToProject({ origin, version, parts }: Target, plan: Plan): { steps:
   })
   const missing = bound.notInstalled.map(placeName)
   if (missing.length === 0) return bound
-  const message = `no step installs ${listNames(missing)}, but a project is only rolled back as a whole: add a step for each missing part`
+  const message = `no step installs ${listNames(missing)}, but a project is rolled back only as a whole: add a step for each missing part`
   throw new PlanError([problemAt(plan.positions.steps, message)])
 }
 

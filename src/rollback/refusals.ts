@@ -115,7 +115,7 @@ export function requireOwnPart(row: InstalledRow, { place, slug }: { place: Plac
 function ofProject(place: Place, slug: string): DeployError {
   return new DeploymentError(
     'place_taken',
-    `${placeName(place)} belongs to the project ${slug}, whose parts are only rolled back together: nothing was changed. Set project-id: ${slug} instead of id.`,
+    `${placeName(place)} belongs to the project ${slug}, whose parts are rolled back only together: nothing was changed. Set project-id: ${slug} instead of id.`,
   )
 }
 

@@ -14,12 +14,12 @@ Writes the deployment's local report. Deploys nothing.
 
   --project-root DIR            the directory that contains plugins/, extensions/ and .hub-deploy/
   --lock-timeout-seconds N      how long to wait for a deployment that is still running (default: 60)
-  --allow-shared-root           accept a project root that other users own or can write, like the input of that name
+  --allow-shared-root           accept a project root that other users own or can write to
   --help                        print this
 
 Exit code: 0 if the host is consistent, even if there was nothing to recover or nothing was ever deployed; 1 if the host
 could not be recovered, or its record of what is installed is damaged; 2 if the arguments cannot be used; and 75 if a
-deployment that is still running has the host.
+deployment is still running on the host.
 `
 
 export interface RecoverCommand {

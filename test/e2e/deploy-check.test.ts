@@ -163,7 +163,7 @@ describe('a check of the installed version', () => {
       assert.equal(outputs['running-version'], '')
     }
 
-    it('fails with locked while the host waits for its recovery', async () => {
+    it('fails with locked while the host is waiting for its recovery', async () => {
       await assertFails('locked')
     })
 

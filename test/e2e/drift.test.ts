@@ -340,7 +340,7 @@ describe('files that were changed on the host since they were installed', () => 
   it('do not include, in a dry run, the changes of an interrupted deployment', { skip: ONLY_IN_CI }, async () => {
     await killed(async () => {
       const dry = await deployed({ 'dry-run': 'true' })
-      assert.match(dry.log, /waits for its recovery/)
+      assert.match(dry.log, /is waiting for its recovery/)
       assert.deepEqual(warnings(dry), [])
       assert.doesNotMatch(dry.summary, /differ from what was installed/)
     })

@@ -157,7 +157,10 @@ describe('a version that is already installed', () => {
     assert.ok(result)
     assert.equal(result.outputs['changed'], 'false')
     assert.match(statusesOf(result), /down skipped, .* up done/)
-    assert.match(result.summary, /^### ✅ greeter 1\.0\.0 is already on host-1; up started services that did not run\n/)
+    assert.match(
+      result.summary,
+      /^### ✅ greeter 1\.0\.0 is already on host-1; up started services that were not running\n/,
+    )
     assert.match(result.log, /were skipped: down \(stop\), db \(provision\), tell \(notify\)\./)
   })
 

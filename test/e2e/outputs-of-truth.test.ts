@@ -232,7 +232,7 @@ describe('a dry run', () => {
     const [scene] = await openKilled(t)
     const { outputs, log } = await dryRun(scene)
     assert.deepEqual([outputs['outcome'], outputs['running-version']], ['success', ''])
-    assert.match(commandsIn(log, 'notice').join(), /waits for its recovery\. A real run would recover it first/)
+    assert.match(commandsIn(log, 'notice').join(), /is waiting for its recovery\. A real run would recover it first/)
     const lock = await acquireLock({
       path: join(scene.root, '.hub-deploy/lock'),
       timeoutMs: 0,

@@ -56,7 +56,7 @@ describe('a rollback of a service', () => {
     stage.standIns.setState('greeter.service', 'inactive')
     const result = await rollBackHere()
     assert.equal(result.outputs['outcome'], 'success', result.log)
-    assert.match(result.log, /::warning::The unit greeter\.service does not run/)
+    assert.match(result.log, /::warning::The unit greeter\.service is not running/)
     assert.deepEqual(unitChanges(stage).slice(1), [])
   })
 

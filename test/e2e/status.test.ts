@@ -271,14 +271,14 @@ describe('the status of a host with a deployment', () => {
     assert.equal((await status()).outputs['drift'], 'false')
   })
 
-  it('says that a killed deployment waits for its recovery, and compares only the other parts', {
+  it('says that a killed deployment is waiting for its recovery, and compares only the other parts', {
     skip: ONLY_IN_CI,
   }, async () => {
     assert.equal((await deployWhile('kill -9 $PPID; sleep 1')).signal, 'SIGKILL')
     const [shown, gated] = [await status(), await status({ 'fail-on-drift': 'true' })]
     assert.deepEqual([shown.exitCode, shown.outputs['pending-recovery'], shown.outputs['drift']], [0, 'true', ''])
     assert.match(commandsIn(shown.log, 'warning')[0] ?? '', /greeter 2\.0\.0 was interrupted/)
-    assert.match(shown.summary, /^### ⚠️ An interrupted deployment waits for its recovery on /)
+    assert.match(shown.summary, /^### ⚠️ An interrupted deployment is waiting for its recovery on /)
     assert.deepEqual([gated.exitCode, gated.outputs['error-code']], [1, 'drift_found'])
     rmSync(at('.hub-deploy/installed.json'))
     const { installed, drift, 'error-code': code } = (await status({ 'fail-on-drift': 'true' })).outputs

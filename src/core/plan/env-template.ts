@@ -123,7 +123,7 @@ function refuseUnusableNames(names: readonly string[]): void {
   if (unusable.length === 0) return
   throw new DeploymentError(
     'step_failed',
-    `The part lists under environment ${listNames(unusable.map(name => `"${cleanForeignText(name, 50)}"`))}, but a variable's name must consist of letters, digits and "_", and must not start with a digit: the publisher must correct the list.`,
+    `The part lists ${listNames(unusable.map(name => `"${cleanForeignText(name, 50)}"`))} under environment, but a variable's name must consist of letters, digits and "_", and must not start with a digit: the publisher must correct the list.`,
   )
 }
 

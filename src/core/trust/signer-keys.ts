@@ -107,6 +107,6 @@ function privateKey(line: number): ConfigError {
   return new ConfigError(
     'invalid_input',
     `signer-public-key must contain public keys, but a private key begins on line ${line}: anyone who has it can sign as the publisher. ` +
-      'Replace it with its public key. If others could read the private key, ask the publisher to replace the pair of keys and to send only the new public key.',
+      'Replace it with its public key. If others could read the private key, ask the publisher to replace the key pair and to send only the new public key.',
   )
 }

@@ -36,7 +36,7 @@ export function toHostError(error: unknown, doing: string): DeployError {
     case 'EROFS':
       return new DeploymentError(
         'host_not_writable',
-        `The file system is mounted read-only; this was found while ${doing} (${errno}). Mount it writable, or, if the path is in the project root, correct project-root.`,
+        `Failed while ${doing} (${errno}): the file system is mounted read-only. Mount it writable, or, if the path is in the project root, correct project-root.`,
         { cause: error },
       )
     default: {

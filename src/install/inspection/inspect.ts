@@ -108,7 +108,7 @@ export async function inspectHost(request: InspectionRequest, { log, signal }: I
       const inspection = await examine(request, signal)
       if (inspection.activity.kind === 'busy' || readTraces(layout) === before) return inspection
       if (attempt === MAX_ATTEMPTS) return givenUp(inspection)
-      log.info('A deployment has changed this host meanwhile, so the host is examined again.')
+      log.info('A deployment changed this host during the examination, so the host is examined again.')
     }
   } catch (error) {
     signal.throwIfAborted()
@@ -177,9 +177,9 @@ function directoriesIn(root: string, directory: string): string[] {
  * difference would mean nothing.
  */
 async function driftOf(setting: CheckSetting, row: InstalledRow, activity: Activity): Promise<PartDrift | undefined> {
-  if (activity.kind === 'busy') return waiting('a deployment is changing this host at this moment')
+  if (activity.kind === 'busy') return waiting('a deployment is currently changing this host')
   if (activity.kind === 'interrupted' && activity.inDoubt.has(placeName(placeOf(row))))
-    return waiting('an interrupted deployment of this part waits for its recovery')
+    return waiting('an interrupted deployment of this part is waiting for its recovery')
   return await checkPart(setting, row)
 }
 

@@ -152,7 +152,7 @@ async function send(host: Host, { address, report }: AddressedReport): Promise<D
 function describeUndelivered(delivery: Undelivered, { error, deployment_id: id }: LocalReport, ownId: string): string {
   const run = id === ownId ? 'this run' : `the interrupted run ${id}`
   const refusal = `The hub ${refusalVerb(delivery)} the report of ${run}`
-  if (error?.message.includes(delivery.error)) return `${refusal}, for the same reason for which the run failed.`
+  if (error?.message.includes(delivery.error)) return `${refusal}, for the same reason that made the run fail.`
   return `${refusal} (this changes nothing on this host): ${delivery.error}`
 }
 

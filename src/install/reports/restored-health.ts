@@ -12,5 +12,5 @@ export function restoredUnhealthy(report: LocalReport): string | undefined {
   if (version === null && report.unrecorded !== true)
     return `A deployment of ${slug} was rolled back, but a service on ${host} is not as it was before: repair that service. ${problems}`
   const restored = version === null ? 'the previous version' : version
-  return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy on ${host}: repair its service, or the health check if that is wrong. ${problems}`
+  return `A deployment of ${slug} was rolled back, but ${restored}, which is installed again, is not healthy on ${host}: repair its service, or correct its health check. ${problems}`
 }

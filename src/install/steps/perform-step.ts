@@ -73,9 +73,9 @@ async function performIdle(context: StepContext, step: PlanStep): Promise<StepEn
   for (const service of servicesOf(context.order, step.plugin)) {
     const { known, up } = await readServiceState(service, { signal })
     if (known && up) continue
-    if (known) log.info(`${describeService(service)} does not run, so it is started.`)
+    if (known) log.info(`${describeService(service)} is not running, so it is started.`)
     const { was_running: wasRunning } = await context.transaction.supervise(service, 'start', signal)
-    if (!wasRunning) started.push(`${shortName(service)} did not run, and was started`)
+    if (!wasRunning) started.push(`${shortName(service)} was not running, and was started`)
   }
   if (started.length > 0) return { status: 'done', did: listFirst(started, MAX_LISTED) }
   return step.action === 'start' ? 'unchanged' : 'skipped'

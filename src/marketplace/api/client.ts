@@ -141,7 +141,7 @@ function parseLatestVersion(
   if (!versionSchema.safeParse(latest).success) {
     throw new ArtifactError(
       'bad_response',
-      `The hub's latest_version of ${kind} ${slug} is ${foreign ? 'text' : `"${cleanForeignText(latest, 60)}"`}, which is not a version: report this to the hub's operator.`,
+      `The hub's latest_version of ${kind} ${slug} is ${foreign ? 'text that is' : `"${cleanForeignText(latest, 60)}", which is`} not a version: report this to the hub's operator.`,
     )
   }
   return latest

@@ -52,13 +52,17 @@ export const exactVersionSchema = versionSchema.check(
 )
 
 /** A number of hours, which need not be whole. */
-export const hoursSchema = z
-  .pipe(z.string(), z.transform(Number))
-  .check(z.refine(hours => hours > 0 && hours <= 87_600, { error: 'must be a number of hours above 0, at most 87600' }))
+export const hoursSchema = z.pipe(z.string(), z.transform(Number)).check(
+  z.refine(hours => hours > 0 && hours <= 87_600, {
+    error: 'must be a number of hours greater than 0 and at most 87600',
+  }),
+)
 
-export const minutesSchema = z
-  .pipe(z.string(), z.transform(Number))
-  .check(z.refine(value => value > 0 && value <= 1440, { error: 'must be a number of minutes above 0, at most 1440' }))
+export const minutesSchema = z.pipe(z.string(), z.transform(Number)).check(
+  z.refine(value => value > 0 && value <= 1440, {
+    error: 'must be a number of minutes greater than 0 and at most 1440',
+  }),
+)
 
 export const projectRootSchema = z
   .pipe(

@@ -140,18 +140,18 @@ export function describeUnrecorded({ unrecorded }: Pick<Inspection, 'unrecorded'
 }
 
 function describeBusy(holder: string): string {
-  return `A deployment is changing this host at this moment (${holder}), so the installed files were not compared. Run this action again when the deployment has ended.`
+  return `A deployment is currently changing this host (${holder}), so the installed files were not compared. Run this action again when the deployment has ended.`
 }
 
 function describeUnrestored(count: number): string {
-  return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment that restarts ${count === 1 ? 'it' : 'them'} makes up for that.`
+  return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment whose plan restarts ${count === 1 ? 'it' : 'them'} does so even if nothing else changes.`
 }
 
 function describeInspection(inspection: Inspection): Ending {
   const { parts, activity } = inspection
   const count = `${parts.length} ${parts.length === 1 ? 'part is' : 'parts are'}`
   if (activity.kind === 'interrupted')
-    return { mark: '⚠️', sentence: 'An interrupted deployment waits for its recovery' }
+    return { mark: '⚠️', sentence: 'An interrupted deployment is waiting for its recovery' }
   if (activity.kind === 'busy') return { mark: '⏳', sentence: 'A deployment is in progress' }
   if (parts.length === 0 && inspection.unrecorded.length > 0)
     return { mark: '⚠️', sentence: 'Nothing is recorded as installed' }

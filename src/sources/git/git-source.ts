@@ -88,7 +88,7 @@ function verifyCovered({ url, ref }: GitSource, commit: string, { files, symlink
   const program = files.find(({ mode }) => mode !== 0o644)
   const found = link
     ? `the symlink ${link.path}, which leads to no file`
-    : program && `that ${program.path} is executable`
+    : program && `the mode of ${program.path}, which is executable`
   if (found === undefined) return
   throw new ArtifactError(
     'unpinned_source',

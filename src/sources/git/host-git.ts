@@ -71,7 +71,7 @@ export class HostGit {
     if (major > leastMajor || (major === leastMajor && minor >= leastMinor)) return
     throw new DeploymentError(
       'source_not_supported',
-      `A part of the project comes from a git repository, for which this host needs git ${LEAST_VERSION.join('.')} or newer on its PATH, but found ${found}: nothing was installed. Install or update git.`,
+      `A part of the project comes from a git repository, so this host needs git ${LEAST_VERSION.join('.')} or newer on its PATH, but found ${found}: nothing was installed. Install or update git.`,
     )
   }
 

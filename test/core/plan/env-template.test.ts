@@ -92,7 +92,9 @@ describe('verifySettings', () => {
 
   it('closes the quotes around a long name', () => {
     const required = [`${'a-'.repeat(60)}`]
-    assert.throws(() => verifySettings({ path: 'x.env', text: '' }, required), { message: /"a-[a-]+… \(cut\)", but/ })
+    assert.throws(() => verifySettings({ path: 'x.env', text: '' }, required), {
+      message: /"a-[a-]+… \(cut\)" under environment, but/,
+    })
   })
 
   for (const [what, name] of [

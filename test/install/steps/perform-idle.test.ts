@@ -33,8 +33,8 @@ describe('an idle start step', () => {
     const standIns = useStandIns(t)
     standIns.setState('web', 'exited')
     const { log, end } = await performIdle(t)
-    assert.deepEqual(await end, { status: 'done', did: 'container web did not run, and was started' })
-    assert.match(log.lines.join('\n'), /web does not run, so it is started/)
+    assert.deepEqual(await end, { status: 'done', did: 'container web was not running, and was started' })
+    assert.match(log.lines.join('\n'), /web is not running, so it is started/)
     assert.equal(standIns.stateOf('web'), 'running')
   })
 

@@ -87,7 +87,7 @@ describe('buildStatusSummary', () => {
 
 > [!WARNING]
 > - Files on this host differ from what was installed: plugins/greeter/src/main.py (changed), plugins/greeter/run.sh (mode changed), plugins/gone (missing) and 1 more.
-> - A service could not be restored after a rollback. The next deployment that restarts it makes up for that.
+> - A service could not be restored after a rollback. The next deployment whose plan restarts it does so even if nothing else changes.
 
 | Part | Version | Installed | Files | Snapshots |
 | --- | --- | --- | --- | --- |

@@ -58,7 +58,7 @@ describe('a part from git', { skip }, () => {
     const trees = {
       'the symlink link': { 'a/b': '1', link: '->a' },
       'the symlink gone': { a: '1', gone: '->nothing' },
-      'that run is executable': { run: '+x 1' },
+      'the mode of run, which is executable': { run: '+x 1' },
     }
     for (const [found, files] of sampled(Object.entries(trees), 2)) {
       const commit = repository.commit(files)

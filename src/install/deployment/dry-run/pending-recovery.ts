@@ -16,5 +16,5 @@ async function describeUnended({ host, tools }: RunningDeployment): Promise<stri
   if (other === undefined) return undefined
   if ('holder' in other)
     return `Another deployment is in progress here (${other.holder}). A real run would wait for that deployment.`
-  return 'An interrupted deployment waits for its recovery. A real run would recover it first, and deploy nothing if the recovery fails.'
+  return 'An interrupted deployment is waiting for its recovery. A real run would recover it first, and deploy nothing if the recovery fails.'
 }

@@ -85,10 +85,10 @@ async function stopService(context: StepContext, part: InstalledPart): Promise<v
     return
   }
   const { up, known, missing } = await readServiceState(service, { signal })
-  if (missing || (known && !up)) return log.info(`${describeService(service)} does not run.`)
+  if (missing || (known && !up)) return log.info(`${describeService(service)} is not running.`)
   if (isShared(context, hostConfig, service)) {
     log.notice(
-      `${describeService(service)} of ${placeName(part)} is not stopped, because a remaining part uses the same service.`,
+      `${describeService(service)} of ${placeName(part)} was not stopped, because a remaining part uses the same service.`,
     )
     return
   }

@@ -73,7 +73,7 @@ function describeUnchanged({ report, plannedSteps, dryRun }: RunFacts): Ending {
   if (starters.length > 0)
     return {
       mark: '✅',
-      sentence: `${there} is already on ${host}; ${listNames(starters)} started services that did not run`,
+      sentence: `${there} is already on ${host}; ${listNames(starters)} started services that were not running`,
     }
   if (acted.length > 0) return { mark: '✅', sentence: `${there} is already on ${host}; its steps were run again` }
   if (drift.length === 0) return { mark: '✅', sentence: `${there} is already on ${host}, unmodified` }

@@ -341,7 +341,7 @@ describe('buildDeploySummary', () => {
         plannedSteps: [{ id: 'up', action: 'restart', isIdle }],
       }).split('\n')[0] as string
     assert.match(headlineOf({}), /already on host-1; its steps were run again/)
-    assert.match(headlineOf({}, true), /already on host-1; up started services that did not run/)
+    assert.match(headlineOf({}, true), /already on host-1; up started services that were not running/)
     assert.match(headlineOf({ steps: [{ ...entry, status: 'skipped' }] }, true), /already on host-1, unmodified/)
     assert.match(headlineOf({ outcome: 'failed' }), /failed on host-1; no file was changed/)
   })
