@@ -27469,8 +27469,8 @@ function remedyFor({ status, foreign }, { isSigned, base, version }, inputs) {
                 return 'Check access-token, which may not allow this request.';
             // One key fetches all sources of a project.
             if (inputs.apiKey === 'sources-api-key')
-                return 'Check sources-api-key: a key may be bound to one kind and slug, and then fetches no other source.';
-            return `Check ${inputs.apiKey}: a key may be bound to one kind and slug, and then a matrix over slugs needs a key for each.`;
+                return 'Check sources-api-key: a key may be bound to one kind and slug; such a key fetches no other source.';
+            return `Check ${inputs.apiKey}: a key may be bound to one kind and slug; in that case, a matrix over slugs needs a key for each slug.`;
         case 404:
             return `Check ${inputs.subject} and ${base.input}.${hintAtBareVersion(version)}`;
         default:
@@ -32456,7 +32456,7 @@ async function stopService(context, part) {
     const { log, signal } = context.deployment.tools;
     const service = hostConfig && serviceOf(hostConfig, part.id);
     if (hostConfig === undefined || service === undefined) {
-        log.notice(`No supervisor is configured, so ${placeName(part)} was not stopped: check whether it runs.`);
+        log.notice(`No supervisor is configured, so ${placeName(part)} was not stopped: check whether it is running.`);
         return;
     }
     const { up, known, missing } = await readServiceState(service, { signal });
@@ -39053,7 +39053,7 @@ const NEXT = {
     version_mismatch: UNTIL_CORRECTED,
     downgrade_refused: 'If nobody rolled back on purpose, ask the publisher which of the two versions is newer.',
     version_reused: 'The publisher should release changed bytes as a new version.',
-    disk_full: 'If the disk of `project-root` is full, lower `keep-snapshots`: fewer old versions are then kept there.',
+    disk_full: 'If the disk of `project-root` is full, lower `keep-snapshots`, so that fewer old versions are kept there.',
     host_not_writable: 'Correct the cause, then run again.',
     unsafe_host: 'See docs/security.md, "Who may write to the project root", or, if a path cannot be moved, docs/operating.md, "Mounts and permissions".',
     locked: 'If that deployment never ends, see docs/operating.md, "The lock is held".',
@@ -39140,7 +39140,7 @@ function nextOf(report, cause, error) {
     if (outcome === 'inconsistent')
         return nextStep(cause === 'inconsistent' ? cause : 'rollback_failed', undefined);
     const left = [
-        ...(rollback?.healthy === false ? [`Repair ${host} first: no healthy version runs there.`] : []),
+        ...(rollback?.healthy === false ? [`Repair ${host} first: no healthy version is running there.`] : []),
         ...(rollbackProblems(report).length > 0 && rollback?.healthy !== false ? ['Check the problems listed below.'] : []),
         ...toCheck(report),
     ];
@@ -39188,7 +39188,7 @@ function now(report) {
     if (outcome === 'inconsistent')
         return withProblems('not certain; perhaps neither version is complete.', report);
     if (outcome === 'interrupted')
-        return 'not known until the recovery, which the next run does first.';
+        return 'not known until the next run has recovered this host.';
     if (report.error?.code === 'locked')
         return 'not known; another deployment on this host is in progress or was interrupted.';
     if (rollback === null)

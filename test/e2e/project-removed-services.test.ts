@@ -90,7 +90,7 @@ describe('the service of a part that a new version no longer includes', () => {
     const shared = 'supervisor: systemd\nplugins: {mailer: {unit: cart.service}, cart: {unit: cart}}\n'
     const { exitCode, log } = await update({ included: WITHOUT_MAILER }, shared)
     assert.deepEqual([exitCode, changed(), isThere()], [0, [], false], log)
-    assert.match(commandsIn(log, 'notice').join(), /cart\.service of extensions\/mailer is not stopped/)
+    assert.match(commandsIn(log, 'notice').join(), /cart\.service of extensions\/mailer was not stopped/)
   })
 
   for (const hostConfig of sampled(['', 'supervisor: none\n'], 1)) {

@@ -69,8 +69,8 @@ function remedyFor({ status, foreign }: Refused, { isSigned, base, version }: Wa
       if (inputs.apiKey === 'access-token') return 'Check access-token, which may not allow this request.'
       // One key fetches all sources of a project.
       if (inputs.apiKey === 'sources-api-key')
-        return 'Check sources-api-key: a key may be bound to one kind and slug, and then fetches no other source.'
-      return `Check ${inputs.apiKey}: a key may be bound to one kind and slug, and then a matrix over slugs needs a key for each.`
+        return 'Check sources-api-key: a key may be bound to one kind and slug; such a key fetches no other source.'
+      return `Check ${inputs.apiKey}: a key may be bound to one kind and slug; in that case, a matrix over slugs needs a key for each slug.`
     case 404:
       return `Check ${inputs.subject} and ${base.input}.${hintAtBareVersion(version)}`
     default:

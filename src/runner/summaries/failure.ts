@@ -44,7 +44,7 @@ function nextOf(report: LocalReport, cause: ErrorCode, error: DeployError | unde
   if (outcome === 'inconsistent' && cause !== 'inconsistent' && rollback?.restored === true) return AFTER_DAMAGE
   if (outcome === 'inconsistent') return nextStep(cause === 'inconsistent' ? cause : 'rollback_failed', undefined)
   const left = [
-    ...(rollback?.healthy === false ? [`Repair ${host} first: no healthy version runs there.`] : []),
+    ...(rollback?.healthy === false ? [`Repair ${host} first: no healthy version is running there.`] : []),
     ...(rollbackProblems(report).length > 0 && rollback?.healthy !== false ? ['Check the problems listed below.'] : []),
     ...toCheck(report),
   ]
@@ -100,7 +100,7 @@ function now(report: LocalReport): string {
   if (outcome === 'success') return `${cell(version ?? 'nothing')} is installed.`
   if (isUncertainBefore(report)) return 'not certain until this host is repaired; this run installed nothing.'
   if (outcome === 'inconsistent') return withProblems('not certain; perhaps neither version is complete.', report)
-  if (outcome === 'interrupted') return 'not known until the recovery, which the next run does first.'
+  if (outcome === 'interrupted') return 'not known until the next run has recovered this host.'
   if (report.error?.code === 'locked')
     return 'not known; another deployment on this host is in progress or was interrupted.'
   if (rollback === null) return version === null ? unexamined(report) : `${cell(version)}, as before.`

@@ -45,7 +45,8 @@ const NEXT: Readonly<Record<ErrorCode, string>> = {
   version_mismatch: UNTIL_CORRECTED,
   downgrade_refused: 'If nobody rolled back on purpose, ask the publisher which of the two versions is newer.',
   version_reused: 'The publisher should release changed bytes as a new version.',
-  disk_full: 'If the disk of `project-root` is full, lower `keep-snapshots`: fewer old versions are then kept there.',
+  disk_full:
+    'If the disk of `project-root` is full, lower `keep-snapshots`, so that fewer old versions are kept there.',
   host_not_writable: 'Correct the cause, then run again.',
   unsafe_host:
     'See docs/security.md, "Who may write to the project root", or, if a path cannot be moved, docs/operating.md, "Mounts and permissions".',

@@ -210,7 +210,10 @@ describe('a refusal', () => {
     const subject = { kind: 'plugin', slug: 'greeter', inputs: { ...OWN_INPUTS, apiKey: 'sources-api-key' } } as const
     const wanted = { name: 'the version', base: { url: 'https://hub.example', input: 'hub-url' }, isSigned: false }
     const { message } = refusal({ status: 403, body: {} }, subject, wanted)
-    assert.match(message, / Check sources-api-key: a key may be bound to one kind and slug, and then fetches no other /)
+    assert.match(
+      message,
+      / Check sources-api-key: a key may be bound to one kind and slug; such a key fetches no other /,
+    )
   })
 
   it('with 404 names the base URL, without a query, and the input that sets it', async t => {

@@ -81,7 +81,7 @@ async function stopService(context: StepContext, part: InstalledPart): Promise<v
   const { log, signal } = context.deployment.tools
   const service = hostConfig && serviceOf(hostConfig, part.id)
   if (hostConfig === undefined || service === undefined) {
-    log.notice(`No supervisor is configured, so ${placeName(part)} was not stopped: check whether it runs.`)
+    log.notice(`No supervisor is configured, so ${placeName(part)} was not stopped: check whether it is running.`)
     return
   }
   const { up, known, missing } = await readServiceState(service, { signal })

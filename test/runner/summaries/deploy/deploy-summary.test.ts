@@ -446,7 +446,7 @@ describe('buildDeploySummary', () => {
       assert.equal(nextOf('cancelled', {}), 'Nothing to repair. Run again when you want to.')
       assert.equal(
         nextOf('cancelled', { rollback: { ...restored, healthy: false } }),
-        'Repair host-1 first: no healthy version runs there. Run again when you want to.',
+        'Repair host-1 first: no healthy version is running there. Run again when you want to.',
       )
       assert.equal(
         nextOf('cancelled', { rollback: { ...restored, problems: ['it hangs'] } }),
