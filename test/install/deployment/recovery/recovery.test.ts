@@ -20,6 +20,7 @@ import { readHostRecord, readInstalled, recordInstalled } from '../../../../src/
 import { fileOf } from '../../../../src/install/host/installed/record-file.ts'
 import { readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
 import { applyChanges, undoChange } from '../../../../src/install/transaction/changes/change.ts'
+import { buildEnd } from '../../../../src/install/transaction/end.ts'
 import { formatLine } from '../../../../src/install/transaction/journal/journal-line.ts'
 import type { JournalRecord } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { listTree } from '../../archive/directory-listing.ts'
@@ -229,6 +230,20 @@ describe('recover', () => {
     ])
     await recover(scene.host)
     assertReported(scene, { outcome: 'rolled_back', error, completed_at: end.completed_at })
+  })
+
+  it('does not report again what the hub has accepted, even if the local report is gone', async t => {
+    const scene = await makeScene(t)
+    const rollback = { restored: true, problems: [], verified: true, healthy: null }
+    const end = buildEnd(new Date(), { outcome: 'rolled_back', rollback })
+    const run = [...begun(scene.sender), ...announced(UPDATE.slice(0, 1)), ...undone(UPDATE.slice(0, 1))]
+    scene.writeJournal([...run, { record: 'end', end }, { record: 'reported', attempts: 2 }])
+    await recover(scene.host)
+    assert.deepEqual(scene.sender.sent, [])
+    assert.deepEqual(
+      scene.reports().map(({ reported }) => reported),
+      [{ accepted: true, attempts: 2, error: null }],
+    )
   })
 
   it('keeps the journal while it cannot roll back, and rolls back once the cause is gone', async t => {

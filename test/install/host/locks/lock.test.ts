@@ -121,6 +121,16 @@ describe('acquireLock', () => {
     })
   }
 
+  it('advises to remove the lock of a process that is gone, unless a live process has the kernel lock', async t => {
+    const [foreign, held] = [temporaryDirectory(t), temporaryDirectory(t)]
+    const advice = / If that process is gone for good, remove \S+\/lock\.$/
+    writeFileSync(join(foreign, 'lock'), holder({ hostname: 'elsewhere' }))
+    await assert.rejects(acquireLock(requestIn(foreign)), { code: 'locked', message: advice })
+    const lock = await acquireLock(requestIn(held))
+    t.after(() => lock.release())
+    await assert.rejects(acquireLock(requestIn(held)), { code: 'locked', message: /, or cancel it\.$/ })
+  })
+
   it('leaves alone a lock that names only another host', async t => {
     const folder = temporaryDirectory(t)
     writeFileSync(join(folder, 'lock'), '{"hostname":"elsewhere"}')
