@@ -31607,8 +31607,18 @@ async function restored_files_verifyPlace(place, files) {
     const isIntact = !note.modified && written.length + moving.size === 0;
     return { verified: damaged.length > 0 ? false : isIntact || null, problems };
 }
+const MOVING = 'Another process renames files or directories back and forth, so these paths are missing at times: ';
+/** Describes files of a restored tree that were missing only because another process was renaming them. */
 function describeMoving(paths) {
-    return `Another process renames files or directories back and forth, so these paths are missing at times: ${listFirst(paths, restored_files_MAX_NAMED)}`;
+    return `${MOVING}${listFirst(paths, restored_files_MAX_NAMED)}`;
+}
+/**
+ * True if a rollback's problem concerns a file in one of these places. Restoring services does not solve such a
+ * problem.
+ */
+function isOfFile(problem, places) {
+    const paths = places.map(place => `${placePath(place)}/`);
+    return paths.some(path => problem.startsWith(path) || problem.startsWith(`${MOVING}${path}`));
 }
 /** False for a directory to which a version from another directory was going to move. */
 function isInstalledIn(layout, place) {
@@ -31753,6 +31763,7 @@ function leftAlone({ action, service }) {
 
 
 
+
 /** The second half of the sentence about an interrupted run. */
 const ROLLED_BACK = {
     failed: 'before it had changed anything',
@@ -31825,10 +31836,6 @@ async function endRestored(request, run, known) {
     // Both lists name the lost kept paths.
     const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] };
     return { end: { ...known, rollback: continued }, isUnfinished: recovered_end_isLeft(left), unwritten: left.unwritten };
-}
-/** True if a rollback's problem concerns a file. Restoring services does not solve such a problem. */
-function isOfFile(problem, places) {
-    return places.some(place => problem.startsWith(`${placePath(place)}/`));
 }
 function isOfService(problem, services) {
     return services.some(({ service }) => problem.includes(describeService(service)));

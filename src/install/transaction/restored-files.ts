@@ -95,8 +95,20 @@ async function verifyPlace(place: Place, files: RestoredFiles): Promise<Verifica
   return { verified: damaged.length > 0 ? false : isIntact || null, problems }
 }
 
-function describeMoving(paths: readonly string[]): string {
-  return `Another process renames files or directories back and forth, so these paths are missing at times: ${listFirst(paths, MAX_NAMED)}`
+const MOVING = 'Another process renames files or directories back and forth, so these paths are missing at times: '
+
+/** Describes files of a restored tree that were missing only because another process was renaming them. */
+export function describeMoving(paths: readonly string[]): string {
+  return `${MOVING}${listFirst(paths, MAX_NAMED)}`
+}
+
+/**
+ * True if a rollback's problem concerns a file in one of these places. Restoring services does not solve such a
+ * problem.
+ */
+export function isOfFile(problem: string, places: readonly Place[]): boolean {
+  const paths = places.map(place => `${placePath(place)}/`)
+  return paths.some(path => problem.startsWith(path) || problem.startsWith(`${MOVING}${path}`))
 }
 
 /** False for a directory to which a version from another directory was going to move. */

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { DeployError } from '../../../core/errors.ts'
 import { finishCommitted } from '../../host/cleanup.ts'
 import { type KnownRecord, tryToRestoreRecord } from '../../host/installed/restore-record.ts'
-import { type Place, placePath, stagingPath } from '../../host/layout.ts'
+import { stagingPath } from '../../host/layout.ts'
 import type { Host } from '../../reports/host.ts'
 import { describeService, keyOfService } from '../../services/service.ts'
 import type { ServiceChange } from '../../services/service-changes.ts'
@@ -15,6 +15,7 @@ import {
   type JournalRecord,
   pendingChanges,
 } from '../../transaction/journal/journal-record.ts'
+import { isOfFile } from '../../transaction/restored-files.ts'
 import { type RollbackRequest, type RolledBack, rollBack } from '../../transaction/rollback.ts'
 import { undoChanges } from '../../transaction/undo.ts'
 import { changedPlaces, type DeadRun, findEnd, interruptedState, wasUnfinished } from './dead-run.ts'
@@ -108,11 +109,6 @@ async function endRestored(request: RollbackRequest, run: DeadRun, known: Deploy
   // Both lists name the lost kept paths.
   const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] }
   return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left), unwritten: left.unwritten }
-}
-
-/** True if a rollback's problem concerns a file. Restoring services does not solve such a problem. */
-function isOfFile(problem: string, places: readonly Place[]): boolean {
-  return places.some(place => problem.startsWith(`${placePath(place)}/`))
 }
 
 function isOfService(problem: string, services: readonly ServiceChange[]): boolean {

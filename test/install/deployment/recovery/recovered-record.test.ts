@@ -11,6 +11,7 @@ import {
 import { fileOf } from '../../../../src/install/host/installed/record-file.ts'
 import { keyOfService } from '../../../../src/install/services/service.ts'
 import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
+import { describeMoving } from '../../../../src/install/transaction/restored-files.ts'
 import { rowOf, snapshotOf } from '../../prepared-host.ts'
 import { useStandIns } from '../../services/stand-ins.ts'
 import { announced, begun, makeScene, type SceneRecord, SNAPSHOT, UPDATE, undone } from './recovery-scene.ts'
@@ -80,6 +81,21 @@ describe('the recovery of a cancelled run that found damage and had no time for 
     await recover(host)
     assert.deepEqual(reports().at(-1)?.rollback?.problems, [damage])
     assert.ok(!existsSync(layout.journal))
+  })
+})
+
+describe('the recovery of a cancelled run that found files moving and had no time for its service', () => {
+  it('names these files, but not the service that it has restored', async t => {
+    const { host, run, writeJournal, reports } = await openScene(t)
+    useStandIns(t).setState('greeter.service', 'active')
+    const moving = describeMoving(['plugins/greeter/main.py', 'plugins/greeter/README.md'])
+    const left = 'A cancelled run had no time to restore unit greeter.service: its post step or the next run does that.'
+    const [service, ...undo] = rolledBack([])
+    const rollback = { restored: true, problems: [moving, left], verified: null, healthy: null }
+    const end = { outcome: 'rolled_back' as const, changed: false, error: null, rollback, completed_at: AT }
+    writeJournal([...run, service as SceneRecord, ...undo.slice(0, -1), { record: 'end', end, unfinished: true }])
+    await recover(host)
+    assert.deepEqual(reports().at(-1)?.rollback?.problems, [moving])
   })
 })
 
