@@ -27312,7 +27312,7 @@ function startDeployment(request, tools, { transitions, facts, sender, recordedK
             return machine.current;
         },
         async enter(state) {
-            // A state may compute for a long time, so a cancel is handled before the next state.
+            // A state may compute for a long time without hearing signals, so a cancel is heard here, before the next state.
             await hearSignals();
             const change = machine.enter(state);
             logState(tools.log, state, transitions[state]);

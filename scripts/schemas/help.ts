@@ -8,7 +8,7 @@ export const PLAN_HELP: Help = {
   format_version: 'Always "1".',
   project_id: 'The slug of the plugin or service that this plan installs; for a project, its id.',
   version: 'The version of the plan itself; informative.',
-  steps: 'What the deployment does, in this order, except that a step runs after all steps that it depends on.',
+  steps: 'What the deployment does. The steps run in this order, but the steps that a step depends on run before it.',
   'steps.*.id': 'Names the step in the log, the summary and the output failed-step; unique in the plan.',
   'steps.*.action': 'What the step does. No action runs a command of the plan.',
   'steps.*.depends_on': 'Ids of steps that run before this one.',

@@ -10,7 +10,7 @@ function targetOf(fd: string): string | undefined {
   try {
     return readlinkSync(`/proc/self/fd/${fd}`)
   } catch {
-    // This is the descriptor that listed the folder, and is closed now.
+    // The folder was listed through this descriptor, which is closed by now.
     return undefined
   }
 }

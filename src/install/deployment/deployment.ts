@@ -116,7 +116,7 @@ export function startDeployment<State extends string>(
       return machine.current
     },
     async enter(state) {
-      // A state may compute for a long time, so a cancel is handled before the next state.
+      // A state may compute for a long time without hearing signals, so a cancel is heard here, before the next state.
       await hearSignals()
       const change = machine.enter(state)
       logState(tools.log, state, transitions[state])

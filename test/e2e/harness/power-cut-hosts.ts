@@ -105,7 +105,7 @@ async function openRestoringHosts(): Promise<PowerCutHosts> {
   }
 }
 
-/** A host whose update is killed after its switch, by the last step of the plan. */
+/** A host whose update is killed after the switch, while the last step of the plan runs. */
 async function openInterruptedHosts(): Promise<PowerCutHosts> {
   const hosts = await openPluginHosts(['0.9.0', '1.0.0'])
   return {

@@ -14,7 +14,10 @@ const [ELSEWHERE, ELSEWHERE_6] = ['192.0.2.1', '2001:db8::1']
 
 type Names = Readonly<Record<string, string | readonly string[]>>
 
-/** A resolver that knows these names. The nth question about a name gets the nth answer of a list, or the last one. */
+/**
+ * A resolver that knows these names. The nth question about a name gets the nth answer of its list; once the list is
+ * used up, each question gets the last answer.
+ */
 function resolverOf(names: Names): { resolve: LookupFunction; asked: string[] } {
   const asked: string[] = []
   const resolve: LookupFunction = (name, _, callback) => {
