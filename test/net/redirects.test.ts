@@ -167,6 +167,17 @@ describe('followRedirects', () => {
     ])
   })
 
+  it('names another server that redirects to itself', async t => {
+    const other = await serve(t, (request, response) =>
+      request.url === '/' ? redirect(response, '/next') : request.socket.destroy(),
+    )
+    const hub = await serve(t, (_, response) => redirect(response, `${other.url}/`))
+    const error = await createTestedWire()
+      .requestJson(get(hub.url))
+      .catch(error => error)
+    assert.ok(error.message.startsWith(`The connection to ${other.url} broke`), error.message)
+  })
+
   it('does not quote the certificate of another server', {
     skip: certificate === undefined && 'openssl is not installed',
   }, async t => {

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { readSealedFile, releasePath, writeSealedFile } from '../../../hub/commands/project/sealed-file.ts'
 import { createSigningKey, readSigningKey } from '../../../hub/project/signing-key.ts'
 import { withoutRoot } from '../../without-root.ts'
+import { CLI } from '../run-cli.ts'
 import { newFolder } from '../running-hub.ts'
 import { sealShop } from './project-source.ts'
 
@@ -83,6 +85,16 @@ describe('a signing key', () => {
     await withoutRoot(async () =>
       assert.throws(() => readSigningKey(path), refusal(`The signing key ${path} ${FORBIDDEN}`)),
     )
+  })
+
+  it('leaves no file if it cannot be written completely', t => {
+    const folder = newFolder(t)
+    const path = join(folder, 'signing.pem')
+    const limited = ['-c', 'ulimit -f 0; exec "$@"', 'sh', process.execPath, CLI, 'project', 'keygen', '--out', path]
+    const { status, stderr } = spawnSync('sh', limited, { encoding: 'utf8' })
+    assert.equal(status, 1)
+    assert.ok(stderr.startsWith(`The file ${path} cannot be written (EFBIG): `), stderr)
+    assert.deepEqual(readdirSync(folder), [])
   })
 })
 
