@@ -9,6 +9,7 @@ import { readGivenFile, withExistingStore } from '../../hub/commands/command.ts'
 import { openStore, type Store } from '../../hub/store.ts'
 import { readTls } from '../../hub/tls-files.ts'
 import { withoutRoot } from '../without-root.ts'
+import { isOpen } from './open-files.ts'
 import { newFolder } from './running-hub.ts'
 
 const FORBIDDEN = 'cannot be read (EACCES): correct the path or the permissions.'
@@ -62,6 +63,7 @@ describe('a message about a file that cannot be read', () => {
     await refuses('does not exist: publish the same bytes again, or copy the file from a backup.')
     writeFileSync(path, 'byte')
     await refuses('has 4 bytes, not 5: publish the same bytes again, or copy the file from a backup.')
+    assert.equal(isOpen(path), false)
     chmodSync(store.dataDir, 0o755)
     chmodSync(join(store.dataDir, 'artifacts'), 0o600)
     const remedies = 'correct the permissions, publish the same bytes again, or copy the file from a backup.'

@@ -6,6 +6,7 @@ import { collectLog } from '../../install/collected-log.ts'
 import { createSteppedClock } from '../../install/stepped-clock.ts'
 import { makeCertificate } from '../../net/certificates.ts'
 import { type Handler, serve, serveTls } from '../../net/loopback-server.ts'
+import { createManualTimers } from '../../net/manual-timers.ts'
 import { createTestedWire } from '../../net/tested-wire.ts'
 
 const certificate = makeCertificate()
@@ -31,6 +32,7 @@ async function watchServer(
   url: string,
   more: Partial<FleetRequest>,
   credentials: Partial<FleetRequest['access']> = {},
+  wire = createTestedWire(),
 ) {
   const clock = createSteppedClock()
   const log = collectLog()
@@ -48,7 +50,7 @@ async function watchServer(
   }
   const question = { expectVersion: '2.0.0', expectHosts: undefined, maxAgeMs: undefined, waitMs: 100_000 }
   const tools = {
-    wire: createTestedWire(),
+    wire,
     log,
     redact: (text: string) => text,
     signal: new AbortController().signal,
@@ -108,6 +110,18 @@ describe('watchFleet', () => {
     const { fleet, error, lines } = await watch(t, inTurn(broken, broken, broken, broken, answer([NEW])))
     assert.deepEqual([fleet?.inSync, error], [true, undefined])
     assert.match(lines[0] ?? '', /no usable answer: The connection to .* broke/)
+  })
+
+  it('asks again if the hub takes longer than the time for all attempts together', async t => {
+    const timers = createManualTimers()
+    const server = await serve(
+      t,
+      inTurn(() => timers.expire(60_000), answer([NEW])),
+    )
+    const wire = createTestedWire({ startTimer: timers.startTimer })
+    const { fleet, error, lines } = await watchServer(server.url, {}, {}, wire)
+    assert.deepEqual([fleet?.inSync, error], [true, undefined])
+    assert.match(lines[0] ?? '', /no usable answer: .* did not finish within 60 s in all/)
   })
 
   it("does not ask again if the hub's certificate is refused", {

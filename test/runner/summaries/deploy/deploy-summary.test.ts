@@ -460,6 +460,8 @@ describe('buildDeploySummary', () => {
       const damaged = { ...restored, verified: false, problems: ['plugins/greeter/a.py is not as it was'] }
       const next = nextOf('step_failed', { outcome: 'inconsistent', rollback: damaged })
       assert.match(next, /The host is inconsistent.*: install the old version again\.$/)
+      const unfinished = { ...damaged, restored: false, verified: null }
+      assert.doesNotMatch(nextOf('step_failed', { outcome: 'inconsistent', rollback: unfinished }), /old version again/)
     })
 
     it('names no restored version if none was installed before', () => {
