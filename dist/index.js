@@ -24890,7 +24890,7 @@ function insecure(message) {
 /**
  * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Permanently drops the credentials, `authorization`
  * and `cookie` at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that
- * the policy refuses, ArtifactError `bad_response` for a redirect without a usable target, for a circle and for too
+ * the policy refuses, ArtifactError `bad_response` for a redirect without a usable target, for a loop and for too
  * many redirects, and what `open` throws.
  */
 async function followRedirects(start, open, settings) {
@@ -24936,7 +24936,7 @@ function readTarget({ url, server, status, headers, foreign }) {
 /** The message names the first server, because a foreign answer may have given the others. */
 function refuseEndlessChain(start, visited, next) {
     if (visited.includes(next.href))
-        throw badRedirect(start, 'its redirects lead in a circle');
+        throw badRedirect(start, 'its redirects form a loop');
     if (visited.length > MAX_REDIRECTS)
         throw badRedirect(start, `expected at most ${MAX_REDIRECTS} redirects in a row, found more`);
 }
@@ -36049,7 +36049,7 @@ class SymlinkResolver {
     }
     /**
      * Vouches for a symlink: its target is relative, has at most 4,096 bytes and 64 components, and stays inside the root
-     * at every step. The way may pass through other symlinks (at most 40 with this one, and never in a circle) and may
+     * at every step. The way may pass through other symlinks (at most 40 with this one, and never in a loop) and may
      * lead to a path that the archive does not contain. Throws ArchiveError `unsafe_archive` for any other symlink.
      */
     resolve(symlink) {
@@ -36058,7 +36058,7 @@ class SymlinkResolver {
     #resolve(symlink, depth) {
         const known = this.#resolved.get(symlink);
         if (known === 'on the way')
-            throw this.#refused(symlink, 'that leads in a circle');
+            throw this.#refused(symlink, 'that is part of a loop');
         if (known !== undefined)
             return known;
         this.#resolved.set(symlink, 'on the way');

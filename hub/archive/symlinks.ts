@@ -31,8 +31,8 @@ export class Symlinks {
   /**
    * Returns the final target of a symlink (undefined if the archive does not contain it), or the node itself if it is
    * not a symlink. Throws HubError 400 for a symlink that no host creates: for example, one whose target is absolute or
-   * too long, or one that leads out of the tree, in a circle, through a file, through more than 40 symlinks, or up from
-   * a path that the archive does not contain.
+   * too long, or one that is part of a loop, or that leads out of the tree, through a file, through more than 40
+   * symlinks, or up from a path that the archive does not contain.
    */
   endOf(node: TreeNode): TreeNode | undefined {
     return node.type === 'symlink' ? this.#resolve(node, { first: node.entry as ArchiveEntry, depth: 1 }).node : node
@@ -41,7 +41,7 @@ export class Symlinks {
   #resolve(symlink: TreeNode, way: Way): End {
     const known = this.#ends.get(symlink)
     const entry = symlink.entry as ArchiveEntry
-    if (known === 'on the way') throw refused(entry, 'leads in a circle')
+    if (known === 'on the way') throw refused(entry, 'is part of a loop')
     if (way.depth > MAX_HOPS) throw refused(way.first, TOO_MANY_HOPS)
     if (known !== undefined) return known
     this.#ends.set(symlink, 'on the way')

@@ -19,7 +19,7 @@ export interface Hop {
 /**
  * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Permanently drops the credentials, `authorization`
  * and `cookie` at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that
- * the policy refuses, ArtifactError `bad_response` for a redirect without a usable target, for a circle and for too
+ * the policy refuses, ArtifactError `bad_response` for a redirect without a usable target, for a loop and for too
  * many redirects, and what `open` throws.
  */
 export async function followRedirects(
@@ -70,7 +70,7 @@ function readTarget({ url, server, status, headers, foreign }: Exchange): URL {
 
 /** The message names the first server, because a foreign answer may have given the others. */
 function refuseEndlessChain(start: string, visited: readonly string[], next: URL): void {
-  if (visited.includes(next.href)) throw badRedirect(start, 'its redirects lead in a circle')
+  if (visited.includes(next.href)) throw badRedirect(start, 'its redirects form a loop')
   if (visited.length > MAX_REDIRECTS)
     throw badRedirect(start, `expected at most ${MAX_REDIRECTS} redirects in a row, found more`)
 }

@@ -98,7 +98,7 @@ const MISTAKES: Readonly<Record<string, readonly [Buffer, RegExp]>> = {
   'a deep path': [withItem(file(`${'d/'.repeat(64)}f`)), / has a path of more than 64 levels\./],
   'a symlink that leads out': [withItem(symlink('src/l', '../../x')), /, which leads out of the archive\./],
   'an absolute symlink': [withItem(symlink('l', '/etc/hostname')), /, which is not a relative path\./],
-  'a symlink in a circle': [withItem(symlink('l', 'l')), /"l", which leads in a circle\./],
+  'a symlink in a loop': [withItem(symlink('l', 'l')), /"l", which is part of a loop\./],
   'a symlink through 41 others': [
     buildZip([...PLUGIN, ...Array.from({ length: 42 }, (_, n) => symlink(`l${n}`, n === 0 ? 'src' : `l${n - 1}`))]),
     /"l41" is a symlink to "l40", which leads through more than 40 symlinks\./,

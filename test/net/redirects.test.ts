@@ -116,9 +116,9 @@ describe('followRedirects', () => {
 
   it("names the operator's URL, and no URL from an answer, when a chain of redirects does not end", async t => {
     const other = await serve(t, (request, response) =>
-      redirect(response, request.url === '/circle' ? '/circle' : `${request.url}x`),
+      redirect(response, request.url === '/loop' ? '/loop' : `${request.url}x`),
     )
-    for (const path of ['/circle', '/chain']) {
+    for (const path of ['/loop', '/chain']) {
       const hub = await serve(t, (_, response) => redirect(response, `${other.url}${path}`))
       const call = createTestedWire().requestJson(get(hub.url))
       await assert.rejects(call, { code: 'bad_response', message: new RegExp(`^${hub.url}: .*redirects`) })
@@ -131,7 +131,7 @@ describe('followRedirects', () => {
     ['is encoded', socket => socket.end('HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n')],
     ['leads nowhere', socket => socket.end('HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n')],
     ['is switched', socket => socket.end('HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n')],
-    ['leads to a circle', socket => socket.end(`HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n`)],
+    ['leads to a loop', socket => socket.end(`HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n`)],
     ['leads to a URL that is refused', socket => socket.end('HTTP/1.1 302 Found\r\nLocation: ftp://x/\r\n\r\n')],
     ['leads to this host', socket => socket.end('HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2/\r\n\r\n')],
   ]

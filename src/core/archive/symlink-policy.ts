@@ -55,7 +55,7 @@ export class SymlinkResolver {
 
   /**
    * Vouches for a symlink: its target is relative, has at most 4,096 bytes and 64 components, and stays inside the root
-   * at every step. The way may pass through other symlinks (at most 40 with this one, and never in a circle) and may
+   * at every step. The way may pass through other symlinks (at most 40 with this one, and never in a loop) and may
    * lead to a path that the archive does not contain. Throws ArchiveError `unsafe_archive` for any other symlink.
    */
   resolve(symlink: TreeNode): ResolvedSymlink {
@@ -64,7 +64,7 @@ export class SymlinkResolver {
 
   #resolve(symlink: TreeNode, depth: number): Resolution {
     const known = this.#resolved.get(symlink)
-    if (known === 'on the way') throw this.#refused(symlink, 'that leads in a circle')
+    if (known === 'on the way') throw this.#refused(symlink, 'that is part of a loop')
     if (known !== undefined) return known
     this.#resolved.set(symlink, 'on the way')
     const resolution = this.#follow(symlink, depth)

@@ -22,7 +22,7 @@ const CHANGES: Record<string, (root: string) => void> = {
     rmSync(join(root, 'lib/gone'))
   },
   'another mode': root => chmodSync(join(root, 'bin/run'), 0o4755),
-  'symlinks to anywhere and in a circle': root => {
+  'symlinks to anywhere and in a loop': root => {
     symlinkSync('/etc/hostname', join(root, 'etc'))
     symlinkSync('round', join(root, 'round'))
     symlinkSync('../bin/run', join(root, 'lib/link'))
