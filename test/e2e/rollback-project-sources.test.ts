@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { zipFolder } from '../../hub/folder-archive.ts'
@@ -71,6 +71,13 @@ describe('a rollback of a project whose marketplace served new parts for the sam
     await assertRestores('3.1.0', {})
     const { outputs, log } = await deploy()
     assert.deepEqual([outputs['error-code'], outputs['changed']], ['downgrade_refused', 'false'], log)
+  })
+
+  it('accepts a plan that names a source, although a rollback has no manifest that repeats it', async () => {
+    writeFileSync(join(stage.workspace.path, 'install.yaml'), PLAN)
+    const given = { 'install-plan': 'install.yaml', 'to-version': '1.0.0', 'dry-run': 'true' }
+    const { outputs, log } = await rollBack(given)
+    assert.deepEqual([outputs['outcome'], outputs['error-code']], ['success', ''], log)
   })
 
   it('restores earlier parts of the named version, as long as there are any', async () => {

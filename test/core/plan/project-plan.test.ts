@@ -209,7 +209,7 @@ describe('verifySources', () => {
     verifySources(plan(PAY).steps, manifest({ plugins }))
   })
 
-  it('does not apply to a rollback, which installs a tree that was fetched earlier', () => {
+  it('is not part of bindPlanToProject, because a rollback binds a plan to parts that were fetched earlier', () => {
     assert.equal(bindPlanToProject({ ...plan(PAY), steps: sourced }, manifest()).parts.length, 1)
   })
 })
