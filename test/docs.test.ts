@@ -43,9 +43,9 @@ describe('docs/errors.md', () => {
 describe('docs/threat-model.md', () => {
   it('names, in each row, existing tests of the defense', () => {
     const rows = read('docs/threat-model.md').matchAll(/^\| (?!Attack|---)(.+?) \| (?!None)(.+) \|$/gm)
-    const named = [...rows].map(([, attack, defence = '']) => ({
+    const named = [...rows].map(([, attack, defense = '']) => ({
       attack,
-      tests: [...defence.matchAll(/`(test\/\S+?\.test\.ts)`/g)].map(([, path = '']) => path),
+      tests: [...defense.matchAll(/`(test\/\S+?\.test\.ts)`/g)].map(([, path = '']) => path),
     }))
     assert.ok(named.length > 20)
     assert.deepEqual(

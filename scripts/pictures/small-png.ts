@@ -1,7 +1,7 @@
 import { crc32, deflateSync, inflateSync } from 'node:zlib'
 
 const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
-const MAX_COLOURS = 256
+const MAX_COLORS = 256
 const RGB = 3
 
 interface Pixels {
@@ -18,38 +18,38 @@ interface Pixels {
  */
 export function shrinkPng(png: Buffer): Buffer {
   const { width, height, rgb } = readPixels(png)
-  const colours = commonColours(rgb)
-  const indexes = new Map(colours.map((colour, index) => [colour, index]))
+  const colors = commonColors(rgb)
+  const indexes = new Map(colors.map((color, index) => [color, index]))
   const rows = Buffer.alloc((width + 1) * height)
   for (let pixel = 0; pixel < width * height; pixel++) {
-    const colour = rgb.readUIntBE(pixel * RGB, RGB)
-    const index = indexes.get(colour) ?? nearest(colours, colour)
-    indexes.set(colour, index)
+    const color = rgb.readUIntBE(pixel * RGB, RGB)
+    const index = indexes.get(color) ?? nearest(colors, color)
+    indexes.set(color, index)
     rows[pixel + Math.floor(pixel / width) + 1] = index
   }
   const head = Buffer.alloc(13)
   head.writeUInt32BE(width, 0)
   head.writeUInt32BE(height, 4)
   head.set([8, 3], 8)
-  const palette = Buffer.alloc(colours.length * RGB)
-  for (const [index, colour] of colours.entries()) palette.writeUIntBE(colour, index * RGB, RGB)
+  const palette = Buffer.alloc(colors.length * RGB)
+  for (const [index, color] of colors.entries()) palette.writeUIntBE(color, index * RGB, RGB)
   const data = deflateSync(rows, { level: 9, memLevel: 9 })
   return Buffer.concat([SIGNATURE, chunk('IHDR', head), chunk('PLTE', palette), chunk('IDAT', data), chunk('IEND')])
 }
 
-function commonColours(rgb: Buffer): number[] {
+function commonColors(rgb: Buffer): number[] {
   const counts = new Map<number, number>()
   for (let at = 0; at < rgb.length; at += RGB) {
-    const colour = rgb.readUIntBE(at, RGB)
-    counts.set(colour, (counts.get(colour) ?? 0) + 1)
+    const color = rgb.readUIntBE(at, RGB)
+    counts.set(color, (counts.get(color) ?? 0) + 1)
   }
   const byCount = [...counts].toSorted(([, a], [, b]) => b - a)
-  return byCount.slice(0, MAX_COLOURS).map(([colour]) => colour)
+  return byCount.slice(0, MAX_COLORS).map(([color]) => color)
 }
 
-function nearest(colours: readonly number[], wanted: number): number {
-  const distances = colours.map(colour =>
-    [16, 8, 0].reduce((sum, shift) => sum + (((colour >> shift) & 255) - ((wanted >> shift) & 255)) ** 2, 0),
+function nearest(colors: readonly number[], wanted: number): number {
+  const distances = colors.map(color =>
+    [16, 8, 0].reduce((sum, shift) => sum + (((color >> shift) & 255) - ((wanted >> shift) & 255)) ** 2, 0),
   )
   return distances.indexOf(Math.min(...distances))
 }

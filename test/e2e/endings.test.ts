@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { sampled } from '../extent.ts'
 import { type PlayedEnding, playEndings, SCENES } from './harness/endings.ts'
-import { normaliseLog, normaliseSummary } from './harness/normalise-ending.ts'
+import { normalizeLog, normalizeSummary } from './harness/normalize-ending.ts'
 
 /**
  * `UPDATE_GOLDEN=1` overwrites the golden files with the texts of these runs: read the difference before you commit it.
@@ -27,8 +27,8 @@ describe('the end of a run', () => {
 
   it('has a summary and a log like the golden files', () => {
     const texts = endings.flatMap(({ name, result, places }) => [
-      { file: `${name}.md`, text: normaliseSummary(result.summary, places) },
-      { file: `${name}.log`, text: normaliseLog(result.log, places) },
+      { file: `${name}.md`, text: normalizeSummary(result.summary, places) },
+      { file: `${name}.log`, text: normalizeLog(result.log, places) },
     ])
     if (IS_UPDATE) mkdirSync(GOLDEN, { recursive: true })
     if (IS_UPDATE) for (const { file, text } of texts) writeFileSync(join(GOLDEN, file), text)

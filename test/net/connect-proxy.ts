@@ -14,12 +14,12 @@ export interface ConnectProxy {
 /**
  * The proxy's reaction to a CONNECT. If the reaction is a function, the proxy calls the function and does not answer.
  */
-export type ProxyBehaviour = 'works' | 'refuses' | (() => void)
+export type ProxyBehavior = 'works' | 'refuses' | (() => void)
 
 /** A CONNECT proxy on loopback that resolves every host name to 127.0.0.1. With a certificate, it speaks TLS itself. */
 export async function startConnectProxy(
   t: TestContext,
-  behaviour: ProxyBehaviour = 'works',
+  behavior: ProxyBehavior = 'works',
   certificate?: Certificate,
 ): Promise<ConnectProxy> {
   const targets: string[] = []
@@ -31,8 +31,8 @@ export async function startConnectProxy(
     targets.push(request.url ?? '')
     authorizations.push(request.headers['proxy-authorization'])
     socket.on('error', () => {})
-    if (typeof behaviour === 'function') behaviour()
-    else if (behaviour === 'refuses') socket.end('HTTP/1.1 403 Forbidden\r\n\r\n')
+    if (typeof behavior === 'function') behavior()
+    else if (behavior === 'refuses') socket.end('HTTP/1.1 403 Forbidden\r\n\r\n')
     else sockets.add(joinSockets(socket, Number(new URL(`http://${request.url}`).port || 80)))
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))

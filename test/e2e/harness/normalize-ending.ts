@@ -14,8 +14,8 @@ export function placed(text: string, places: Places): string {
  * Replaces everything in a summary that differs from run to run: paths, addresses, ids, digests, times, sizes in bytes,
  * and numbers of attempts.
  */
-export function normaliseSummary(markdown: string, places: Places): string {
-  return normalise(placed(markdown, places))
+export function normalizeSummary(markdown: string, places: Places): string {
+  return normalize(placed(markdown, places))
 }
 
 /**
@@ -23,8 +23,8 @@ export function normaliseSummary(markdown: string, places: Places): string {
  * full title in a line after the group. Because the form depends on the machine's speed, this function writes each
  * group as its full title and its lines.
  */
-export function normaliseLog(log: string, places: Places): string {
-  return normalise(placed(withTitles(log), places))
+export function normalizeLog(log: string, places: Places): string {
+  return normalize(placed(withTitles(log), places))
 }
 
 /** The lines of a log that a reader sees before opening a group. The titles of groups begin with a triangle. */
@@ -48,7 +48,7 @@ function indent(lines: string): string {
   return lines.replace(/^(?=.)/gm, '    ')
 }
 
-function normalise(text: string): string {
+function normalize(text: string): string {
   return text
     .replace(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, 'ID')
     .replace(/\b[0-9a-f]{64}\b/g, 'DIGEST')
