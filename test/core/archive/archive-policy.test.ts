@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import type { ArchiveEntry } from '../../../src/core/archive/archive-entry.ts'
 import { ArchiveListing } from '../../../src/core/archive/archive-policy.ts'
-import { MAX_PATH_BYTES } from '../../../src/core/limits.ts'
+import { MAX_PATH_BYTES, MAX_PATH_LEVELS } from '../../../src/core/limits.ts'
 import { inTreeOrder } from '../../../src/core/trust/tree-digest.ts'
 import { listedEntry as entry, planListing, listedSymlink as symlink } from './plan-listing.ts'
 
@@ -127,7 +127,9 @@ describe('the limits of a listing', () => {
 
   it('accept a listing that exactly reaches them', () => {
     planListing([entry('a', { size: 60 }), entry('b', { size: 40 })], { ...small, maxEntries: 2 })
-    planListing([entry('a'), symlink('l', 'x/'.repeat(60))], RULES)
+    const target = `${Array.from({ length: MAX_PATH_LEVELS }, () => 'x'.repeat(63)).join('/')}x`
+    assert.equal(target.length, MAX_PATH_BYTES)
+    planListing([entry('a'), symlink('l', target)], RULES)
   })
 
   const REFUSED: [string, ArchiveEntry[], object][] = [

@@ -227,11 +227,14 @@ describe('another type of file in place of a file or directory of this action', 
 })
 
 describe('a file in place of the snapshots of a plugin', () => {
-  it('is named, with advice, before anything is fetched', async t => {
+  it('is named, with advice', async t => {
     const layout = await prepareTemporaryHost(t)
     const path = join(layout.snapshots, 'plugins/greeter')
     writeTree(layout.snapshots, { 'plugins/greeter': '' })
-    const refused = (error: unknown) => error instanceof DeploymentError && error.message.includes(`${path} must be`)
+    const refused = (error: unknown) =>
+      error instanceof DeploymentError &&
+      error.message.includes(`${path} must be`) &&
+      error.message.includes('Move that away')
     assert.throws(() => checkHost(hostOf(layout), { shelf: 'plugins', id: 'greeter', directory: 'plugins' }), refused)
   })
 })
