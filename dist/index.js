@@ -21097,7 +21097,7 @@ const rollbackSchema = schemas_lazy(() => object({
     /** Whether the restored trees match their records; null if that is not known. */
     verified: nullable(schemas_boolean()),
     /**
-     * Whether the old version is healthy again; null if it was not checked, for example because it did not run before.
+     * Whether the old version is healthy again; null if it was not checked, for example because it was not running before.
      */
     healthy: nullable(schemas_boolean()),
 }));

@@ -12,7 +12,7 @@ function endOf({ outputs }: ActionResult): string {
 }
 
 describe('a host whose installed.json was damaged between two runs', () => {
-  it('refuses a deployment until the file is moved away, and then deploys the version that is named', async t => {
+  it('refuses a deployment until the file is moved away, and then requires the first one to name its version', async t => {
     const stage = await openStage()
     t.after(() => stage.close())
     const record = join(stage.root, '.hub-deploy/installed.json')

@@ -259,7 +259,7 @@ describe('a version that is already installed', () => {
   })
 })
 
-describe('a version that is already installed, but not as it would be now,', () => {
+describe('a version that is already installed, but would now be installed differently,', () => {
   const seeded = pluginFiles('1.0.0', { 'data/seed': 'rows', 'extra/file': 'x' })
 
   it('is reinstalled when a change of keep-paths concerns files of the artifact', async () => {

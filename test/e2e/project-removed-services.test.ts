@@ -159,7 +159,7 @@ describe('a removal that is rolled back', () => {
     assert.match(rollback?.problems.join() ?? '', /restart unit mailer\.service/)
   })
 
-  it('does not start a service that did not run before', { skip: ONLY_IN_CI }, async () => {
+  it('does not start a service that was not running before', { skip: ONLY_IN_CI }, async () => {
     standIns.setState('mailer.service', 'inactive')
     await assertRolledBack(() => update(FAILING, SYSTEMD))
     assert.deepEqual(changed(), [])

@@ -160,7 +160,7 @@ describe('the status of a host whose files were changed', () => {
     assert.match(result.summary, /\| ⚠️ 8 differ \|/)
   })
 
-  it('fails with drift_found if the workflow asks for that, with the same outputs and one annotation', async () => {
+  it('fails with drift_found, the same outputs and one annotation if the workflow asks for that', async () => {
     change()
     const result = await status({ 'fail-on-drift': 'true' })
     assert.deepEqual([result.exitCode, result.outputs['error-code']], [1, 'drift_found'])

@@ -35,7 +35,7 @@ for (const errno of byExtent({ sample: ['EPERM'], ci: ['EPERM', 'EOPNOTSUPP', 'E
 
     const kills: Record<string, () => Promise<ActionResult>> = {
       'after it created the settings': () => deployWhile('kill -9 $PPID; sleep 1'),
-      'after it claimed their name': () => deployWhile('exit 0', killedAtClaim()),
+      'after it claimed the name of the settings file': () => deployWhile('exit 0', killedAtClaim()),
     }
     for (const [when, kill] of Object.entries(kills)) {
       it(`a recovery removes the settings of a run that was killed ${when}`, async () => {

@@ -27,7 +27,7 @@ describe('each program that npm runs', { concurrency: 2 }, () => {
   for (const [name, command] of programs) {
     const path = /^node (\S+\.ts)$/.exec(command)?.[1] ?? assert.fail(`${name} runs ${command}, not "node FILE.ts"`)
 
-    it(`${name} explains itself, and does nothing else`, async () => {
+    it(`${name} --help prints its usage and no errors`, async () => {
       const { code, stdout, stderr } = await run(path, ['--help'])
       assert.deepEqual([code, stderr], [0, ''])
       expectUsage(stdout, `npm run ${name}`)
@@ -48,7 +48,7 @@ describe('each command of the hub', () => {
   for (const command of commands) {
     const typed = command.join(' ')
 
-    it(`${typed} explains itself, and does nothing else`, async t => {
+    it(`${typed} prints its usage with --help and with -h`, async t => {
       const { mock } = t.mock.method(console, 'log', () => {})
       for (const option of ['--help', '-h']) {
         assert.equal(await runCommandLine([...command, option]), 0)

@@ -58,18 +58,18 @@ async function restored(changes: ServiceChange[]): Promise<[string[], boolean, n
 
 describe('restoreServices', () => {
   const rows: [string, string, ServiceAction[], string[], string][] = [
-    ['restarts a service that ran and was restarted', 'active', ['restart'], ['restart web.service'], 'active'],
-    ['restarts a service that ran and was stopped', 'active', ['stop'], ['restart web.service'], 'active'],
+    ['restarts a service that was running and was restarted', 'active', ['restart'], ['restart web.service'], 'active'],
+    ['restarts a service that was running and was stopped', 'active', ['stop'], ['restart web.service'], 'active'],
     [
-      'makes only one restart of a service that ran, even after several actions',
+      'makes only one restart of a service that was running, even after several actions',
       'active',
       ['stop', 'start', 'restart'],
       ['restart web.service'],
       'active',
     ],
-    ['stops a service that did not run', 'inactive', ['start'], ['stop web.service'], 'inactive'],
+    ['stops a service that was not running before', 'inactive', ['start'], ['stop web.service'], 'inactive'],
     [
-      'stops a service that did not run, even if it is stopped now',
+      'stops a service that was not running before, even if it is stopped now',
       'inactive',
       ['start', 'stop'],
       ['stop web.service'],

@@ -71,7 +71,7 @@ describe('superviseService', () => {
 
   it('times out', async () => {
     standIns.before('docker', 'restart', 'echo waiting; exec sleep 60')
-    // A busy machine may need longer to start the program, which must print its line before the time-out.
+    // A busy machine may need longer to start the program, which must print its line before the timeout.
     const attempts = [100, 1000, 60_000].map(timeoutMs => () => act(CONTAINER, 'restart', { timeoutMs }))
     let error: unknown
     for (const attempt of attempts) {

@@ -212,7 +212,7 @@ describe('rollBack', () => {
       assert.deepEqual([outcome, rollback?.verified, rollback?.problems], ['rolled_back', null, []])
     })
 
-  it('does not call a host inconsistent if a file was written before its differences were noted', async t => {
+  it('does not call a host inconsistent if a file was written before the differences were noted', async t => {
     const { layout, place } = await makeRestored(t)
     const drift = await findDrift({ layout, log: collectLog() }, { ...PLACE, keepPaths: ['data'] })
     await timesMoveOn(layout.staging)

@@ -79,7 +79,7 @@ describe('createReportSender', () => {
     })
   })
 
-  it('builds its address from hub, kind and slug, without the trailing slashes of the base URL', () => {
+  it("builds its address from the kind, the slug and the hub's URL, without trailing slashes in that URL", () => {
     assert.equal(senderTo('https://hub.example/').address, senderTo('https://hub.example').address)
     assert.notEqual(senderTo('https://hub.example').address, senderTo('https://other.example').address)
   })

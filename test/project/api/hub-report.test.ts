@@ -46,7 +46,7 @@ describe('createReportSender', () => {
     assert.partialDeepStrictEqual(delivery, { accepted: false, attempts: 4, status: null, final: false })
   })
 
-  it('builds its address from hub and project, without the trailing slashes of the base URL', () => {
+  it("builds its address from the project and the hub's URL, without trailing slashes in that URL", () => {
     assert.equal(senderTo('https://hub.example/').address, senderTo('https://hub.example').address)
     assert.notEqual(senderTo('https://hub.example').address, senderTo('https://other.example').address)
     assert.equal(senderTo('https://hub.example/x').address, 'https://hub.example/x/v1/deployments/report shop')

@@ -34,7 +34,7 @@ describe('the next command', () => {
     assert.match(nextCommand(project, other), / --plugins-dirname src\/modules --root it --version 1\.0\.10$/)
   })
 
-  it('asks for a folder if nothing was kept, with the same version', () => {
+  it('is for the same version, and asks for a folder, if nothing was kept', () => {
     const command = 'npm run try -- --from /srv/clock --root DIR'
     assert.equal(nextCommand(PART, { setting: [] }), `${command} --version 1.0.9`)
     assert.equal(nextCommand({ ...PART, version: '1.0.0' }, { setting: [] }), command)

@@ -100,7 +100,7 @@ describe('the recovery of a cancelled run that found files moving and had no tim
 })
 
 describe('the recovery of a host whose record the run itself has changed', () => {
-  it('leaves the record alone, with the service that the run could not restore', async t => {
+  it('leaves the record alone, so it still lists the service that the run could not restore', async t => {
     const { layout, host, run, writeJournal } = await openScene(t)
     writeJournal([...run, ...rolledBack([])])
     await recordUnrestored(layout, [keyOfService(SERVICE)])

@@ -73,7 +73,7 @@ describe('a scanned tree', () => {
     assert.deepEqual([paths.length, paths[8000], paths.at(-1)], [32_000, 'b/00000', 'c/f/07999'])
   })
 
-  it('reports every directory once, except for those left out, and never lists through a symlink', t => {
+  it('has every directory reported once, except for those left out, and is never listed through a symlink', t => {
     const root = temporaryDirectory(t)
     writeTree(root, { 'a/b/c': '', 'data/d': '', 'e/f': '' })
     symlinkSync('a', join(root, 'link'))

@@ -103,7 +103,7 @@ describe('TreeChange', () => {
     assert.equal(change.inWords(), '4 files')
   })
 
-  it('counts only the new files if the record of the old ones is damaged, without an error', async t => {
+  it('counts only the new files, without an error, if the record of the old ones is damaged', async t => {
     const { layout, tree } = await recorded(t, OLD)
     truncateSync(treeRecordPath(layout, tree.tree_record), 100)
     const change = new TreeChange(layout, tree)
