@@ -41652,7 +41652,7 @@ async function verifySealedSignature(artifact, signer, check) {
     const bytes = await check({ bytes: artifact.bytes, key: signer.key, signature });
     if (bytes === undefined) {
         throw new SignatureError('signature_mismatch', `The artifact (${size} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
-            'nothing was installed and no key was requested. Either the publisher signed it with another key, or the bytes or the signature were changed later: ask the publisher.');
+            'nothing was installed and no key was requested. Either the publisher signed it with another key, or somebody has since changed the bytes or the signature: ask the publisher.');
     }
     return { bytes, sha256, size };
 }
@@ -42709,9 +42709,9 @@ function templatePlaceOf(step) {
 
 
 /**
- * Refuses names of services that a project's publisher would choose: a systemd or docker template that is only `{id}`
- * with the usual suffix, for an id without its own row under `plugins`. Even `sshd` is a valid id. Throws ConfigError
- * `invalid_host_config`. Ignores a template that no step and no removal uses.
+ * Refuses names of services that a project's publisher would choose: a systemd or Docker template that is only `{id}`
+ * with the usual suffix, for an id without its own row under `plugins`. The publisher could choose the id `sshd`.
+ * Throws ConfigError `invalid_host_config`. Ignores a template that no step and no removal uses.
  */
 function verifyServiceNames(config, use) {
     const template = config && bareTemplateOf(config);
@@ -46304,7 +46304,7 @@ function noSnapshot(row, { toVersion, known }) {
 function noProjectVersion(slug, { toVersion, known }) {
     const ofProject = `of the project ${slug}`;
     const asked = toVersion === undefined
-        ? `no version ${ofProject} from before the present version`
+        ? `no version ${ofProject} that was first installed before the present one`
         : `no version ${toVersion} ${ofProject}`;
     const found = describeKnown(known);
     return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}`);
@@ -46486,9 +46486,9 @@ async function findProjectTarget(rollback, slug, rows) {
     };
 }
 /**
- * Chooses the requested version, or else the newest complete version from before the present one. A version that an
- * earlier rollback replaced is not from before the present one, because it was installed later. One version may have
- * had several states, because the source of a part may have supplied different trees.
+ * Chooses the requested version, or else the newest complete version that was first installed before the present one.
+ * That excludes a version that an earlier rollback replaced, because it was installed later. One version may have had
+ * several states, because the source of a part may have supplied different trees.
  */
 async function project_target_chooseVersion(rollback, slug) {
     const { toVersion } = rollback.request;

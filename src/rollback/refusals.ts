@@ -46,7 +46,7 @@ export function noProjectVersion(
   const ofProject = `of the project ${slug}`
   const asked =
     toVersion === undefined
-      ? `no version ${ofProject} from before the present version`
+      ? `no version ${ofProject} that was first installed before the present one`
       : `no version ${toVersion} ${ofProject}`
   const found = describeKnown(known)
   return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}`)

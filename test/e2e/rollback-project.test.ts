@@ -92,7 +92,10 @@ describe('a rollback of a project', () => {
     const one = listLive(stage.root)
     const again = await rollBack(stage)
     assert.deepEqual([again.outputs['outcome'], again.outputs['error-code']], ['failed', 'no_snapshot'], again.log)
-    assert.match(again.log, /from before the present version: nothing was changed\. This host knows 2\.0\.0, 1\.0\.0\./)
+    assert.match(
+      again.log,
+      /installed before the present one: nothing was changed\. This host knows 2\.0\.0, 1\.0\.0\./,
+    )
     assert.deepEqual(listLive(stage.root), one)
   })
 

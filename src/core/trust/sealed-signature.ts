@@ -80,7 +80,7 @@ export async function verifySealedSignature(
     throw new SignatureError(
       'signature_mismatch',
       `The artifact (${size} bytes, sha256 ${sha256}) is not signed with the pinned key ${signer.base64}: ` +
-        'nothing was installed and no key was requested. Either the publisher signed it with another key, or the bytes or the signature were changed later: ask the publisher.',
+        'nothing was installed and no key was requested. Either the publisher signed it with another key, or somebody has since changed the bytes or the signature: ask the publisher.',
     )
   }
   return { bytes, sha256, size } as VerifiedSealedArtifact

@@ -52,9 +52,9 @@ interface WholeVersion {
 }
 
 /**
- * Chooses the requested version, or else the newest complete version from before the present one. A version that an
- * earlier rollback replaced is not from before the present one, because it was installed later. One version may have
- * had several states, because the source of a part may have supplied different trees.
+ * Chooses the requested version, or else the newest complete version that was first installed before the present one.
+ * That excludes a version that an earlier rollback replaced, because it was installed later. One version may have had
+ * several states, because the source of a part may have supplied different trees.
  */
 async function chooseVersion(rollback: RunningRollback, slug: string): Promise<WholeVersion> {
   const { toVersion } = rollback.request
