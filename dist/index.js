@@ -21006,9 +21006,9 @@ async function planServiceChange(task, earlier, signal) {
     return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas };
 }
 /**
- * Restores the state that a plan's services had before the plan, newest change first: restarts the services that ran,
- * and stops the others. Call this function once the old files are back. Continues after a failure, and returns one
- * sentence for each failure. May be called again. Once the signal is aborted, returns the remaining services as not
+ * Restores the state that a plan's services had before the plan, newest change first: restarts the services that were
+ * running, and stops the others. Call this function once the old files are back. Continues after a failure, and returns
+ * one sentence for each failure. May be called again. Once the signal is aborted, returns the remaining services as not
  * restored.
  */
 async function restoreServices(changes, restoring) {

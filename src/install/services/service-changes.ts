@@ -45,7 +45,7 @@ export async function planServiceChange(
 export type ServiceStarts = 'now' | 'queued'
 
 export interface RestoredServices {
-  /** Whether at least one of the services that ran before the plan runs again. */
+  /** Whether at least one of the services that were running before the plan is running again. */
   isRunning: boolean
   /** The failures, one sentence each. */
   problems: string[]
@@ -64,9 +64,9 @@ export interface Restoring {
 }
 
 /**
- * Restores the state that a plan's services had before the plan, newest change first: restarts the services that ran,
- * and stops the others. Call this function once the old files are back. Continues after a failure, and returns one
- * sentence for each failure. May be called again. Once the signal is aborted, returns the remaining services as not
+ * Restores the state that a plan's services had before the plan, newest change first: restarts the services that were
+ * running, and stops the others. Call this function once the old files are back. Continues after a failure, and returns
+ * one sentence for each failure. May be called again. Once the signal is aborted, returns the remaining services as not
  * restored.
  */
 export async function restoreServices(

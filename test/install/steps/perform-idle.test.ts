@@ -38,7 +38,7 @@ describe('an idle start step', () => {
     assert.equal(standIns.stateOf('web'), 'running')
   })
 
-  it('leaves alone a service that runs', async t => {
+  it('leaves alone a service that is running', async t => {
     const standIns = useStandIns(t)
     standIns.setState('web', 'running')
     const { log, end } = await performIdle(t)
