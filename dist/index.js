@@ -41859,6 +41859,7 @@ class HubSession {
         this.wire = wire;
         this.hub = parseHubUrl(access.hubUrl);
         this.projectId = verifyProjectId(access.projectId);
+        access.secrets.know(this.#ownUrls());
     }
     /** Returns the same session, with the same token, over another wire. */
     over(wire) {
@@ -41868,13 +41869,13 @@ class HubSession {
      * Exchanges the devkey for an access token (contract 5.2, rule 1). Does not repeat the request once it has been sent.
      */
     async authenticate(limits) {
-        const { devkey, hide } = this.#access;
+        const { devkey, secrets } = this.#access;
         const body = { xdevkey: devkey, project_id: this.projectId };
         const url = this.#routeOf(['auth']);
         const answer = await this.wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', ...limits });
         const call = { call: 'auth', subject: `project ${this.projectId}` };
         const { access_token: text, expires_in: seconds } = parseAnswer(call, answer, authAnswerSchema);
-        hide(text);
+        secrets.hide(text);
         const freshMs = seconds === undefined ? FRESH_MS : Math.min(FRESH_MS, seconds * 1000);
         this.#token.known = { text, freshUntil: monotonicMs() + freshMs };
         return text;
@@ -41923,6 +41924,21 @@ class HubSession {
                 return false;
             throw error;
         }
+    }
+    /**
+     * The URLs of this project's routes as messages show them. The run knows them before the hub issues a token, because
+     * a token that is part of such a URL would remove the URL from the messages.
+     */
+    #ownUrls() {
+        const ofProject = ['projects', this.projectId];
+        const routes = [
+            ['auth'],
+            ['deployments', 'authorize'],
+            ['deployments', 'report'],
+            [...ofProject, 'versions', 'latest'],
+            [...ofProject, 'artifacts'],
+        ];
+        return routes.map(route => new URL(this.#routeOf(route)).href);
     }
     #routeOf(parts) {
         return [this.#access.hubUrl.replace(/\/+$/, ''), 'v1', ...parts.map(encodeURIComponent)].join('/');
@@ -41978,7 +41994,7 @@ function createProjectClient({ wire, reportWire }, access) {
             });
             // Masks the text before decoding it, because a key in a wrong form may still be the key.
             if (isSecretWord(text.trim()))
-                access.hide(text.trim());
+                access.secrets.hide(text.trim());
             return decodeDek(text, session.projectId);
         },
         sendReport: async (report) => await sendReport(reporting, report),
@@ -42098,7 +42114,7 @@ function hub_report_buildReportBody(report, projectId) {
 
 
 function project_deployment_startDeployment(request, { supplier, ...tools }) {
-    const client = createProjectClient(tools.wires, { ...request, hide: tools.secrets.hide });
+    const client = createProjectClient(tools.wires, { ...request, secrets: tools.secrets });
     const start = {
         transitions: PROJECT_TRANSITIONS,
         facts: deployment_initialFacts(request, tools),
@@ -44608,7 +44624,7 @@ function refuse_hostFor(request, tools) {
 function refuse_senderFor({ hubUrl, devkey, projectId }, { wires, secrets }) {
     if (hubUrl === undefined || devkey === undefined || projectId === undefined)
         return undefined;
-    const access = { hubUrl, devkey, projectId, hide: secrets.hide };
+    const access = { hubUrl, devkey, projectId, secrets };
     return hub_report_createReportSender(createProjectClient({ wire: wires.reportWire, reportWire: wires.reportWire }, access), access);
 }
 

@@ -21,7 +21,7 @@ export interface ProjectTools extends DeploymentTools {
 }
 
 export function startDeployment(request: ProjectRequest, { supplier, ...tools }: ProjectTools): ProjectDeployment {
-  const client = createProjectClient(tools.wires, { ...request, hide: tools.secrets.hide })
+  const client = createProjectClient(tools.wires, { ...request, secrets: tools.secrets })
   const start = {
     transitions: PROJECT_TRANSITIONS,
     facts: initialFacts(request, tools),

@@ -47,7 +47,7 @@ function senderFor(
   { wires, secrets }: DeploymentTools,
 ): ReportSender | undefined {
   if (hubUrl === undefined || devkey === undefined || projectId === undefined) return undefined
-  const access = { hubUrl, devkey, projectId, hide: secrets.hide }
+  const access = { hubUrl, devkey, projectId, secrets }
   return createReportSender(
     createProjectClient({ wire: wires.reportWire, reportWire: wires.reportWire }, access),
     access,

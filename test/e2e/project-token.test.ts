@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, afterEach, before, describe, it, type TestContext } from 'node:test'
-import { whyLeftToCi } from '../extent.ts'
+import { sampled, whyLeftToCi } from '../extent.ts'
 import { makeCertificate } from '../net/certificates.ts'
 import { type LoopbackServer, serve, serveTls } from '../net/loopback-server.ts'
+import { readLocalReport } from './harness/evidence.ts'
 import { openProjectStage, type ProjectStage } from './harness/project-stage.ts'
 import type { SealedOffer } from './harness/sealed-offer.ts'
 import { type Answer, answerJson, redirectTo } from './harness/untrusted-hub.ts'
@@ -139,6 +140,35 @@ describe('a hub that issues a token with text that the run itself writes', () =>
       assert.doesNotMatch(JSON.stringify(outputs), /\*\*\*/)
     }
   })
+
+  const addresses: Record<string, (host: string) => string> = {
+    'its own address': host => `http://${host}`,
+    'the URL of a call': host => `http://${host}/v1/projects/shop/versions/latest`,
+    'a part of its own URLs': host => `${host}/v1/deployments/rep`,
+  }
+  for (const [name, tokenFor] of sampled(Object.entries(addresses), 1)) {
+    for (const [run, inputs] of Object.entries({ started: {}, refused: { 'keep-snapshots': 'many' } })) {
+      it(`cannot remove ${name} from the messages and the report of a run that is ${run}`, async t => {
+        let token = ''
+        const auth: Answer = (...call) => answerJson(200, { access_token: token })(...call)
+        const refusal = answerJson(400, {})
+        const hub = await serveHub(t, { auth, latest: refusal, report: refusal })
+        token = tokenFor(new URL(hub.url).host)
+        // A refused run creates no project root, and writes no local report without one.
+        mkdirSync(stage.root)
+        const result = await stage.deploy({ 'hub-url': hub.url.replace('http:', 'HTTP:'), ...inputs })
+        assert.equal(hub.callsTo('report')[0]?.authorization, `Bearer ${token}`)
+        const { error, reported } = readLocalReport(result)
+        const latest = run === 'started' ? [`${hub.url}/v1/projects/shop/versions/latest answered 400`] : []
+        const report = `${hub.url}/v1/deployments/report answered 400`
+        for (const url of latest) assert.ok(error?.message.includes(url), error?.message)
+        assert.ok(reported.error?.includes(report), reported.error ?? '')
+        for (const url of [...latest, report]) assert.ok(result.log.includes(url), result.log)
+        assert.ok(!result.log.includes(`::add-mask::${token}`), result.log)
+        assert.doesNotMatch(result.summary, /\*\*\*/)
+      })
+    }
+  }
 
   it('is refused when the token is shorter than 16 characters', { skip: ONLY_IN_CI }, async t => {
     const hub = await serveHub(t, { auth: answerJson(200, { access_token: 'v2.0.0-of-shop1' }) })

@@ -90,7 +90,7 @@ export function createProjectClient({ wire, reportWire }: HubWires, access: Proj
         artifact_signature: signature,
       })
       // Masks the text before decoding it, because a key in a wrong form may still be the key.
-      if (isSecretWord(text.trim())) access.hide(text.trim())
+      if (isSecretWord(text.trim())) access.secrets.hide(text.trim())
       return decodeDek(text, session.projectId)
     },
     sendReport: async report => await sendReport(reporting, report),

@@ -2,6 +2,7 @@ import { AuthenticationError, ConfigError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { projectIdSchema } from '../../core/identifiers.ts'
 import { monotonicMs } from '../../core/monotonic.ts'
+import type { SecretKeeper } from '../../install/transaction/context.ts'
 import type { JsonAnswer, JsonRequest, Wire } from '../../net/wire.ts'
 import { parseAnswer } from './answers.ts'
 import { authAnswerSchema } from './bodies.ts'
@@ -11,8 +12,8 @@ export interface ProjectAccess {
   hubUrl: string
   projectId: string
   devkey: string
-  /** Masks an access token or a key; called as soon as the secret is known. */
-  hide: (secret: string) => void
+  /** Masks an access token or a key as soon as it is known, and keeps the hub's own URLs readable. */
+  secrets: Pick<SecretKeeper, 'hide' | 'know'>
 }
 
 /** The limit for each call, including its login. Downloads and reports have their own limits. */
@@ -54,6 +55,7 @@ export class HubSession {
     this.wire = wire
     this.hub = parseHubUrl(access.hubUrl)
     this.projectId = verifyProjectId(access.projectId)
+    access.secrets.know(this.#ownUrls())
   }
 
   /** Returns the same session, with the same token, over another wire. */
@@ -65,13 +67,13 @@ export class HubSession {
    * Exchanges the devkey for an access token (contract 5.2, rule 1). Does not repeat the request once it has been sent.
    */
   async authenticate(limits: CallLimits): Promise<string> {
-    const { devkey, hide } = this.#access
+    const { devkey, secrets } = this.#access
     const body = { xdevkey: devkey, project_id: this.projectId }
     const url = this.#routeOf(['auth'])
     const answer = await this.wire.requestJson({ method: 'POST', url, body, retry: 'connection-only', ...limits })
     const call = { call: 'auth', subject: `project ${this.projectId}` } as const
     const { access_token: text, expires_in: seconds } = parseAnswer(call, answer, authAnswerSchema)
-    hide(text)
+    secrets.hide(text)
     const freshMs = seconds === undefined ? FRESH_MS : Math.min(FRESH_MS, seconds * 1000)
     this.#token.known = { text, freshUntil: monotonicMs() + freshMs }
     return text
@@ -127,6 +129,22 @@ export class HubSession {
       if (error instanceof AuthenticationError) return false
       throw error
     }
+  }
+
+  /**
+   * The URLs of this project's routes as messages show them. The run knows them before the hub issues a token, because
+   * a token that is part of such a URL would remove the URL from the messages.
+   */
+  #ownUrls(): string[] {
+    const ofProject = ['projects', this.projectId]
+    const routes = [
+      ['auth'],
+      ['deployments', 'authorize'],
+      ['deployments', 'report'],
+      [...ofProject, 'versions', 'latest'],
+      [...ofProject, 'artifacts'],
+    ]
+    return routes.map(route => new URL(this.#routeOf(route)).href)
   }
 
   #routeOf(parts: readonly string[]): string {

@@ -3,6 +3,7 @@ import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { createProjectClient, type ProjectClient } from '../../../src/project/api/client.ts'
+import { NO_SECRETS } from '../../install/prepared-host.ts'
 import { temporaryDirectory } from '../../install/temporary-directory.ts'
 import { serve, serveSocket } from '../../net/loopback-server.ts'
 import { CLOSED_PORT } from '../../net/ports.ts'
@@ -63,7 +64,7 @@ describe('retries', () => {
 
   it('tries to connect again when nothing listens', async () => {
     const wire = createTestedWire()
-    const access = { hubUrl: `http://127.0.0.1:${CLOSED_PORT}`, projectId: 'shop', devkey: 'k', hide: () => {} }
+    const access = { hubUrl: `http://127.0.0.1:${CLOSED_PORT}`, projectId: 'shop', devkey: 'k', secrets: NO_SECRETS }
     const client = createProjectClient({ wire, reportWire: wire }, access)
     assert.equal((await refusalOf(client.authenticate)).code, 'network')
     assert.equal(wire.waits.length, 3)

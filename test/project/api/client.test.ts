@@ -3,6 +3,7 @@ import { hash } from 'node:crypto'
 import { describe, it, type TestContext } from 'node:test'
 import { ArtifactError, AuthenticationError, type DeployError, DeploymentError } from '../../../src/core/errors.ts'
 import { type ArtifactDescriptor, createProjectClient, type ProjectClient } from '../../../src/project/api/client.ts'
+import { NO_SECRETS } from '../../install/prepared-host.ts'
 import { makeCertificate } from '../../net/certificates.ts'
 import { serve, serveTls } from '../../net/loopback-server.ts'
 import { openPrivateFile } from '../../net/private-file.ts'
@@ -170,7 +171,7 @@ describe('download_url', () => {
     const server = await serveTls(t, certificate as object, handler)
     routes[ARTIFACT] = [200, descriptorWith({ download_url: `http://127.0.0.1:${server.port}/download` })]
     const wire = createTestedWire({ ca: certificate?.cert as string })
-    const access = { hubUrl: server.url, projectId: 'shop', devkey: 'k', hide: () => {} }
+    const access = { hubUrl: server.url, projectId: 'shop', devkey: 'k', secrets: NO_SECRETS }
     const client = createProjectClient({ wire, reportWire: wire }, access)
     await download(t, client, await client.readDescriptor('1.0.0'))
     assert.deepEqual([calls.at(-1)?.route, calls.at(-1)?.authorization], ['GET /download', BEARER])

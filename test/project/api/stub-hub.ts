@@ -87,7 +87,7 @@ export function clientOf(hubUrl: string, more: Partial<ProjectAccess> = {}): Pro
     hubUrl,
     projectId: 'shop',
     devkey: 'the devkey',
-    hide: (secret: string) => hidden.push(secret),
+    secrets: { hide: (secret: string) => hidden.push(secret), know() {} },
     ...more,
   }
   const wires = { wire: createTestedWire(), reportWire: createTestedWire() }
