@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
-import { existsSync, writeFileSync } from 'node:fs'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, it } from 'node:test'
+import { afterEach, beforeEach, describe, it, type TestContext } from 'node:test'
 import type { ActionResult, ActionRun } from '../../local/runner.ts'
 import { sampled, whyLeftToCi } from '../extent.ts'
 import { makeStandIns, type StandIns } from '../install/services/stand-ins.ts'
@@ -10,6 +12,7 @@ import { commandsIn, listHost, readLocalReport } from './harness/evidence.ts'
 import { assertNothingStrays, assertReported, readReports } from './harness/invariants.ts'
 import { runningParts } from './harness/project-evidence.ts'
 import { openShop, type ProjectStage } from './harness/project-stage.ts'
+import { writeFiles } from './harness/stage.ts'
 import { whyNoStrace } from './harness/strace.ts'
 import { tamper } from './harness/tampering.ts'
 
@@ -48,6 +51,15 @@ function deployWith(hostConfig: string, run: Partial<ActionRun> = {}): Promise<A
 
 function changed(): string[] {
   return standIns.changes().flatMap(([program, ...args]) => (program === 'make-db' ? [] : [args.join(' ')]))
+}
+
+/** Starts a process of the mailer, which systemctl's stand-in ends when it stops the unit. */
+async function startMailer(t: TestContext): Promise<ChildProcess> {
+  const mailer = spawn('sleep', ['600'], { cwd: join(stage.root, 'extensions/mailer'), stdio: 'ignore' })
+  t.after(() => mailer.kill('SIGKILL'))
+  await once(mailer, 'spawn')
+  standIns.before('systemctl', 'stop', `kill -TERM ${mailer.pid}`)
+  return mailer
 }
 
 function isThere(): boolean {
@@ -111,6 +123,25 @@ describe('the service of a part that a new version no longer includes', () => {
       assert.deepEqual([changed(), isThere()], [[], true])
     })
   }
+
+  it('runs on when the kept paths of the part could not be restored', async t => {
+    const [place, elsewhere] = [join(stage.root, 'extensions/mailer'), join(stage.root, 'elsewhere')]
+    renameSync(place, elsewhere)
+    symlinkSync('../elsewhere', place)
+    writeFiles(elsewhere, { 'data/queue': '17 letters' })
+    const mailer = await startMailer(t)
+    const { outputs, log } = await update({ included: WITHOUT_MAILER }, SYSTEMD)
+    assert.deepEqual(
+      [outputs['outcome'], outputs['error-code'], outputs['failed-step']],
+      ['failed', 'step_failed', 'extensions/mailer'],
+      log,
+    )
+    assert.deepEqual([changed(), mailer.signalCode], [[], null])
+    rmSync(place)
+    renameSync(elsewhere, place)
+    assert.equal((await deployWith(SYSTEMD)).exitCode, 0)
+    assert.deepEqual([changed(), mailer.signalCode, isThere()], [['stop mailer.service'], 'SIGTERM', false])
+  })
 
   it('does not have to exist', { skip: ONLY_IN_CI }, async () => {
     standIns.before('docker', 'inspect', 'echo "Error: No such object: mailer" >&2; exit 1')
