@@ -87,8 +87,8 @@ describe('an unusable input', () => {
     assert.equal(acceptedReports(stage).findLast(row => row.host_id === 'host-2')?.status, 'failed')
   })
 
-  const untold = { kind: 'theme', slug: '../greeter', 'host-id': 'two\nlines', 'dry-run': 'yes please' }
-  for (const [name, value] of sampled(Object.entries(untold), 2)) {
+  const unreported = { kind: 'theme', slug: '../greeter', 'host-id': 'two\nlines', 'dry-run': 'yes please' }
+  for (const [name, value] of sampled(Object.entries(unreported), 2)) {
     it(`is not reported under a guessed name: ${name}`, async () => {
       await assertRefuses(stage, { code: 'invalid_input', during: 'pending', reported: false }, { [name]: value })
       assert.deepEqual(listOwn(stage, 'outbox'), [])

@@ -203,22 +203,22 @@ function assertTrue(host: PreparedHost, fleet: Fleet, { fault, was, night, resul
   const { exitCode, outputs, log } = result
   const outcome = outputs['outcome'] ?? ''
   const is = treeOf(host, fleet)
-  const told = `night ${night}: ${outcome}, was ${was}, is ${is}\n${log}`
-  assert.equal(exitCode, outcome === 'success' ? 0 : 1, told)
-  assert.ok(['success', 'failed', 'rolled_back', 'inconsistent'].includes(outcome), told)
-  assert.equal(outcome === 'inconsistent', is === 'neither', told)
-  assert.ok(is !== 'neither' || fault.leavesNeither, told)
-  assert.ok(outcome === 'success' || !fault.isHarmless, told)
-  if (outcome === 'success') assert.equal(is, version === '2.0.0' ? 'new' : 'old', told)
+  const description = `night ${night}: ${outcome}, was ${was}, is ${is}\n${log}`
+  assert.equal(exitCode, outcome === 'success' ? 0 : 1, description)
+  assert.ok(['success', 'failed', 'rolled_back', 'inconsistent'].includes(outcome), description)
+  assert.equal(outcome === 'inconsistent', is === 'neither', description)
+  assert.ok(is !== 'neither' || fault.leavesNeither, description)
+  assert.ok(outcome === 'success' || !fault.isHarmless, description)
+  if (outcome === 'success') assert.equal(is, version === '2.0.0' ? 'new' : 'old', description)
   // The recovery of an earlier run is not a change by this run.
-  else if (was !== 'neither' && fault.cut === undefined) assert.equal(is, was, told)
+  else if (was !== 'neither' && fault.cut === undefined) assert.equal(is, was, description)
   const path = outputs['report-path']
   if (path === undefined || path === '') return
   const report = JSON.parse(readFileSync(path, 'utf8'))
   assert.deepEqual(
     [report.outcome, report.error?.code ?? '', report.deployment_id, String(report.reported.accepted)],
     [outcome, outputs['error-code'], outputs['deployment-id'], outputs['reported']],
-    told,
+    description,
   )
 }
 

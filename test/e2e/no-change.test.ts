@@ -114,9 +114,9 @@ describe('a version that is already installed', () => {
         statusesOf(result),
         'down skipped, files unchanged, env unchanged, db skipped, up skipped, tell skipped, ok done',
       )
-      const told = result.log.split('\n').filter(line => line.includes('skipped'))
-      assert.equal(told.length, 1)
-      assert.match(told.join(), /down \(stop\), db \(provision\), up \(restart\), tell \(notify\).*redeploy: true/)
+      const lines = result.log.split('\n').filter(line => line.includes('skipped'))
+      assert.equal(lines.length, 1)
+      assert.match(lines.join(), /down \(stop\), db \(provision\), up \(restart\), tell \(notify\).*redeploy: true/)
       assert.match(result.summary, /down.* \(stop\), .*db.* \(provision\), .*up.* \(restart\), .*tell.* were skipped: /)
     })
   })

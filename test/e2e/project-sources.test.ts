@@ -160,10 +160,10 @@ describe('a project whose parts come from elsewhere', { skip: whyNoGitServer() ?
 
   it('is refused before anything changes: without an input, with older bytes, or with another tree', async () => {
     const before = listHost(stage.root)
-    const refused = async (code: string, inputs: Record<string, string> = {}, said = /./): Promise<void> => {
+    const refused = async (code: string, inputs: Record<string, string> = {}, message = /./): Promise<void> => {
       const { exitCode, outputs, log } = await deploy(inputs)
       assert.deepEqual([exitCode, outputs['outcome'], outputs['error-code']], [1, 'failed', code], log)
-      assert.match(log, said)
+      assert.match(log, message)
       assert.deepEqual(listHost(stage.root), before)
     }
     await refused('missing_input', { 'sources-api-key': '' })

@@ -116,7 +116,7 @@ describe('requireSafeHost', () => {
   }
 
   const shared: Record<string, Strange> = {
-    'a root that its group can write': {
+    'a root that its group can write to': {
       change: ({ root }) => chmodSync(root, 0o2775),
       says: /group .*chmod go-w .*app/,
     },
@@ -145,7 +145,7 @@ describe('requireSafeHost', () => {
       },
       says: /every user.*public is meant for all users, so use a directory below it/,
     },
-    'a shelf that its group can write': {
+    'a shelf that its group can write to': {
       change: ({ root }) => chmodSync(join(root, 'extensions'), 0o775),
       says: /app\/extensions .*group.*chmod go-w/,
     },
