@@ -40718,19 +40718,28 @@ function outOfSync(fleet, { kind, slug }) {
     const nameless = fleet.unusable === 0 ? '' : ` Reports from the hub without a usable kind, slug and host_id: ${fleet.unusable}.`;
     return outOfSyncError([`${describeHosts(fleet.hosts, `${slug} ${version}`)}${nameless}`, ...remediesFor(fleet)].join(' '));
 }
-/** Counts the hosts that are known to run a version, and names the other hosts. */
-function describeHosts(hosts, wanted) {
-    const behind = hosts.filter(({ standing }) => standing !== 'current');
-    const there = hosts.length - behind.length;
+/** Counts the hosts that are known to run a version, in one sentence without its period. */
+function countKnown(hosts, wanted) {
+    const there = hosts.filter(isCurrent).length;
     const all = countInWords(hosts.length, 'host');
     if (hosts.length === 0)
-        return `No host is known to run ${wanted}.`;
-    if (hosts.length === 1 && there === 0)
+        return `No host is known to run ${wanted}`;
+    if (there === hosts.length)
+        return `${wanted} is known to run on ${all}`;
+    return `${countInWords(there)} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${wanted}`;
+}
+/** Counts the hosts that are known to run a version, and names the other hosts. */
+function describeHosts(hosts, wanted) {
+    const behind = hosts.filter(host => !isCurrent(host));
+    const there = hosts.length - behind.length;
+    const all = countInWords(hosts.length, 'host');
+    if (behind.length === 0)
+        return `${countKnown(hosts, wanted)}.`;
+    if (hosts.length === 1)
         return `The only host is not known to run ${wanted}: ${nameHosts(behind)}.`;
     if (there === 0)
-        return `None of the ${all} is known to run ${wanted}: ${nameHosts(behind)}.`;
-    const others = behind.length === 0 ? '' : `, but not ${nameHosts(behind)}`;
-    return `${there} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${wanted}${others}.`;
+        return `${hosts.length === 2 ? 'Neither' : 'None'} of the ${all} is known to run ${wanted}: ${nameHosts(behind)}.`;
+    return `${wanted} is known to run on ${countInWords(there)} of ${all}, but not on ${nameHosts(behind)}.`;
 }
 function remediesFor({ hosts, outdated, unsafe, unusable }) {
     const unnamed = unsafe === 1 ? ['this host', 'it'] : ['these hosts', 'them'];
@@ -40744,10 +40753,12 @@ function remediesFor({ hosts, outdated, unsafe, unusable }) {
 }
 /** Describes the progress of a fleet, for the log of a run that waits for the fleet. */
 function describeProgress(fleet) {
-    const behind = fleet.hosts.filter(({ standing }) => standing !== 'current');
-    const there = fleet.hosts.length - behind.length;
+    const behind = fleet.hosts.filter(host => !isCurrent(host));
     const missing = behind.length === 0 ? '' : `; waiting for ${nameHosts(behind)}`;
-    return `${there} of ${countInWords(fleet.hosts.length, 'host')} ${there === 1 ? 'is' : 'are'} known to run ${fleet.target ?? 'the version'}${missing}`;
+    return `${countKnown(fleet.hosts, fleet.target ?? 'the version')}${missing}`;
+}
+function isCurrent({ standing }) {
+    return standing === 'current';
 }
 /** Describes what a host runs, according to the hub. */
 function describeStanding({ standing, report }) {
@@ -41241,16 +41252,16 @@ function describeFleet({ slug, fleet, isGate }) {
         return { mark, sentence: `The hub knows no host of ${slug}` };
     if (target === undefined)
         return { mark, sentence: `No host is known to run any version of ${slug}` };
-    const all = hosts.length === 1 ? '1 host runs' : `All ${countInWords(hosts.length, 'host')} run`;
     if (fleet.inSync)
-        return { mark: '\u2705', sentence: `${all} ${slug} ${target}` };
-    const there = hosts.filter(({ standing }) => standing === 'current').length;
-    if (hosts.length === 1 && there === 0)
+        return { mark: '\u2705', sentence: `${allRun(hosts.length)} ${slug} ${target}` };
+    if (hosts.length === 1 && hosts[0]?.standing !== 'current')
         return { mark, sentence: `The only host is not known to run ${slug} ${target}` };
-    return {
-        mark,
-        sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'is' : 'are'} known to run ${slug} ${target}`,
-    };
+    return { mark, sentence: countKnown(hosts, `${slug} ${target}`) };
+}
+function allRun(count) {
+    if (count === 1)
+        return '1 host runs';
+    return count === 2 ? 'Both hosts run' : `All ${countInWords(count, 'host')} run`;
 }
 /**
  * Builds the job summary of a fleet as Markdown: the finding, the counts, and the hosts. The hosts that need attention

@@ -21,16 +21,25 @@ export function outOfSync(fleet: Fleet, { kind, slug }: ReportSubject): Deployme
   )
 }
 
+/** Counts the hosts that are known to run a version, in one sentence without its period. */
+export function countKnown(hosts: readonly FleetHost[], wanted: string): string {
+  const there = hosts.filter(isCurrent).length
+  const all = countInWords(hosts.length, 'host')
+  if (hosts.length === 0) return `No host is known to run ${wanted}`
+  if (there === hosts.length) return `${wanted} is known to run on ${all}`
+  return `${countInWords(there)} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${wanted}`
+}
+
 /** Counts the hosts that are known to run a version, and names the other hosts. */
 function describeHosts(hosts: readonly FleetHost[], wanted: string): string {
-  const behind = hosts.filter(({ standing }) => standing !== 'current')
+  const behind = hosts.filter(host => !isCurrent(host))
   const there = hosts.length - behind.length
   const all = countInWords(hosts.length, 'host')
-  if (hosts.length === 0) return `No host is known to run ${wanted}.`
-  if (hosts.length === 1 && there === 0) return `The only host is not known to run ${wanted}: ${nameHosts(behind)}.`
-  if (there === 0) return `None of the ${all} is known to run ${wanted}: ${nameHosts(behind)}.`
-  const others = behind.length === 0 ? '' : `, but not ${nameHosts(behind)}`
-  return `${there} of ${all} ${there === 1 ? 'is' : 'are'} known to run ${wanted}${others}.`
+  if (behind.length === 0) return `${countKnown(hosts, wanted)}.`
+  if (hosts.length === 1) return `The only host is not known to run ${wanted}: ${nameHosts(behind)}.`
+  if (there === 0)
+    return `${hosts.length === 2 ? 'Neither' : 'None'} of the ${all} is known to run ${wanted}: ${nameHosts(behind)}.`
+  return `${wanted} is known to run on ${countInWords(there)} of ${all}, but not on ${nameHosts(behind)}.`
 }
 
 function remediesFor({ hosts, outdated, unsafe, unusable }: Fleet): string[] {
@@ -46,10 +55,13 @@ function remediesFor({ hosts, outdated, unsafe, unusable }: Fleet): string[] {
 
 /** Describes the progress of a fleet, for the log of a run that waits for the fleet. */
 export function describeProgress(fleet: Fleet): string {
-  const behind = fleet.hosts.filter(({ standing }) => standing !== 'current')
-  const there = fleet.hosts.length - behind.length
+  const behind = fleet.hosts.filter(host => !isCurrent(host))
   const missing = behind.length === 0 ? '' : `; waiting for ${nameHosts(behind)}`
-  return `${there} of ${countInWords(fleet.hosts.length, 'host')} ${there === 1 ? 'is' : 'are'} known to run ${fleet.target ?? 'the version'}${missing}`
+  return `${countKnown(fleet.hosts, fleet.target ?? 'the version')}${missing}`
+}
+
+function isCurrent({ standing }: FleetHost): boolean {
+  return standing === 'current'
 }
 
 /** Describes what a host runs, according to the hub. */

@@ -93,7 +93,7 @@ describe('buildFleet', () => {
     assert.deepEqual([fleet.inSync, fleet.outdated], [false, ['app-3']])
     assert.match(
       outOfSync(fleet, SUBJECT).message,
-      /^1 of 2 hosts is known to run greeter 1\.0\.0, but not app-3 \(never reported\)\./,
+      /^greeter 1\.0\.0 is known to run on 1 of 2 hosts, but not on app-3 \(never reported\)\./,
     )
   })
 
@@ -109,12 +109,16 @@ describe('buildFleet', () => {
     const messageOf = (...rows: unknown[]) => outOfSync(fleetOf(rows, { expectVersion: '2.0.0' }), SUBJECT).message
     assert.match(
       messageOf(rowOf('app-1'), rowOf('app-2')),
-      /^None of the 2 hosts is known to run greeter 2\.0\.0: app-1 \(1\.0\.0\), app-2 \(1\.0\.0\)\. Deploy/,
+      /^Neither of the 2 hosts is known to run greeter 2\.0\.0: app-1 \(1\.0\.0\), app-2 \(1\.0\.0\)\. Deploy/,
     )
     assert.match(messageOf(rowOf('app-1\u0000')), /^No host is known to run greeter 2\.0\.0\. Reports from the hub/)
     assert.match(
       messageOf(rowOf('app-1', { version: '2.0.0' }), rowOf('app-1\u0000')),
-      /^1 of 1 host is known to run greeter 2\.0\.0\. Reports from the hub/,
+      /^greeter 2\.0\.0 is known to run on 1 host\. Reports from the hub/,
+    )
+    assert.match(
+      messageOf(rowOf('app-1'), rowOf('app-2'), rowOf('app-3')),
+      /^None of the 3 hosts is known to run greeter 2\.0\.0: app-1 \(1\.0\.0\), app-2/,
     )
   })
 

@@ -1,7 +1,7 @@
 import type { DeployError } from '../../core/errors.ts'
 import { alert, cell, cellOf, table } from '../../core/markdown.ts'
 import { countInWords, listFirst } from '../../core/quantities.ts'
-import { describeStanding } from '../../fleet/describe.ts'
+import { countKnown, describeStanding } from '../../fleet/describe.ts'
 import { compareHosts, type Fleet, type FleetHost } from '../../fleet/fleet.ts'
 import { hostsByVersion } from '../../fleet/hosts-by-version.ts'
 import type { Ending } from './ending.ts'
@@ -38,15 +38,15 @@ export function describeFleet({ slug, fleet, isGate }: FleetFacts): Ending {
   const mark = isGate ? '❌' : '⚠️'
   if (hosts.length === 0) return { mark, sentence: `The hub knows no host of ${slug}` }
   if (target === undefined) return { mark, sentence: `No host is known to run any version of ${slug}` }
-  const all = hosts.length === 1 ? '1 host runs' : `All ${countInWords(hosts.length, 'host')} run`
-  if (fleet.inSync) return { mark: '✅', sentence: `${all} ${slug} ${target}` }
-  const there = hosts.filter(({ standing }) => standing === 'current').length
-  if (hosts.length === 1 && there === 0)
+  if (fleet.inSync) return { mark: '✅', sentence: `${allRun(hosts.length)} ${slug} ${target}` }
+  if (hosts.length === 1 && hosts[0]?.standing !== 'current')
     return { mark, sentence: `The only host is not known to run ${slug} ${target}` }
-  return {
-    mark,
-    sentence: `${countInWords(there)} of ${countInWords(hosts.length, 'host')} ${there === 1 ? 'is' : 'are'} known to run ${slug} ${target}`,
-  }
+  return { mark, sentence: countKnown(hosts, `${slug} ${target}`) }
+}
+
+function allRun(count: number): string {
+  if (count === 1) return '1 host runs'
+  return count === 2 ? 'Both hosts run' : `All ${countInWords(count, 'host')} run`
 }
 
 /**
