@@ -33239,9 +33239,9 @@ function write_env_resultOf(part, { isThere, isInjected }) {
     const own = `${part.id}.env`;
     const injected = `${placePath(part)}/${INJECTED}`;
     if (isThere && !isInjected)
-        return { status: 'unchanged', did: `${own} exists and stays` };
+        return { status: 'unchanged', did: `${own} already exists and was left unchanged` };
     if (isThere)
-        return { status: 'done', did: `${own} stays; ${injected} written` };
+        return { status: 'done', did: `${own} already exists and was left unchanged; ${injected} written` };
     return { status: 'done', did: `${isInjected ? `${own} and ${injected}` : own} written` };
 }
 function readExisting({ layout, tools, request }, part) {
@@ -33249,7 +33249,7 @@ function readExisting({ layout, tools, request }, part) {
     const text = settings_file_readSettings(path);
     verifySettings({ path, text }, part.environment.required);
     const unused = request.settings.size > 0 ? ', so the settings given as input are not used' : '';
-    tools.log.info(`${path} exists and stays unchanged${unused}.`);
+    tools.log.info(`${path} already exists and is left unchanged${unused}.`);
     return text;
 }
 /** Creates the settings from their template, and returns their text. */

@@ -43,8 +43,8 @@ function resultOf(
 ): StepResult {
   const own = `${part.id}.env`
   const injected = `${placePath(part)}/${INJECTED}`
-  if (isThere && !isInjected) return { status: 'unchanged', did: `${own} exists and stays` }
-  if (isThere) return { status: 'done', did: `${own} stays; ${injected} written` }
+  if (isThere && !isInjected) return { status: 'unchanged', did: `${own} already exists and was left unchanged` }
+  if (isThere) return { status: 'done', did: `${own} already exists and was left unchanged; ${injected} written` }
   return { status: 'done', did: `${isInjected ? `${own} and ${injected}` : own} written` }
 }
 
@@ -53,7 +53,7 @@ function readExisting({ layout, tools, request }: Deployment, part: SettingsOwne
   const text = readSettings(path)
   verifySettings({ path, text }, part.environment.required)
   const unused = request.settings.size > 0 ? ', so the settings given as input are not used' : ''
-  tools.log.info(`${path} exists and stays unchanged${unused}.`)
+  tools.log.info(`${path} already exists and is left unchanged${unused}.`)
   return text
 }
 

@@ -45,9 +45,9 @@ describe('the settings that a host framework injects', () => {
 
   it('are a copy of existing settings, including all text that the operator has added', async t => {
     const { path, write } = await openScene(t, { 'plugins/x.env': '# mine\nB=2\n' })
-    assert.equal(await write(), 'x.env stays; plugins/x/.env written')
+    assert.equal(await write(), 'x.env already exists and was left unchanged; plugins/x/.env written')
     assert.equal(readFileSync(path, 'utf8'), '# mine\nB=2\n')
-    assert.equal(await write(), 'x.env exists and stays')
+    assert.equal(await write(), 'x.env already exists and was left unchanged')
   })
 
   it("are never changed if they are the operator's own, nor removed on a rollback", async t => {
@@ -62,7 +62,7 @@ describe('the settings that a host framework injects', () => {
       'plugins/x/.env': 'B=secret-1\nA=1\n',
       'plugins/x.env': 'A=1\nB=secret-2\n',
     })
-    assert.equal(await write(), 'x.env exists and stays')
+    assert.equal(await write(), 'x.env already exists and was left unchanged')
     const warnings = log.lines.filter(line => line.startsWith('warning'))
     assert.equal(warnings.length, 1)
     assert.match(warnings[0] ?? '', /plugins\/x\/\.env sets B to different values than .*plugins\/x\.env/)
