@@ -30754,12 +30754,12 @@ async function send(host, { address, report }) {
     log.warning(describeUndelivered(delivery, report, host.run.id));
     return { reported: { accepted: false, attempts, error: secrets.redact(delivery.error) }, delivery };
 }
-/** Does not repeat a reason for which the run itself failed, because the reader has already seen it. */
+/** Does not repeat the error that made the run itself fail, because the reader has already seen it. */
 function describeUndelivered(delivery, { error, deployment_id: id }, ownId) {
     const run = id === ownId ? 'this run' : `the interrupted run ${id}`;
     const refusal = `The hub ${refusalVerb(delivery)} the report of ${run}`;
     if (error?.message.includes(delivery.error))
-        return `${refusal}, for the same reason that made the run fail.`;
+        return `${refusal}, for the same reason that the run failed.`;
     return `${refusal} (this changes nothing on this host): ${delivery.error}`;
 }
 async function sendNow({ sender, grace }, report) {

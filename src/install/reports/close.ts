@@ -148,11 +148,11 @@ async function send(host: Host, { address, report }: AddressedReport): Promise<D
   return { reported: { accepted: false, attempts, error: secrets.redact(delivery.error) }, delivery }
 }
 
-/** Does not repeat a reason for which the run itself failed, because the reader has already seen it. */
+/** Does not repeat the error that made the run itself fail, because the reader has already seen it. */
 function describeUndelivered(delivery: Undelivered, { error, deployment_id: id }: LocalReport, ownId: string): string {
   const run = id === ownId ? 'this run' : `the interrupted run ${id}`
   const refusal = `The hub ${refusalVerb(delivery)} the report of ${run}`
-  if (error?.message.includes(delivery.error)) return `${refusal}, for the same reason that made the run fail.`
+  if (error?.message.includes(delivery.error)) return `${refusal}, for the same reason that the run failed.`
   return `${refusal} (this changes nothing on this host): ${delivery.error}`
 }
 

@@ -96,7 +96,7 @@ describe('closeDeployment', () => {
   })
 
   for (const [error, warning] of [
-    ['the hub says', 'The hub did not accept the report of this run, for the same reason that made the run fail.'],
+    ['the hub says', 'The hub did not accept the report of this run, for the same reason that the run failed.'],
     [
       'no such route',
       'The hub did not accept the report of this run (this changes nothing on this host): no such route',
