@@ -32087,8 +32087,9 @@ const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
  * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step
  * ended, even if another run recovered it, provided that the main step's report is found. Otherwise, returns what was
- * recovered, if anything. Returns undefined if another run has the lock and the main step left neither a report nor the
- * journal in flight. In that case, a later run reports the main step if the main step's journal waits.
+ * recovered, if anything. Returns undefined if another run has the lock, the main step left no report, and
+ * `journal.jsonl` is not the main step's. In that case, a later run reports the main step if it left a journal from
+ * before it had the lock.
  */
 async function recoverMainStep(host, lockTimeoutMs) {
     try {
@@ -32115,7 +32116,7 @@ function endedByAnother({ layout, log, run }) {
     log.notice(`Nothing of this deployment is left to recover: ${recovered_run_describeEnd(found.report)}.`);
     return { report: found.report, reportPath: found.path, plannedSteps: [] };
 }
-/** True if the journal in flight belongs, or may belong, to this run's main step. */
+/** True if `journal.jsonl` belongs, or may belong, to this run's main step. */
 function isOwnJournal({ layout, run }) {
     try {
         const [begin] = readJournal(layout.journal) ?? [];

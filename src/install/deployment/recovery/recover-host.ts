@@ -21,8 +21,9 @@ const RECOVERY_LOCK_TIMEOUT_MS = 5000
 /**
  * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step
  * ended, even if another run recovered it, provided that the main step's report is found. Otherwise, returns what was
- * recovered, if anything. Returns undefined if another run has the lock and the main step left neither a report nor the
- * journal in flight. In that case, a later run reports the main step if the main step's journal waits.
+ * recovered, if anything. Returns undefined if another run has the lock, the main step left no report, and
+ * `journal.jsonl` is not the main step's. In that case, a later run reports the main step if it left a journal from
+ * before it had the lock.
  */
 export async function recoverMainStep(host: Host, lockTimeoutMs?: number): Promise<ClosedDeployment | undefined> {
   try {
@@ -47,7 +48,7 @@ function endedByAnother({ layout, log, run }: Host): ClosedDeployment | undefine
   return { report: found.report, reportPath: found.path, plannedSteps: [] }
 }
 
-/** True if the journal in flight belongs, or may belong, to this run's main step. */
+/** True if `journal.jsonl` belongs, or may belong, to this run's main step. */
 function isOwnJournal({ layout, run }: Host): boolean {
   try {
     const [begin] = readJournal(layout.journal) ?? []

@@ -29,8 +29,8 @@ interface BegunScene extends Scene {
 }
 
 /**
- * A host without a journal in flight, as the run `runId` finds it. `write` writes the journal of a run that has begun,
- * but has never had the lock.
+ * A host without a `journal.jsonl`, as the run `runId` finds it. `write` writes the journal of a run that has begun, but
+ * has never had the lock.
  */
 async function makeBegunScene(t: TestContext, runId = OTHER_RUN): Promise<BegunScene> {
   const scene = await makeScene(t)
