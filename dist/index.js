@@ -47351,7 +47351,7 @@ function modifiedIn(parts) {
     return [
         names.length === 1
             ? `${listed} was restored from a snapshot that had been changed on this host, so its files are not those of the artifact.`
-            : `Each of these parts was restored from a snapshot that had been changed on this host, so its files are not those of the artifact: ${listed}.`,
+            : `${listed} were each restored from a snapshot that had been changed on this host, so their files are not those of their artifacts.`,
     ];
 }
 function notComparedIn(parts) {
@@ -47969,12 +47969,12 @@ function artifactRows({ from }, { sha256, size, repo }) {
     return [
         ['Artifact', `${bytesInWords(size)}, sha256 ${code(sha256)}`],
         ...(from === undefined ? [] : [['From', code(from)]]),
-        ...(repo === undefined ? [] : [['Repository', `${cell(repo)}, from an unsigned header of the hub`]]),
+        ...(repo === undefined ? [] : [['Repository', `${cell(repo)}, from an unsigned header in the hub's response`]]),
     ];
 }
 const SOURCES = {
     'plugin.yaml': 'from plugin.yaml, which is signed',
-    header: 'from an unsigned header of the hub',
+    header: "from an unsigned header in the hub's response",
     requested: 'as requested; the artifact itself names no version',
     listed: 'which the hub lists as its latest; the artifact itself names no version',
 };

@@ -68,7 +68,7 @@ export interface GateFacts {
   versionSource?: DeployedVersion['source'] | undefined
   sha256?: string
   size?: number
-  /** From an unsigned header of the hub. */
+  /** From an unsigned header in the hub's response. */
   repo?: string | undefined
   /** The number of extracted files. */
   files?: number

@@ -113,7 +113,7 @@ function modifiedIn(parts: readonly InspectedPart[]): string[] {
   return [
     names.length === 1
       ? `${listed} was restored from a snapshot that had been changed on this host, so its files are not those of the artifact.`
-      : `Each of these parts was restored from a snapshot that had been changed on this host, so its files are not those of the artifact: ${listed}.`,
+      : `${listed} were each restored from a snapshot that had been changed on this host, so their files are not those of their artifacts.`,
   ]
 }
 

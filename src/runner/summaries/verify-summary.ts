@@ -105,13 +105,13 @@ function artifactRows({ from }: CheckedSubject, { sha256, size, repo }: CheckedF
   return [
     ['Artifact', `${bytesInWords(size)}, sha256 ${code(sha256)}`],
     ...(from === undefined ? [] : [['From', code(from)]]),
-    ...(repo === undefined ? [] : [['Repository', `${cell(repo)}, from an unsigned header of the hub`]]),
+    ...(repo === undefined ? [] : [['Repository', `${cell(repo)}, from an unsigned header in the hub's response`]]),
   ]
 }
 
 const SOURCES = {
   'plugin.yaml': 'from plugin.yaml, which is signed',
-  header: 'from an unsigned header of the hub',
+  header: "from an unsigned header in the hub's response",
   requested: 'as requested; the artifact itself names no version',
   listed: 'which the hub lists as its latest; the artifact itself names no version',
 } as const

@@ -47,7 +47,7 @@ describe('buildStatusSummary', () => {
     )
     assert.match(
       summaryOf({ parts: [a, b] as InspectedPart[] }),
-      /> Each of these parts was restored from a snapshot that had .*: plugins\/a 1\.0\.0, plugins\/b 1\.0\.0\.\n/,
+      /> plugins\/a 1\.0\.0, plugins\/b 1\.0\.0 were each restored from a snapshot that had .* their artifacts\.\n/,
     )
   })
 

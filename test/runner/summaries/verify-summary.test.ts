@@ -39,7 +39,7 @@ describe('buildVerifySummary', () => {
 | --- | --- |
 | Artifact | 1.2 kB, sha256 <code>${'ab'.repeat(32)}</code> |
 | From | <code>https&#58;//hub.example</code> |
-| Repository | dev/greeter&#64;v1.1.0, from an unsigned header of the hub |
+| Repository | dev/greeter&#64;v1.1.0, from an unsigned header in the hub's response |
 | Signature | valid |
 | Version | 1.1.0, from plugin.yaml, which is signed |
 | Contents | plugin of 12 files, 35 kB |
