@@ -28891,7 +28891,7 @@ function readPreviousInstall(layout, target) {
 }
 /**
  * Returns the place that this origin's settings and kept paths belong to: the former place of a removed part that
- * returns, otherwise the present place.
+ * returns, otherwise the current place.
  */
 function formerPlace({ place, installed, removed }, origin) {
     const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin);
@@ -30281,8 +30281,8 @@ async function prepareHost(access, log) {
 }
 /**
  * Checks in advance that this run can switch versions in a place: that the place's shelf passes `checkShelf`, and that
- * the place's present content can be moved. Throws as `checkShelf` and `requireSwitchable` do, and DeploymentError
- * `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the present content
+ * the place's current content can be moved. Throws as `checkShelf` and `requireSwitchable` do, and DeploymentError
+ * `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the current content
  * is a directory that this user cannot write to.
  */
 function checkHost(host, place) {
@@ -30298,7 +30298,7 @@ function checkHost(host, place) {
         throw toHostError(error, `checking ${path}`);
     }
 }
-/** Calls `checkHost` for the present place and the target of a part, but only once if the two places are equal. */
+/** Calls `checkHost` for the current place and the target of a part, but only once if the two places are equal. */
 function checkPlaces(host, present, target) {
     if (installPath(host.layout, present) !== installPath(host.layout, target))
         checkHost(host, present);
@@ -31225,7 +31225,7 @@ const DISCARDED = 'discarded-';
 const LONGEST_WRITE_MS = 3_600_000;
 /**
  * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
- * `known`, or on the present record if `known` is undefined. Moves the snapshots that are not retained to the staging
+ * `known`, or on the current record if `known` is undefined. Moves the snapshots that are not retained to the staging
  * folder, where `cleanStaging` deletes them.
  *
  * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.
@@ -34527,7 +34527,7 @@ const CHOOSE_ANOTHER = {
     publisher: 'ask the publisher for another plugins_dirname',
     rollback: 'roll back to another version',
 };
-/** Advice for the reader of an error, as a clause: how to leave a part in its present directory. */
+/** Advice for the reader of an error, as a clause: how to leave a part in its current directory. */
 const KEEP_PREVIOUS = {
     operator: 'keep the previous plugins directory',
     host: 'keep the previous plugins directory',
@@ -46317,7 +46317,7 @@ function refusals_notInstalled(subject) {
 }
 /** DeploymentError `no_snapshot` for a part; the message lists the versions that could be restored. */
 function noSnapshot(row, { toVersion, known }) {
-    const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the present version'}`;
+    const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the current version'}`;
     const asked = toVersion === undefined ? earlier : ` ${toVersion}`;
     const none = `This host has no snapshot of ${placeName(placeOf(row))}`;
     const versions = [...new Set(known.map(refusals_describe))];
@@ -46332,7 +46332,7 @@ function noSnapshot(row, { toVersion, known }) {
 function noProjectVersion(slug, { toVersion, known }) {
     const ofProject = `of the project ${slug}`;
     const asked = toVersion === undefined
-        ? `no version ${ofProject} that was first installed before the present one`
+        ? `no version ${ofProject} that was first installed before the current one`
         : `no version ${toVersion} ${ofProject}`;
     const found = describeKnown(known);
     return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}`);
@@ -46447,7 +46447,7 @@ async function choosePart(rollback, { place, origin, row }) {
 }
 /**
  * Chooses the newest unmodified snapshot of the requested version or, if all its snapshots are modified, the newest of
- * them. If no version was requested, only an unmodified snapshot of a version that was installed before the present one
+ * them. If no version was requested, only an unmodified snapshot of a version that was installed before the current one
  * qualifies. A version that an earlier rollback replaced does not qualify, because it was installed later. Ignores
  * snapshots without a record of their files. Throws DeploymentError `no_snapshot`, or `snapshot_modified` if the
  * requested version has only snapshots without a record.
@@ -46514,7 +46514,7 @@ async function findProjectTarget(rollback, slug, rows) {
     };
 }
 /**
- * Chooses the requested version, or else the newest complete version that was first installed before the present one.
+ * Chooses the requested version, or else the newest complete version that was first installed before the current one.
  * That excludes a version that an earlier rollback replaced, because it was installed later. One version may have had
  * several states, because the source of a part may have supplied different trees.
  */
@@ -46533,8 +46533,8 @@ async function project_target_chooseVersion(rollback, slug) {
     throw noProjectVersion(slug, { toVersion, known: [...new Set(known.map(({ version }) => version))] });
 }
 /**
- * Returns the candidates, newest first. A `toVersion` that names the present version means the earlier states of that
- * version or, if there are none, its present state.
+ * Returns the candidates, newest first. A `toVersion` that names the current version means the earlier states of that
+ * version or, if there are none, its current state.
  */
 function candidatesOf(known, toVersion) {
     const present = known.at(-1);

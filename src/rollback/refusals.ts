@@ -22,7 +22,7 @@ export function noSnapshot(
   row: InstalledRow,
   { toVersion, known }: { readonly toVersion: string | undefined; readonly known: readonly SnapshotRow[] },
 ): DeploymentError {
-  const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the present version'}`
+  const earlier = ` that is known to be unmodified and was installed before ${row.version ?? 'the current version'}`
   const asked = toVersion === undefined ? earlier : ` ${toVersion}`
   const none = `This host has no snapshot of ${placeName(placeOf(row))}`
   const versions = [...new Set(known.map(describe))]
@@ -46,7 +46,7 @@ export function noProjectVersion(
   const ofProject = `of the project ${slug}`
   const asked =
     toVersion === undefined
-      ? `no version ${ofProject} that was first installed before the present one`
+      ? `no version ${ofProject} that was first installed before the current one`
       : `no version ${toVersion} ${ofProject}`
   const found = describeKnown(known)
   return new DeploymentError('no_snapshot', `This host has retained ${asked}: nothing was changed. ${found}`)

@@ -12,7 +12,7 @@ export interface RollbackRequest extends HostRequest {
   subject: Subject
   /** The marketplace's name of the plugin or service. Needed only if the rollback is reported. */
   slug: string | undefined
-  /** Undefined for the newest unmodified version that was first installed before the present one. */
+  /** Undefined for the newest unmodified version that was first installed before the current one. */
   toVersion: string | undefined
   plan: SourceFile | undefined
   hostConfig: SourceFile | undefined

@@ -38,7 +38,7 @@ function versionsOf({ root }: ProjectStage): Record<string, string> {
 const WITHOUT_MAILER: Parts = { included: ['cart', 'till'] }
 
 describe('a rollback of a project', () => {
-  it('restores all parts as one, with the present files of the host', async t => {
+  it('restores all parts as one, with the current files of the host', async t => {
     const stage = await openHost(t, { '1.0.0': {} })
     const old = listLive(stage.root)
     await stage.publish('2.0.0', filesWith('2.0.0', {}))
@@ -94,7 +94,7 @@ describe('a rollback of a project', () => {
     assert.deepEqual([again.outputs['outcome'], again.outputs['error-code']], ['failed', 'no_snapshot'], again.log)
     assert.match(
       again.log,
-      /installed before the present one: nothing was changed\. This host knows 2\.0\.0, 1\.0\.0\./,
+      /installed before the current one: nothing was changed\. This host knows 2\.0\.0, 1\.0\.0\./,
     )
     assert.deepEqual(listLive(stage.root), one)
   })

@@ -32,7 +32,7 @@ function mainOf({ root }: Stage): string {
 }
 
 describe('a rollback', () => {
-  it('restores the newest snapshot with the present files of the host, without a hub', async t => {
+  it('restores the newest snapshot with the current files of the host, without a hub', async t => {
     const stage = await openRetainingHost(t)
     const [old] = installedRow(stage).snapshots
     const reports = acceptedReports(stage).length
@@ -184,7 +184,7 @@ describe('a rollback', () => {
     assert.equal(existsSync(join(stage.root, '.hub-deploy/journal.jsonl')), false)
   })
 
-  it('leaves the present file in place, and puts the restored one into the new snapshot, if both versions have a file at a kept path', {
+  it('leaves the current file in place, and puts the restored one into the new snapshot, if both versions have a file at a kept path', {
     skip: ONLY_IN_CI,
   }, async t => {
     const stage = await openStage()

@@ -12,7 +12,7 @@ export const CHOOSE_ANOTHER: Readonly<Record<Chooser, string>> = {
   rollback: 'roll back to another version',
 }
 
-/** Advice for the reader of an error, as a clause: how to leave a part in its present directory. */
+/** Advice for the reader of an error, as a clause: how to leave a part in its current directory. */
 export const KEEP_PREVIOUS: Readonly<Record<Chooser, string>> = {
   operator: 'keep the previous plugins directory',
   host: 'keep the previous plugins directory',

@@ -24,7 +24,7 @@ const LONGEST_WRITE_MS = 3_600_000
 
 /**
  * Finishes a commit. The call may be repeated until it succeeds. Writes the record of the installed parts, based on
- * `known`, or on the present record if `known` is undefined. Moves the snapshots that are not retained to the staging
+ * `known`, or on the current record if `known` is undefined. Moves the snapshots that are not retained to the staging
  * folder, where `cleanStaging` deletes them.
  *
  * Throws only if the record cannot be read, set aside or written; logs a warning for a snapshot that cannot be moved.

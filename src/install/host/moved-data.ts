@@ -10,7 +10,7 @@ import { findLeftBehind, formerPlace, type PreviousInstall } from './previous-in
 import { findRealDirectory, realDirectory, type SwitchingHost } from './switchable.ts'
 
 /**
- * A part and its target. The target may differ from the part's present place, or, if the part was removed, from its
+ * A part and its target. The target may differ from the part's current place, or, if the part was removed, from its
  * former place.
  */
 export interface Move {

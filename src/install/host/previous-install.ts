@@ -43,7 +43,7 @@ export function readPreviousInstall(layout: Layout, target: Place): PreviousInst
 
 /**
  * Returns the place that this origin's settings and kept paths belong to: the former place of a removed part that
- * returns, otherwise the present place.
+ * returns, otherwise the current place.
  */
 export function formerPlace({ place, installed, removed }: PreviousInstall, origin: Origin): Place {
   const isReturning = installed === undefined && removed !== undefined && isFrom(removed, origin)

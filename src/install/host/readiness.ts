@@ -42,8 +42,8 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
 
 /**
  * Checks in advance that this run can switch versions in a place: that the place's shelf passes `checkShelf`, and that
- * the place's present content can be moved. Throws as `checkShelf` and `requireSwitchable` do, and DeploymentError
- * `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the present content
+ * the place's current content can be moved. Throws as `checkShelf` and `requireSwitchable` do, and DeploymentError
+ * `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the current content
  * is a directory that this user cannot write to.
  */
 export function checkHost(host: SwitchingHost, place: Place): void {
@@ -59,7 +59,7 @@ export function checkHost(host: SwitchingHost, place: Place): void {
   }
 }
 
-/** Calls `checkHost` for the present place and the target of a part, but only once if the two places are equal. */
+/** Calls `checkHost` for the current place and the target of a part, but only once if the two places are equal. */
 export function checkPlaces(host: SwitchingHost, present: Place, target: Place): void {
   if (installPath(host.layout, present) !== installPath(host.layout, target)) checkHost(host, present)
   checkHost(host, target)

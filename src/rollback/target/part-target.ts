@@ -42,7 +42,7 @@ async function choosePart(rollback: RunningRollback, { place, origin, row }: Ins
 
 /**
  * Chooses the newest unmodified snapshot of the requested version or, if all its snapshots are modified, the newest of
- * them. If no version was requested, only an unmodified snapshot of a version that was installed before the present one
+ * them. If no version was requested, only an unmodified snapshot of a version that was installed before the current one
  * qualifies. A version that an earlier rollback replaced does not qualify, because it was installed later. Ignores
  * snapshots without a record of their files. Throws DeploymentError `no_snapshot`, or `snapshot_modified` if the
  * requested version has only snapshots without a record.

@@ -52,7 +52,7 @@ interface WholeVersion {
 }
 
 /**
- * Chooses the requested version, or else the newest complete version that was first installed before the present one.
+ * Chooses the requested version, or else the newest complete version that was first installed before the current one.
  * That excludes a version that an earlier rollback replaced, because it was installed later. One version may have had
  * several states, because the source of a part may have supplied different trees.
  */
@@ -70,8 +70,8 @@ async function chooseVersion(rollback: RunningRollback, slug: string): Promise<W
 }
 
 /**
- * Returns the candidates, newest first. A `toVersion` that names the present version means the earlier states of that
- * version or, if there are none, its present state.
+ * Returns the candidates, newest first. A `toVersion` that names the current version means the earlier states of that
+ * version or, if there are none, its current state.
  */
 function candidatesOf(known: readonly ProjectVersion[], toVersion: string | undefined): readonly ProjectVersion[] {
   const present = known.at(-1)
