@@ -18304,7 +18304,7 @@ const processIdentitySchema = schemas_lazy(() => object({
     /** Clock ticks after boot. */
     start_time: nullable(schemas_string()),
     boot_id: nullable(schemas_string()),
-    /** The id of the installed system, which survives a reboot; null in most containers. */
+    /** The id of the operating system's installation, which survives a reboot; null in most containers. */
     machine_id: nullable(schemas_string()),
     /** Distinguishes processes with the same pid in two containers of one host. */
     pid_namespace: nullable(schemas_string()),
@@ -19039,7 +19039,7 @@ const PARALLEL_SYNCS = 4;
 /** Makes an open file's bytes durable. The sync may take a long time, but never blocks the event loop. */
 const syncFile = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fsync);
 /**
- * Replaces a file, if there is one, with a new file that has this text and mode 0600. After a crash, the path has
+ * Creates a file with this text and mode 0600, or replaces the existing file with one. After a crash, the path has
  * either the old file or the new one. The directory must exist.
  */
 async function replaceFile(path, text) {
@@ -22227,7 +22227,7 @@ function redactTexts(value, redact, exceptions) {
     ]));
 }
 /**
- * Returns a record of the journal without any secret in its texts from outside. Places, services, rows and the
+ * Returns a journal record with all secrets removed from its texts from outside. Places, services, rows and the
  * operator's own facts stay as they are, because a recovery works with them. A version or a repository that contains a
  * secret becomes null.
  */
@@ -29318,8 +29318,8 @@ function injectedEnvPath(layout, part) {
     return (0,external_node_path_namespaceObject.join)(installPath(layout, part), INJECTED);
 }
 /**
- * True if a `write_env` step is going to create the injected settings of a part: neither the host nor the new tree has
- * such a file yet, and the step may create it.
+ * True if a `write_env` step for this part would create the part's injected settings: neither the host nor the new
+ * tree has such a file yet, and the step may create it.
  */
 function willLackInjectedEnv({ layout, keepPaths }, part) {
     const tree = injected_env_treeOf(layout, part);
@@ -36129,8 +36129,8 @@ class SymlinkResolver {
         way.at = end ?? way.at;
     }
     /**
-     * Refuses steps that are unsafe where the archive contains nothing: the host may put its own symlink there, and a
-     * `..` after that symlink could lead outside.
+     * Returns why a step is unsafe, if it is, on a path that the archive does not contain. The host may put its own
+     * symlink there, and a `..` after that symlink could lead outside.
      */
     #danglingProblem(step) {
         if (step === '..')
@@ -39359,7 +39359,7 @@ const MAX_ROWS = 100;
 const MAX_PATH_CHARS = 200;
 const MAX_PARTS = 20;
 const MAX_STEPS = 20;
-/** Lists the parts, files and steps that a real run would change. */
+/** Lists the parts and files that a real run would change, and the steps that it would run. */
 function dryRunBlocks(dryRun, steps) {
     const { changes, parts, count } = dryRun;
     const rows = changes

@@ -127,8 +127,8 @@ export class SymlinkResolver {
   }
 
   /**
-   * Refuses steps that are unsafe where the archive contains nothing: the host may put its own symlink there, and a
-   * `..` after that symlink could lead outside.
+   * Returns why a step is unsafe, if it is, on a path that the archive does not contain. The host may put its own
+   * symlink there, and a `..` after that symlink could lead outside.
    */
   #danglingProblem(step: string): string | undefined {
     if (step === '..') return 'that goes up from a path that the archive does not contain'

@@ -47,7 +47,7 @@ export interface Manifest {
   readonly projectName: string
   readonly version: string
   readonly builtAt: string
-  /** Plugins first, each kind in the order of the file; at least one plugin. Each id is unique on its shelf. */
+  /** The plugins (at least one), then the extensions, both in the order of the file. Each id is unique on its shelf. */
   readonly parts: readonly ManifestPart[]
   /** The tree digest of everything but the manifest itself. */
   readonly contentSha256: string

@@ -27,7 +27,7 @@ export interface BoundProject {
   readonly steps: readonly PlanStep[]
   /** The installed parts, in the same order; at least one. */
   readonly parts: readonly ManifestPart[]
-  /** Whether to keep the replaced versions after success, because some step asks for it. */
+  /** True if some step asks to keep the replaced versions after success. */
   readonly snapshot: boolean
   /** The parts of the manifest that no step installs. */
   readonly notInstalled: readonly ManifestPart[]

@@ -22,7 +22,7 @@ export interface BoundPlan {
   readonly installStep: InstallStep
   /** In the order in which they run. */
   readonly steps: readonly PlanStep[]
-  /** Whether to keep the replaced version after success, because some step asks for it. */
+  /** True if some step asks to keep the replaced version after success. */
   readonly snapshot: boolean
 }
 

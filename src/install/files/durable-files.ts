@@ -25,7 +25,7 @@ const PARALLEL_SYNCS = 4
 export const syncFile: (fd: number) => Promise<void> = promisify(fsync)
 
 /**
- * Replaces a file, if there is one, with a new file that has this text and mode 0600. After a crash, the path has
+ * Creates a file with this text and mode 0600, or replaces the existing file with one. After a crash, the path has
  * either the old file or the new one. The directory must exist.
  */
 export async function replaceFile(path: string, text: string): Promise<void> {

@@ -15,7 +15,7 @@ export const processIdentitySchema = z.lazy(() =>
     /** Clock ticks after boot. */
     start_time: z.nullable(z.string()),
     boot_id: z.nullable(z.string()),
-    /** The id of the installed system, which survives a reboot; null in most containers. */
+    /** The id of the operating system's installation, which survives a reboot; null in most containers. */
     machine_id: z.nullable(z.string()),
     /** Distinguishes processes with the same pid in two containers of one host. */
     pid_namespace: z.nullable(z.string()),

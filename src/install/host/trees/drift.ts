@@ -44,7 +44,7 @@ export async function findDrift(
 
 export interface Comparison {
   readonly signal?: AbortSignal | undefined
-  /** Whether to read every file, because inodes and times prove nothing after a crash. */
+  /** True to read every file, because inodes and times are not proof enough (after a crash, for example). */
   readonly byContent?: boolean
 }
 

@@ -26,8 +26,8 @@ export function injectedEnvPath(layout: Layout, part: Place): string {
 }
 
 /**
- * True if a `write_env` step is going to create the injected settings of a part: neither the host nor the new tree has
- * such a file yet, and the step may create it.
+ * True if a `write_env` step for this part would create the part's injected settings: neither the host nor the new
+ * tree has such a file yet, and the step may create it.
  */
 export function willLackInjectedEnv(
   { layout, keepPaths }: Pick<Deployment, 'layout' | 'keepPaths'>,

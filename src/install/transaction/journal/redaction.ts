@@ -17,7 +17,7 @@ export function redactTexts(value: unknown, redact: Redact, exceptions: Readonly
 }
 
 /**
- * Returns a record of the journal without any secret in its texts from outside. Places, services, rows and the
+ * Returns a journal record with all secrets removed from its texts from outside. Places, services, rows and the
  * operator's own facts stay as they are, because a recovery works with them. A version or a repository that contains a
  * secret becomes null.
  */

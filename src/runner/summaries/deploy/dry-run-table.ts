@@ -8,7 +8,7 @@ const MAX_PATH_CHARS = 200
 const MAX_PARTS = 20
 const MAX_STEPS = 20
 
-/** Lists the parts, files and steps that a real run would change. */
+/** Lists the parts and files that a real run would change, and the steps that it would run. */
 export function dryRunBlocks(dryRun: DryRunResult, steps: readonly PlannedStep[]): string[] {
   const { changes, parts, count } = dryRun
   const rows = changes
