@@ -60,6 +60,12 @@ describe('write_env', () => {
     assert.match(result.log, /^::add-mask::secret of the plugin$/m)
   })
 
+  it("does not remove the hub's address from the report if a setting has the same value", async () => {
+    const result = await stage.deploy({ version: '9.9.9', settings: `HUB=${stage.hub.url}` })
+    assert.equal(result.exitCode, 1, result.log)
+    assert.ok(reportText(result).includes(` from ${stage.hub.url}: the hub answered 404`), reportText(result))
+  })
+
   it('adds a required key that the template lacks', async () => {
     const result = await deploy('{required: [EXTRA]}', { EXTRA: 'value' })
     assert.equal(result.exitCode, 0, result.log)
