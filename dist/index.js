@@ -23448,7 +23448,7 @@ class DriftCheck {
             : await this.again(part);
     }
     /**
-     * Returns the differences that a tree had when it left its place. For a tree that is going to be kept, differences
+     * Returns the differences that a tree had when it left its place. For a tree that will be kept, differences
      * from up to a second earlier also count. The tree was moved to `root`, where no process reaches the tree by its old
      * name. Compares the tree again only if anything in it has changed since the last comparison. A part that could not
      * be compared is not compared again.
@@ -28880,7 +28880,7 @@ function plugin_yaml_refusal(problem, hint = '') {
 
 
 
-/** Reads the state of a part that is going to be installed in this place. */
+/** Reads the state of a part that will be installed in this place. */
 function readPreviousInstall(layout, target) {
     const record = readHostRecord(layout);
     const installed = findInstalled(record.installed, target);
@@ -28978,7 +28978,7 @@ function verifyProjectPlace(layout, place, claim) {
         claim.log.warning(`This project takes over ${placePath(other)}, a part that this action has no record of.`);
     }
 }
-/** Returns every place on this host where a part with this id may be, or is going to be. */
+/** Returns every place on this host where a part with this id may be, or will be. */
 function placesOf(layout, { id, directory: chosen }) {
     const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])];
     return directories.map(directory => placeAt(`${directory}/${id}`));
@@ -29399,7 +29399,7 @@ function writesSettings(steps, part) {
     return steps.some(step => step.action === 'write_env' && placeOfSettings(step) === placeName(part));
 }
 /**
- * Returns the absolute paths of the settings files that a plan's `write_env` steps are going to create for a part.
+ * Returns the absolute paths of the settings files that a plan's `write_env` steps will create for a part.
  * Omits settings that exist at the part's former place, because they move with the part.
  */
 function missingSettings(deployment, { steps, origin }, part) {
@@ -33635,7 +33635,7 @@ function keptMoves({ layout: { root } }, { from, to }, kept) {
 
 
 /**
- * Plans how a prepared part takes its place. Makes the directory that is going to contain the part, and makes room in
+ * Plans how a prepared part takes its place. Makes the directory that will contain the part, and makes room in
  * the new tree for the kept paths. Throws DeploymentError `step_failed`, `unsafe_host` or `inconsistent`, or file
  * system errors.
  */
@@ -36814,8 +36814,8 @@ function write(stream, piece) {
 
 
 /**
- * The bytes of one piece of a large entry: half as many would cost more turns of the event loop, and twice as many
- * would not stay in the processor's cache.
+ * The size of one piece of a large entry: half the size would cost more turns of the event loop, and a piece of twice
+ * the size would not stay in the processor's cache.
  */
 const PIECE_BYTES = 256 * 1024;
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
@@ -36908,7 +36908,7 @@ function toEntryError(error, entry) {
 const SIGNATURE = 0x08074b50;
 const SIGNATURE_BYTES = 4;
 const SIGNATURE_TEXT = 'PK\x07\x08';
-/** The bytes of a CRC and two sizes of 32 or 64 bits. The signature before them is optional. */
+/** The length of a CRC and two sizes of 32 or 64 bits. The signature before them is optional. */
 const SHORT_BYTES = 12;
 const LONG_BYTES = 20;
 /** The length of the longest data descriptor: one with a signature and sizes of 64 bits. */
@@ -37113,7 +37113,7 @@ function plan_zip_readTarget(window, entry) {
 ;// CONCATENATED MODULE: ./build/install/archive/zip/zip-small-files.js
 
 
-/** The bytes of one batch: fewer would mean more turns of the event loop, and more would only take more memory. */
+/** The size of one batch: a smaller one would mean more turns of the event loop, a larger one only more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024;
 const MAX_BATCH_BYTES = 1024 * 1024;
 /** Keeps the collection of tiny files for one batch from taking a whole time slice. */
@@ -43528,7 +43528,7 @@ function memberType(type, name) {
 
 ;// CONCATENATED MODULE: ./build/core/archive/tar-header.js
 
-/** The bytes of a header; all data is padded to a multiple of this size. */
+/** The size of a header; all data is padded to a multiple of this size. */
 const TAR_BLOCK_BYTES = 512;
 const tar_header_TYPES = new Map([
     ['\0', 'file'],
@@ -43642,11 +43642,11 @@ class TarReader {
     #begun = [];
     #begunBytes = 0;
     #announced = {};
-    /** The bytes of the extension headers since the last member, and the bytes of all extension headers. */
+    /** The number of bytes in the extension headers since the last member, and in all extension headers. */
     #announcedBytes = 0;
     #extensionBytes = 0;
     #member = null;
-    /** The bytes of padding that are still to come. */
+    /** The number of padding bytes still to come. */
     #padding = 0;
     #bytes = 0;
     #endBlocks = 0;
@@ -44067,8 +44067,8 @@ function zstd_frames_tooLarge(problem, how) {
  */
 const zstd_stream_PIECE_BYTES = 1024 * 1024;
 /**
- * The bytes that a tar may need in addition to those of its files: headers, long names and padding for each entry, and
- * zeros at the end.
+ * The number of bytes that a tar may need in addition to those of its files: headers, long names and padding for each
+ * entry, and zeros at the end.
  */
 const TAR_BYTES_PER_ENTRY = 4096;
 const TAR_TRAILER_BYTES = 1024 * 1024;

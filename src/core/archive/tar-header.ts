@@ -1,6 +1,6 @@
 import { type ArchiveEntry, invalidArchive } from './archive-entry.ts'
 
-/** The bytes of a header; all data is padded to a multiple of this size. */
+/** The size of a header; all data is padded to a multiple of this size. */
 export const TAR_BLOCK_BYTES = 512
 
 /** The type of a header: the type of its member, or the kind of extra fields that it announces for the next member. */
@@ -15,7 +15,7 @@ export interface TarHeader {
   readonly name: Buffer
   readonly linkName: Buffer
   readonly type: TarHeaderType
-  /** The bytes of data that follow, without padding. */
+  /** The number of bytes of data that follow, without padding. */
   readonly size: number
   /** The owner's x bit. */
   readonly executable: boolean

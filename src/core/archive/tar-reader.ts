@@ -53,11 +53,11 @@ export class TarReader {
   #begun: Buffer[] = []
   #begunBytes = 0
   #announced: Announced = {}
-  /** The bytes of the extension headers since the last member, and the bytes of all extension headers. */
+  /** The number of bytes in the extension headers since the last member, and in all extension headers. */
   #announcedBytes = 0
   #extensionBytes = 0
   #member: OpenMember | null = null
-  /** The bytes of padding that are still to come. */
+  /** The number of padding bytes still to come. */
   #padding = 0
   #bytes = 0
   #endBlocks = 0

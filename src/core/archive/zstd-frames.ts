@@ -10,7 +10,7 @@ export interface ZstdFrame {
   /** The number of bytes that it unpacks to, according to its header; null if the header does not say. */
   readonly contentBytes: number | null
   /**
-   * The bytes of the window that the frame declares. A decoder uses at most as much of the window as the frame unpacks
+   * The size of the window that the frame declares. A decoder uses at most as much of the window as the frame unpacks
    * to.
    */
   readonly windowBytes: number

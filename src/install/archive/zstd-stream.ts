@@ -11,8 +11,8 @@ import type { OpenedArtifact } from './unseal.ts'
  */
 const PIECE_BYTES = 1024 * 1024
 /**
- * The bytes that a tar may need in addition to those of its files: headers, long names and padding for each entry, and
- * zeros at the end.
+ * The number of bytes that a tar may need in addition to those of its files: headers, long names and padding for each
+ * entry, and zeros at the end.
  */
 const TAR_BYTES_PER_ENTRY = 4096
 const TAR_TRAILER_BYTES = 1024 * 1024

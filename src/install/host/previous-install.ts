@@ -19,8 +19,8 @@ import { findRealDirectory } from './switchable.ts'
 /** The state of a part before a deployment changes anything. */
 export interface PreviousInstall {
   /**
-   * The place where the part is installed, or where the part is going to be installed if we have no record of an
-   * installed version.
+   * The place where the part is installed, or where it will be installed if we have no record of an installed
+   * version.
    */
   readonly place: Place
   /** Our record of the installed version. */
@@ -31,7 +31,7 @@ export interface PreviousInstall {
   readonly version: string | null
 }
 
-/** Reads the state of a part that is going to be installed in this place. */
+/** Reads the state of a part that will be installed in this place. */
 export function readPreviousInstall(layout: Layout, target: Place): PreviousInstall {
   const record = readHostRecord(layout)
   const installed = findInstalled(record.installed, target)
@@ -146,7 +146,7 @@ export function verifyProjectPlace(layout: Layout, place: Place, claim: Claim & 
   }
 }
 
-/** Returns every place on this host where a part with this id may be, or is going to be. */
+/** Returns every place on this host where a part with this id may be, or will be. */
 function placesOf(layout: Layout, { id, directory: chosen }: Place): Place[] {
   const directories = [...new Set([chosen, ...knownDirectories(layout), usualDirectory('extensions')])]
   return directories.map(directory => placeAt(`${directory}/${id}`))

@@ -5,7 +5,7 @@ import { cleanForeignText } from '../../core/foreign-text.ts'
 export interface ConnectionState {
   /** The server's origin, or another name for it in messages. */
   server: string
-  /** True if the server is not the operator's. Then, no message quotes what it sent, such as its certificate. */
+  /** True if the server is not the operator's. If so, no message quotes what it sent, such as its certificate. */
   foreign: boolean
   /** False when no byte of the request can have reached the server. */
   sent: boolean

@@ -5,7 +5,7 @@ import type { LocatedZipEntry, ZipEntry } from './zip-entries.ts'
 const SIGNATURE = 0x08074b50
 const SIGNATURE_BYTES = 4
 const SIGNATURE_TEXT = 'PK\x07\x08'
-/** The bytes of a CRC and two sizes of 32 or 64 bits. The signature before them is optional. */
+/** The length of a CRC and two sizes of 32 or 64 bits. The signature before them is optional. */
 const SHORT_BYTES = 12
 const LONG_BYTES = 20
 

@@ -7,8 +7,8 @@ import { unpack } from '../unpack-stream.ts'
 import type { LocatedZipEntry, ZipPacking } from './zip-entries.ts'
 
 /**
- * The bytes of one piece of a large entry: half as many would cost more turns of the event loop, and twice as many
- * would not stay in the processor's cache.
+ * The size of one piece of a large entry: half the size would cost more turns of the event loop, and a piece of twice
+ * the size would not stay in the processor's cache.
  */
 const PIECE_BYTES = 256 * 1024
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */

@@ -10,7 +10,7 @@ export interface ReadFile {
 
 type Inflating = { readonly batch: PlannedFiles; readonly inflated: Promise<Buffer | undefined> }
 
-/** The bytes of one batch: fewer would mean more turns of the event loop, and more would only take more memory. */
+/** The size of one batch: a smaller one would mean more turns of the event loop, a larger one only more memory. */
 const MAX_BATCH_PACKED_BYTES = 256 * 1024
 const MAX_BATCH_BYTES = 1024 * 1024
 /** Keeps the collection of tiny files for one batch from taking a whole time slice. */

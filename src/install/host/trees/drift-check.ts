@@ -70,7 +70,7 @@ export class DriftCheck {
   }
 
   /**
-   * Returns the differences that a tree had when it left its place. For a tree that is going to be kept, differences
+   * Returns the differences that a tree had when it left its place. For a tree that will be kept, differences
    * from up to a second earlier also count. The tree was moved to `root`, where no process reaches the tree by its old
    * name. Compares the tree again only if anything in it has changed since the last comparison. A part that could not
    * be compared is not compared again.

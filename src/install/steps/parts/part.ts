@@ -22,7 +22,7 @@ export function environmentOf(pluginYaml: PluginYaml | undefined): PartEnvironme
   return pluginYaml.injectsEnv ? { ...pluginYaml.environment, injectsEnv: true } : pluginYaml.environment
 }
 
-/** A part, in the place that it is going to have. */
+/** A part, in the place that it will have. */
 interface AnyPart extends Place {
   readonly version: string
   /** Null if unknown. */

@@ -14,7 +14,7 @@ export function writesSettings(steps: readonly PlanStep[], part: PartName): bool
 }
 
 /**
- * Returns the absolute paths of the settings files that a plan's `write_env` steps are going to create for a part.
+ * Returns the absolute paths of the settings files that a plan's `write_env` steps will create for a part.
  * Omits settings that exist at the part's former place, because they move with the part.
  */
 export function missingSettings(

@@ -13,7 +13,7 @@ import type { PreparedPart } from './prepare-parts.ts'
 import { identifyReplaced } from './replaced-tree.ts'
 
 /**
- * Plans how a prepared part takes its place. Makes the directory that is going to contain the part, and makes room in
+ * Plans how a prepared part takes its place. Makes the directory that will contain the part, and makes room in
  * the new tree for the kept paths. Throws DeploymentError `step_failed`, `unsafe_host` or `inconsistent`, or file
  * system errors.
  */
