@@ -17500,8 +17500,8 @@ function listNames(names) {
 
 ;// CONCATENATED MODULE: ./build/core/sentence.js
 /**
- * Returns the text as a sentence that another sentence can follow: adds a period unless the text ends with `.`, `!` or
- * `?`, which one quotation mark or closing parenthesis may follow.
+ * Returns the text as a sentence that another sentence can follow. Adds a period unless the text already ends with `.`,
+ * `!` or `?`, perhaps inside a quotation mark or parenthesis.
  */
 function asSentence(text) {
     return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
@@ -19917,8 +19917,8 @@ function placesIn(changes) {
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
  * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing or if the
- * path to be created is taken, and throws as `requireFree` does, because undoing a change that was never possible might
- * move the host's own files.
+ * path to be created is taken; also throws as `requireFree` does. An impossible change must not be announced, because
+ * undoing it might move the host's own files.
  */
 async function announceable(root, change) {
     if (change.type === 'move')
@@ -22883,8 +22883,8 @@ class FileDigester {
     }
     /**
      * Returns the lowercase hex SHA-256 of a file that had `size` bytes when it was examined. If the file has grown since
-     * then, reads at most 1 MiB more, and the digest is not that of the first `size` bytes. Throws the system's error,
-     * and the signal's reason once the signal is aborted.
+     * then, reads at most 1 MiB more; the digest is then a different one. Throws the system's error, and the signal's
+     * reason once the signal is aborted.
      */
     async sha256(path, size) {
         if (this.#slice.isOver())
@@ -46228,7 +46228,7 @@ async function orderRollback(rollback, target, files) {
     const { steps, skipped } = await readySteps(rollback, target, files);
     verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from));
     const { origin, removals } = target;
-    // As in a deployment, the ids must not reach other services, because the project's publisher has chosen the ids.
+    // The project's publisher has chosen the ids. So, as in a deployment, they must not reach other services.
     if (origin.contract === 'project') {
         const used = steps.filter(step => !skipped.has(step.id));
         verifyServiceNames(files.hostConfig, { steps: used, removedIds: removals.map(({ id }) => id) });

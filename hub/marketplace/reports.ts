@@ -71,7 +71,7 @@ export function recordReport(store: Store, owner: string, report: Report): Store
 
 /**
  * Returns the newest report of each host, of one owner or of all (contract 4.1, fleet view), with the host's running
- * version. For most reports, reads only the host, from an index: 20 ms for 100,000 reports of 1,000 hosts.
+ * version. For most reports, reads only the host, from an index. This takes 20 ms for 100,000 reports from 1,000 hosts.
  */
 export function listHosts(store: Store, { kind, slug }: ListingId, owner?: string): HostReport[] {
   const ofOwner = owner === undefined ? '' : ' AND deployer_id = :owner'

@@ -17,7 +17,7 @@ export interface DemoStage extends LocalStage {
   publish(release: Release): Promise<string>
   /** Flips one bit of an artifact on the hub's disk. */
   tamper(sha256: string): void
-  /** Deploys the latest version with the deploy action from `dist/`; `plan` is the name of an example plan. */
+  /** Runs the deploy action in `dist/` to deploy the latest version; `plan` is the name of an example plan. */
   deploy(listing: ListingId, plan: string): Promise<ActionResult>
   /** The hub's fleet view (contract 4.1) of one plugin or service. */
   readFleet(listing: ListingId): Promise<HostEntry[]>

@@ -1,6 +1,6 @@
 /**
- * Returns the text as a sentence that another sentence can follow: adds a period unless the text ends with `.`, `!` or
- * `?`, which one quotation mark or closing parenthesis may follow.
+ * Returns the text as a sentence that another sentence can follow. Adds a period unless the text already ends with `.`,
+ * `!` or `?`, perhaps inside a quotation mark or parenthesis.
  */
 export function asSentence(text: string): string {
   return /[.!?]["')]?$/.test(text) ? text : `${text}.`

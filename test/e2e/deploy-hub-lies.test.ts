@@ -26,7 +26,7 @@ beforeEach(async () => {
 })
 afterEach(() => stage.close())
 
-/** Inputs that fetch from this URL and report to the hub of the stage. */
+/** Inputs for fetching from this URL and reporting to the stage's hub. */
 function from(url: string): Record<string, string> {
   return { 'hub-url': url, 'deployments-url': stage.hub.url }
 }

@@ -17,8 +17,8 @@ export class FileDigester {
 
   /**
    * Returns the lowercase hex SHA-256 of a file that had `size` bytes when it was examined. If the file has grown since
-   * then, reads at most 1 MiB more, and the digest is not that of the first `size` bytes. Throws the system's error,
-   * and the signal's reason once the signal is aborted.
+   * then, reads at most 1 MiB more; the digest is then a different one. Throws the system's error, and the signal's
+   * reason once the signal is aborted.
    */
   async sha256(path: string, size: number): Promise<string> {
     if (this.#slice.isOver()) await this.#slice.giveBack()

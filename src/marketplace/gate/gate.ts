@@ -62,7 +62,7 @@ export interface GateTools extends Pick<Tools, 'log' | 'now' | 'runner' | 'signa
   readonly onFolder: (path: string | undefined) => void
 }
 
-/** The facts that a gate learned about an artifact, verified or not. */
+/** The facts that a gate learned about an artifact, even if it did not verify the artifact. */
 export interface GateFacts {
   version?: string | undefined
   versionSource?: DeployedVersion['source'] | undefined

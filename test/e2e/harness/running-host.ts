@@ -6,7 +6,7 @@ export const PROVISION = 'action: provision, plugin: greeter'
 /** Shell: true if the new version was started last. */
 export const IS_NEW = 'grep -q 2.0.0 running 2> /dev/null'
 
-/** A health check step with this time-out, in seconds. If the version is broken, the step takes all of that time. */
+/** A health check step with this timeout, in seconds. If the version is broken, the step takes all of that time. */
 export function healthcheck({ timeout, retries = 0 }: { timeout: number; retries?: number }): string {
   return `action: healthcheck, plugin: greeter, timeout: ${timeout}, retries: ${retries}`
 }

@@ -8,7 +8,7 @@ export const NAME_CALLS = [
   ...['truncate', 'ftruncate', 'fsync', 'fdatasync', 'syncfs'],
 ]
 
-/** One system call from a log of strace. */
+/** One system call from an strace log. */
 export interface SystemCall {
   name: string
   /** The arguments as strace prints them, with the paths of file descriptors. */
@@ -47,7 +47,7 @@ export interface Tracing {
   inject?: readonly string[]
   /** The paths that a traced call must touch; default any. Of a rename, only the source counts. */
   paths?: readonly string[]
-  /** The most characters of a text in the trace; default 0. */
+  /** The maximum number of characters that the trace shows of a text; default 0. */
   textLimit?: number
   /** True to trace only the main thread, so that its calls are counted alone. */
   mainOnly?: boolean

@@ -42,8 +42,8 @@ export function placesIn(changes: readonly Change[]): Place[] {
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
  * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing or if the
- * path to be created is taken, and throws as `requireFree` does, because undoing a change that was never possible might
- * move the host's own files.
+ * path to be created is taken; also throws as `requireFree` does. An impossible change must not be announced, because
+ * undoing it might move the host's own files.
  */
 export async function announceable(root: string, change: PlannedChange): Promise<Change> {
   if (change.type === 'move') return { ...change, ...(await identify(root, change)) }

@@ -23,7 +23,7 @@ import { timesMoveOn } from '../../times-move-on.ts'
 
 const PLACE: Place = { shelf: 'plugins', id: 'x', directory: 'plugins' }
 
-/** The differences from an installation of `plugins/x` over version 1.0.0 that keeps `.env` and `data`. */
+/** What differs from installing `plugins/x` over version 1.0.0 while keeping `.env` and `data`. */
 interface Setting {
   keepPaths?: readonly string[]
   signal?: AbortSignal
