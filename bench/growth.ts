@@ -36,8 +36,8 @@ export async function growthReport(place: Place): Promise<string> {
   return [
     markdownTable(['First install of', 'Time', 'Peak memory'], rows.map(cells)),
     '',
-    `With files: ${exponents(files, 'files', floor)}.`,
-    `With bytes: ${exponents(bytes, 'bytes', floor)}.`,
+    `By the number of files: ${exponents(files, 'files', floor)}.`,
+    `By the number of bytes: ${exponents(bytes, 'bytes', floor)}.`,
   ].join('\n')
 }
 

@@ -19961,7 +19961,7 @@ async function applyChanges(root, changes, reach = () => undefined) {
             ends.close();
     }
 }
-/** Makes moves durable and closes their ends. */
+/** Makes moves durable, and closes the folders that are open for them. */
 async function syncAndClose(open) {
     await syncFolders(open);
     for (const ends of open.splice(0))
@@ -21306,8 +21306,8 @@ function isOfItsParts({ rows, removed = [], discard, project }, { contract, slug
 
 /**
  * Returns the records of the journal, or undefined if there is no journal. Leaves out the first torn record and all
- * that follow it, because their changes were never made. Throws JournalDamage for anything else that this action does
- * not write, and the system's error if the journal cannot be read.
+ * that follow it, because their changes were never made. Throws JournalDamage for any other content that this action
+ * would not write, and the system's error if the journal cannot be read.
  */
 function readJournal(path) {
     const text = readText(path);
@@ -22588,8 +22588,8 @@ const treeSchema = schemas_lazy(() => object({
         path: innerPathSchema,
         target: schemas_string().check(_regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
         /**
-         * The digest of the file that the symlink leads to, through any other symlinks; absent if there is no such
-         * file.
+         * The digest of the file that the symlink leads to in the end, after any other symlinks; absent if there is
+         * no such file.
          */
         sha256: exactOptional(digestSchema),
     })),
@@ -28497,9 +28497,9 @@ function templateProblems(plan, installStep) {
 
 /**
  * Returns the operator's plan, or else the default plan, bound to the artifact and to what this host can do, before
- * anything is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` (or
- * HostConfigError `invalid_host_config` if only the host config is wrong) with the positions of the problems, and
- * ConfigError `invalid_plan` if the default plan does not fit.
+ * anything is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` with
+ * the positions of the problems, or HostConfigError `invalid_host_config` if only the host config is wrong. If there is
+ * no plan and the default plan does not fit, throws ConfigError `invalid_plan`.
  */
 function* readyArtifactPlan(request) {
     const { plan, hostConfig } = yield* parseSources(request);
@@ -31678,7 +31678,7 @@ async function rollBack(request) {
 function lostIn({ lost = [] }) {
     return lost;
 }
-/** Logs the version that was restored in a place. Logs nothing for a directory to which a version was about to move. */
+/** Logs which version was restored at a place. Logs nothing for a directory to which a version was about to move. */
 function logRestored({ layout, log }, place) {
     const isThere = pathExistsSync(installPath(layout, place));
     if (isThere && !isInstalledIn(layout, place))
@@ -33825,9 +33825,9 @@ function cacheOf(path) {
 /**
  * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. Then compares the
  * snapshot with its record once more: after the move, only a process that has a file of the snapshot open can change
- * the snapshot. Before the move, moves away the snapshot's own copies of kept paths that the installed version has, and
- * all bytecode caches that were not recorded, because the replaced service may have put code into these caches. A
- * rollback undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host` or
+ * the snapshot. Before that, moves two things out of the snapshot: its own copy of each kept path that the installed
+ * version also has, and every bytecode cache that was not recorded, because the replaced service may have put code into
+ * it. A rollback undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host` or
  * `inconsistent`, or file system errors.
  */
 async function takeSnapshot(context, part) {
@@ -37439,8 +37439,8 @@ function isInstalledVersion({ previous: { installed } }, version) {
     return typeof installed?.version === 'string' && isSameVersion(installed.version, version);
 }
 /**
- * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns the order of the
- * installation. Throws PlanError `invalid_plan`, and as `signForHost` does.
+ * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns what to
+ * install, with the steps in order. Throws PlanError `invalid_plan`, and as `signForHost` does.
  */
 async function orderInstallation(deployment, extracted) {
     const { plan } = extracted.target;
@@ -45042,8 +45042,8 @@ class HostGit {
         throw new DeploymentError('source_not_supported', `A part of the project comes from a git repository, so this host needs git ${LEAST_VERSION.join('.')} or newer on its PATH, but found ${found}: nothing was installed. Install or update git.`);
     }
     /**
-     * Runs a command and returns its end, with at most 2 KiB of output. Throws ArtifactError `timeout` once the time is
-     * up, and the signal's reason once the signal is aborted.
+     * Runs a command and returns how it ended, with at most 2 KiB of its output. Throws ArtifactError `timeout` once the
+     * time is up, and the signal's reason once the signal is aborted.
      */
     async run(call) {
         const end = await runChild(this.#request(call));

@@ -8,7 +8,7 @@ export interface Call {
   readonly json?: object
 }
 
-/** An answer, with the milliseconds from the call to its first byte and to its end. */
+/** An answer, and the milliseconds from the call until the answer's first byte and until its end. */
 export interface Answer {
   readonly status: number
   readonly headers: IncomingMessage['headers']

@@ -29,7 +29,7 @@ export type ProjectVersion = z.infer<typeof projectVersionSchema>
 const createdProjectSchema = z.object({ project_id: z.string(), name: z.string(), created_at: z.string() })
 export type CreatedProject = z.infer<typeof createdProjectSchema>
 
-/** A project with its versions, newest first; `name` is null for one that was published without being created. */
+/** A project with its versions, newest first; `name` is null if it was never created, only published. */
 export interface Project {
   readonly project_id: string
   readonly name: string | null

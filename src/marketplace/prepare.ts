@@ -161,8 +161,8 @@ function isInstalledVersion({ previous: { installed } }: Target, version: string
 }
 
 /**
- * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns the order of the
- * installation. Throws PlanError `invalid_plan`, and as `signForHost` does.
+ * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns what to
+ * install, with the steps in order. Throws PlanError `invalid_plan`, and as `signForHost` does.
  */
 export async function orderInstallation(
   deployment: ArtifactDeployment,

@@ -144,7 +144,7 @@ function logState(log: Log, state: string, next: readonly string[]): void {
 interface Progress {
   readonly record: DeploymentRecord
   readonly machine: Pick<StateMachine<string>, 'current' | 'history'>
-  /** The running version that the run has found. */
+  /** The version that was running when the run examined the host. */
   readonly found: string | null
 }
 

@@ -77,7 +77,7 @@ function lostIn({ lost = [] }: RollbackRequest): readonly string[] {
   return lost
 }
 
-/** Logs the version that was restored in a place. Logs nothing for a directory to which a version was about to move. */
+/** Logs which version was restored at a place. Logs nothing for a directory to which a version was about to move. */
 function logRestored({ layout, log }: RollbackRequest, place: Place): void {
   const isThere = pathExistsSync(installPath(layout, place))
   if (isThere && !isInstalledIn(layout, place)) return

@@ -76,8 +76,8 @@ export class HostGit {
   }
 
   /**
-   * Runs a command and returns its end, with at most 2 KiB of output. Throws ArtifactError `timeout` once the time is
-   * up, and the signal's reason once the signal is aborted.
+   * Runs a command and returns how it ended, with at most 2 KiB of its output. Throws ArtifactError `timeout` once the
+   * time is up, and the signal's reason once the signal is aborted.
    */
   async run(call: GitCall): Promise<ChildEnd> {
     const end = await runChild(this.#request(call))

@@ -10,7 +10,7 @@ import { recordPath, type TreeIdentity } from './record/tree-identity.ts'
 import { TreeRecordDamage } from './record/tree-record-damage.ts'
 import { compareTree, type ScannedTree, type TreeDifference } from './tree-comparison.ts'
 
-/** The paths of this host's records, and the log for a damaged record. */
+/** Where this host's records are, and the log that names a damaged record. */
 export interface RecordFolder {
   readonly layout: Layout
   readonly log: Log

@@ -16,9 +16,9 @@ import type { StepContext } from '../step-context.ts'
 /**
  * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. Then compares the
  * snapshot with its record once more: after the move, only a process that has a file of the snapshot open can change
- * the snapshot. Before the move, moves away the snapshot's own copies of kept paths that the installed version has, and
- * all bytecode caches that were not recorded, because the replaced service may have put code into these caches. A
- * rollback undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host` or
+ * the snapshot. Before that, moves two things out of the snapshot: its own copy of each kept path that the installed
+ * version also has, and every bytecode cache that was not recorded, because the replaced service may have put code into
+ * it. A rollback undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host` or
  * `inconsistent`, or file system errors.
  */
 export async function takeSnapshot(context: StepContext, part: RetainedPart): Promise<ReturningPart> {

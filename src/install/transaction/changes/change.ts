@@ -86,7 +86,7 @@ export async function applyChanges(
   }
 }
 
-/** Makes moves durable and closes their ends. */
+/** Makes moves durable, and closes the folders that are open for them. */
 async function syncAndClose(open: HeldEnds[]): Promise<void> {
   await syncFolders(open)
   for (const ends of open.splice(0)) ends.close()

@@ -8,8 +8,8 @@ import { verifySequence } from './journal-sequence.ts'
 
 /**
  * Returns the records of the journal, or undefined if there is no journal. Leaves out the first torn record and all
- * that follow it, because their changes were never made. Throws JournalDamage for anything else that this action does
- * not write, and the system's error if the journal cannot be read.
+ * that follow it, because their changes were never made. Throws JournalDamage for any other content that this action
+ * would not write, and the system's error if the journal cannot be read.
  */
 export function readJournal(path: string): JournalRecord[] | undefined {
   const text = readText(path)

@@ -21,8 +21,8 @@ const treeSchema = z.lazy(() =>
         path: innerPathSchema,
         target: z.string().check(z.regex(/^\P{Cc}{1,4096}$/u, { error: 'must be the target of a symlink' })),
         /**
-         * The digest of the file that the symlink leads to, through any other symlinks; absent if there is no such
-         * file.
+         * The digest of the file that the symlink leads to in the end, after any other symlinks; absent if there is
+         * no such file.
          */
         sha256: z.exactOptional(digestSchema),
       }),
