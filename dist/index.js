@@ -18231,7 +18231,9 @@ class TreeRemoval {
             return false;
         }
     }
-    /** Ignores an item that has become a directory: its parent turns out not to be empty, and is emptied again. */
+    /**
+     * Ignores an item that has become a directory: the parent then turns out not to be empty, and is emptied once more.
+     */
     #unlink(inner) {
         try {
             (0,external_node_fs_namespaceObject.unlinkSync)(inner.parent.entry(inner.name));
@@ -23367,9 +23369,9 @@ class TreeStamps {
             this.#inRoot += 1;
     }
     /**
-     * True if nothing in this tree has changed since the scan. The tree may have been moved: the stamp of its root does
-     * not count, but the number of entries in its root does. A directory counts as changed if a kept path was moved out
-     * of it. Throws the signal's reason once the signal is aborted.
+     * True if nothing in this tree has changed since the scan. The stamp of the root is ignored, because the tree may
+     * have been moved, but the number of entries in the root is compared. A directory counts as changed if a kept path
+     * was moved out of it. Throws the signal's reason once the signal is aborted.
      */
     async areThoseOf({ root, keepPaths }, signal) {
         const slice = new TimeSlice(signal);
@@ -30298,7 +30300,7 @@ function checkHost(host, place) {
         throw toHostError(error, `checking ${path}`);
     }
 }
-/** Calls `checkHost` for the current place and the target of a part, but only once if the two places are equal. */
+/** Calls `checkHost` for the current place and the target of a part, but only once if they are the same place. */
 function checkPlaces(host, present, target) {
     if (installPath(host.layout, present) !== installPath(host.layout, target))
         checkHost(host, present);
@@ -31740,7 +31742,7 @@ async function noteServices({ layout }, restorations) {
         return toDeployError(error);
     }
 }
-/** False for a service that the plan only started: it was not running before, and is stopped again. */
+/** False for a service that was not running before the plan started it. The rollback stops such a service. */
 function wasDisturbed({ action, was_running: wasRunning }) {
     return wasRunning || action !== 'start';
 }
@@ -38857,7 +38859,9 @@ class OpenGroup {
 ;// CONCATENATED MODULE: ./build/core/markdown.js
 
 const MAX_CELL_CHARS = 1500;
-/** Returns foreign text as one line of Markdown that only shows the text and does not turn a bare URL into a link. */
+/**
+ * Returns text from outside as one line of Markdown that shows just that text, without turning a bare URL into a link.
+ */
 function cell(text) {
     return cellOf(text, MAX_CELL_CHARS);
 }
@@ -39753,7 +39757,7 @@ function signatureOf({ states, error, signature_valid: isValid, signer_public_ke
         return 'not checked';
     if (INVALID.has(error.code))
         return 'not valid';
-    // A project records its signer as soon as the signature is valid.
+    // A project's signer is recorded as soon as the signature has been verified.
     if (signer !== undefined)
         return 'valid';
     return deploy_summary_SIGNED.has(error.code) ? 'valid' : 'not checked';
@@ -42993,9 +42997,9 @@ function readPartPluginYaml(part, staged) {
 
 /**
  * Fetches the parts that come from elsewhere into this deployment's own folder. Verifies each part by its source's
- * rules and by the part's `sha256`, if the signed manifest gives one. Returns the fetched parts by name. Leaves out
- * each part that `findUnchanged` finds. Throws what the supplier throws, and ArtifactError `content_mismatch`,
- * `not_a_plugin` or `invalid_manifest`.
+ * rules and by the part's `sha256`, if the signed manifest gives one. Returns a map from the name of each part to the
+ * fetched part. Leaves out each part that `findUnchanged` finds. Throws what the supplier throws, and ArtifactError
+ * `content_mismatch`, `not_a_plugin` or `invalid_manifest`.
  */
 async function fetchParts(deployment, project, parts) {
     const wanted = parts.filter(isSourced).filter(part => findUnchanged(project, part) === undefined);
@@ -48065,7 +48069,7 @@ function buildVerifyOutputs({ mode }, { facts, error }) {
 }
 /**
  * Each of these inputs asks for an artifact to be checked. If other inputs that the check needs are missing, the gate
- * must fail rather than check less.
+ * must fail rather than skip a check.
  */
 const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256'];
 /**

@@ -30,7 +30,7 @@ export function requireOption(name: string, value: string | undefined): string {
 }
 
 /**
- * Throws UsageError if the schema refuses the option's text. The error quotes the text, so the text must not be a
+ * Throws UsageError if the schema rejects the option's text. The error quotes the text, so the text must not be a
  * secret.
  */
 export function requireForm(name: string, text: string | undefined, schema: ZodType<string>): void {

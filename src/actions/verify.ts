@@ -97,7 +97,7 @@ export function buildVerifyOutputs({ mode }: CheckedSubject, { facts, error }: G
 
 /**
  * Each of these inputs asks for an artifact to be checked. If other inputs that the check needs are missing, the gate
- * must fail rather than check less.
+ * must fail rather than skip a check.
  */
 const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256']
 /**

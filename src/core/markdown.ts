@@ -2,7 +2,9 @@ import { cleanForeignText } from './foreign-text.ts'
 
 const MAX_CELL_CHARS = 1500
 
-/** Returns foreign text as one line of Markdown that only shows the text and does not turn a bare URL into a link. */
+/**
+ * Returns text from outside as one line of Markdown that shows just that text, without turning a bare URL into a link.
+ */
 export function cell(text: string): string {
   return cellOf(text, MAX_CELL_CHARS)
 }

@@ -59,7 +59,7 @@ export function checkHost(host: SwitchingHost, place: Place): void {
   }
 }
 
-/** Calls `checkHost` for the current place and the target of a part, but only once if the two places are equal. */
+/** Calls `checkHost` for the current place and the target of a part, but only once if they are the same place. */
 export function checkPlaces(host: SwitchingHost, present: Place, target: Place): void {
   if (installPath(host.layout, present) !== installPath(host.layout, target)) checkHost(host, present)
   checkHost(host, target)

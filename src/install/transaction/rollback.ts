@@ -138,7 +138,7 @@ async function noteServices({ layout }: RollbackRequest, restorations: Restorati
   }
 }
 
-/** False for a service that the plan only started: it was not running before, and is stopped again. */
+/** False for a service that was not running before the plan started it. The rollback stops such a service. */
 function wasDisturbed({ action, was_running: wasRunning }: ServiceChange): boolean {
   return wasRunning || action !== 'start'
 }

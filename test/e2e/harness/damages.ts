@@ -152,7 +152,7 @@ function lines(change: (lines: readonly string[], at: number) => readonly string
 }
 
 /**
- * Changes values. The checksums of a journal match the new values, so that only the values themselves show the change.
+ * Changes values. The checksums of a journal are recomputed, so only the values themselves show the change.
  */
 function values(change: (leaves: readonly Leaf[], random: Random) => void): Damage {
   return rewrite((bytes, random) => {

@@ -9,7 +9,7 @@ export interface HostCopy {
   readonly name: string
   readonly root: string
   readonly workspace: Workspace
-  /** Deploys with the inputs of the host's origin, and with these. */
+  /** Deploys with these inputs, in addition to those of the host's origin. */
   deploy(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>
   /** Runs the post step of a main step that was killed while it had the lock. */
   post(inputs?: Record<string, string>, run?: Partial<ActionRun>): Promise<ActionResult>

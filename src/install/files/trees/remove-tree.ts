@@ -129,7 +129,9 @@ class TreeRemoval {
     }
   }
 
-  /** Ignores an item that has become a directory: its parent turns out not to be empty, and is emptied again. */
+  /**
+   * Ignores an item that has become a directory: the parent then turns out not to be empty, and is emptied once more.
+   */
   #unlink(inner: Inner): void {
     try {
       unlinkSync(inner.parent.entry(inner.name))

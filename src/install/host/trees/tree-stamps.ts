@@ -22,9 +22,9 @@ export class TreeStamps {
   }
 
   /**
-   * True if nothing in this tree has changed since the scan. The tree may have been moved: the stamp of its root does
-   * not count, but the number of entries in its root does. A directory counts as changed if a kept path was moved out
-   * of it. Throws the signal's reason once the signal is aborted.
+   * True if nothing in this tree has changed since the scan. The stamp of the root is ignored, because the tree may
+   * have been moved, but the number of entries in the root is compared. A directory counts as changed if a kept path
+   * was moved out of it. Throws the signal's reason once the signal is aborted.
    */
   async areThoseOf({ root, keepPaths }: HostTree, signal: AbortSignal): Promise<boolean> {
     const slice = new TimeSlice(signal)

@@ -135,7 +135,7 @@ function signatureOf({ states, error, signature_valid: isValid, signer_public_ke
   if (next !== undefined && next.state !== 'failed') return 'valid'
   if (at === -1 || error === null) return 'not checked'
   if (INVALID.has(error.code)) return 'not valid'
-  // A project records its signer as soon as the signature is valid.
+  // A project's signer is recorded as soon as the signature has been verified.
   if (signer !== undefined) return 'valid'
   return SIGNED.has(error.code) ? 'valid' : 'not checked'
 }
