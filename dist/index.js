@@ -19380,7 +19380,7 @@ function isOurs(root, file, shelf) {
         return String(there.ino) === file.ino && pathExistsSync((0,external_node_path_namespaceObject.dirname)(path));
     return isSame(staged, there) || (isClaim(there) && !hasLinks(path));
 }
-/** True if the file system has hard links; without them, an empty file of ours can be a claim. */
+/** True if the file system has hard links. Only without them does this action claim a path with an empty file. */
 function hasLinks(path) {
     try {
         (0,external_node_fs_namespaceObject.linkSync)(path, `${path}.link`);
@@ -19414,7 +19414,7 @@ function statEntry(folder, name) {
 
 
 
-/** No entry is at, or below, an empty name. */
+/** A system call finds nothing at, or below, an empty path. */
 const LOST = { at: '', folder: '' };
 function holdEnds(root, { from, to }) {
     const open = [];
@@ -24602,7 +24602,7 @@ function createAgent(url, { trust, signal }) {
 
 ;// CONCATENATED MODULE: ./build/net/exchange/chunk-weight.js
 const POINTER_BYTES = 8;
-/** The latest weight, the only one that is not garbage yet. */
+/** The array that `weighOnHeap` allocated last. All earlier ones are garbage. */
 const last = [];
 /**
  * Allocates as many bytes on V8's heap as a received chunk has, only to cause garbage collections. A chunk's own memory
@@ -24863,7 +24863,7 @@ function refuseInsecureHop(from, to) {
         throw insecure(`${from.origin} redirects from https to ${to.origin}, which is not https: the redirect was not followed. Report this to the hub's operator.`);
     }
 }
-/** Returns the part for which every policy refuses the URL, as a noun phrase; undefined if there is none. */
+/** Names the part of the URL that every policy refuses, as a noun phrase; undefined if there is none. */
 function faultOf({ protocol, username, password }) {
     if (protocol !== 'https:' && protocol !== 'http:')
         return `the scheme "${cleanForeignText(protocol.slice(0, -1), 60)}"`;
@@ -31622,7 +31622,7 @@ function isOfFile(problem, places) {
     const paths = places.map(place => `${placePath(place)}/`);
     return paths.some(path => problem.startsWith(path) || problem.startsWith(`${MOVING}${path}`));
 }
-/** False for a directory to which a version from another directory was going to move. */
+/** False for a directory to which a version was about to move from another directory. */
 function isInstalledIn(layout, place) {
     try {
         const row = findInstalled(readInstalled(layout), place);
@@ -34305,7 +34305,7 @@ async function prepareRuns(context, runs, ledger) {
     const next = new Set(runs[0]?.staged.keys());
     return await prepareParts(context, { parts, next }, part => ledger.reach(steps.get(part)));
 }
-/** Switches the parts of a run. Returns the ends of the steps that the switch completes. */
+/** Switches the parts of consecutive steps together. Returns the results of the steps that the switch completes. */
 async function switchRun(context, { removed, staged }, { prepared, ledger }) {
     const steps = new Map([...removed, ...staged]);
     const parts = { removed: [...removed.keys()], prepared: prepared.filter(({ part }) => steps.has(part)) };
@@ -35780,7 +35780,7 @@ const INITIAL_SLOTS = 1024;
 const SLOT_WORDS = 2;
 /** The share of slots that may be taken, so that a search soon reaches an empty slot. */
 const MAX_FILLING = 1 / 2;
-/** Many numbers by their hashes, outside the JavaScript heap: a table with open addressing. */
+/** A hash table of numbers, with open addressing, outside the JavaScript heap. */
 class HashIndex {
     #words = new Uint32Array(INITIAL_SLOTS * SLOT_WORDS);
     #count = 0;
@@ -39417,7 +39417,7 @@ function success_sentence_describeChange(report) {
         return { mark: '\u2705', sentence: `${ending_nameOf(report)} ${before} \u2192 ${after} ${on}` };
     return { mark: '\u2705', sentence: describeSame(report, after) };
 }
-/** Describes the changes that a run made to the version that was installed. */
+/** Describes a run that changed a host on which the version was already installed. */
 function describeSame(report, version) {
     const { host_id: host, drift = [], steps, artifact_sha256: now, previous_sha256: before } = report;
     const there = `${ending_nameOf(report)} ${version}`;
@@ -39541,7 +39541,7 @@ function subjectOf(report) {
     const name = slug ?? id;
     return name ? `The rollback of ${name}` : 'This rollback';
 }
-/** The verbs, by error code, for an artifact that no check has refused. */
+/** What happened to an artifact that no check has refused, by error code. */
 const VERBS = {
     network: 'could not be fetched',
     timeout: 'could not be fetched',
@@ -40341,7 +40341,7 @@ class InputReader {
         const { secrets, settingValues, problems } = this;
         return { secrets, settingValues, problems };
     }
-    /** Adds a problem about missing inputs, with a message of its own. */
+    /** Adds a problem about missing inputs; `message` is the whole sentence. */
     require(message) {
         this.problems.push({ kind: 'missing', input: null, message });
     }
@@ -43926,7 +43926,7 @@ const BLOCK_HEADER_BYTES = 3;
 const zstd_frames_MAX_BLOCK_BYTES = 128 * 1024;
 const BLOCK_TYPE = { raw: 0, rle: 1, compressed: 2, reserved: 3 };
 const DICTIONARY_ID_BYTES = [0, 1, 2, 4];
-/** The two-byte form of a content size counts from the end of the one-byte form. */
+/** The two-byte form of a content size stores the size minus this number. */
 const CONTENT_SIZE_OFFSET = 256;
 /**
  * Finds the frames of a zstd stream. They must fill the stream from the first byte to the last, because decoders stop
@@ -44785,7 +44785,7 @@ const HELPER = 'bounded';
  * much larger in memory than on the wire. Real lists have a few MiB.
  */
 const HELPER_MEMORY_KIB = 192 * 1024;
-/** Returns the URL that makes git fetch with this memory limit. */
+/** Returns the URL that makes git fetch through the helper that has this memory limit. */
 function boundedUrl({ href }) {
     return `${HELPER}::${href}`;
 }
@@ -46575,7 +46575,7 @@ async function findParts(rollback, { slug, parts }) {
     }
     return { parts: found, missing };
 }
-/** Returns the part, or a description of what is missing if it cannot return. */
+/** Returns the part, or a description of what is missing if the part cannot be restored. */
 async function project_target_findPart(rollback, origin, part) {
     const { kind: _, id: __, directory: ___, ...returning } = part;
     const place = placeOf(part);
@@ -46779,7 +46779,7 @@ async function rollBackVersion(request, tools, sender) {
     const flow = new RollbackFlow(rollback);
     return request.dryRun ? await dryRunDeployment(rollback, flow) : await runDeployment(rollback, flow);
 }
-/** The states of a rollback. Each phase returns the value that the next one needs. */
+/** The phases of a rollback. Each phase returns the value that the next one needs. */
 class RollbackFlow {
     #rollback;
     constructor(rollback) {

@@ -333,7 +333,7 @@ const MAX_BYTES = 16 * 1024 * 1024;
  */
 class CompiledCode {
     #folder;
-    /** The inputs that the compiled code depends on. */
+    /** The Node.js version, the architecture and the bundle that the compiled code is for. */
     #origin = '';
     /** The kinds of runs that have contributed; undefined if no code is kept. */
     #runs;

@@ -41,7 +41,7 @@ export interface Fleet {
    * operator.
    */
   readonly outdated: readonly string[]
-  /** The number of hosts that need such a deployment but whose names are neither listed nor safe. */
+  /** The number of other hosts that need such a deployment: their names are neither safe nor listed. */
   readonly unsafe: number
   /** The number of reports that may be about any host; 0 if the operator lists the hosts. */
   readonly unusable: number

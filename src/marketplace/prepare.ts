@@ -29,7 +29,7 @@ import { bindToFiles, type ReadyArtifactPlan } from './plan.ts'
 import { refuseSecondCopy, warnOfSecondCopy } from './second-copy.ts'
 import { claimedVersion, decideVersion } from './version.ts'
 
-/** The plan for an artifact, its place, and the version that it replaces. */
+/** An artifact's plan and place, and the version that the artifact replaces. */
 export interface Target {
   readonly plan: ReadyArtifactPlan
   /** The place that the artifact will have. */

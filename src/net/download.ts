@@ -19,7 +19,7 @@ export interface DownloadRequest {
   /** Open for writing; emptied before each body that is saved, written from position 0, never closed here. */
   fd: number
   maxBytes: number
-  /** True if no value of the input max-artifact-bytes raises `maxBytes`. */
+  /** True if the input max-artifact-bytes cannot raise `maxBytes`. */
   isFixedMax?: boolean
   /** Overall, including retries and waits. */
   timeoutMs: number

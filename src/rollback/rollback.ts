@@ -39,7 +39,7 @@ export async function rollBackVersion(
 /** A rollback fetches nothing. */
 type RollbackFiles = ParsedFiles & FetchedFiles
 
-/** The states of a rollback. Each phase returns the value that the next one needs. */
+/** The phases of a rollback. Each phase returns the value that the next one needs. */
 class RollbackFlow implements Flow<ParsedFiles, RollbackFiles> {
   readonly #rollback: RunningRollback
 

@@ -27,7 +27,7 @@ const MAX_BYTES = 16 * 1024 * 1024
  */
 export class CompiledCode {
   readonly #folder: string | undefined
-  /** The inputs that the compiled code depends on. */
+  /** The Node.js version, the architecture and the bundle that the compiled code is for. */
   #origin = ''
   /** The kinds of runs that have contributed; undefined if no code is kept. */
   #runs: readonly string[] | undefined

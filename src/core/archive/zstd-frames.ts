@@ -36,7 +36,7 @@ const BLOCK_HEADER_BYTES = 3
 const MAX_BLOCK_BYTES = 128 * 1024
 const BLOCK_TYPE = { raw: 0, rle: 1, compressed: 2, reserved: 3 } as const
 const DICTIONARY_ID_BYTES = [0, 1, 2, 4] as const
-/** The two-byte form of a content size counts from the end of the one-byte form. */
+/** The two-byte form of a content size stores the size minus this number. */
 const CONTENT_SIZE_OFFSET = 256
 
 interface FrameHeader extends Pick<ZstdFrame, 'contentBytes' | 'windowBytes'> {

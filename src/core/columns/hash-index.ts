@@ -4,7 +4,7 @@ const SLOT_WORDS = 2
 /** The share of slots that may be taken, so that a search soon reaches an empty slot. */
 const MAX_FILLING = 1 / 2
 
-/** Many numbers by their hashes, outside the JavaScript heap: a table with open addressing. */
+/** A hash table of numbers, with open addressing, outside the JavaScript heap. */
 export class HashIndex {
   #words = new Uint32Array(INITIAL_SLOTS * SLOT_WORDS)
   #count = 0

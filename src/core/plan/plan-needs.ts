@@ -6,7 +6,7 @@ import { MAX_HEALTHCHECK_SECONDS, type PlanStep } from './plan-step.ts'
 
 /** The result of comparing a plan with the host config. */
 export interface PlanNeeds {
-  /** The needs of the plan that the host config does not meet, at the steps that have them. */
+  /** A problem for each need that the host config does not meet, at the step that has the need. */
   readonly problems: readonly SourceProblem[]
   /**
    * The steps that this host skips, because of `supervisor: none` or because the host config has no command for their

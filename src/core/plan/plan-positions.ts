@@ -1,7 +1,7 @@
 import type { SourcePosition } from '../document/source-problem.ts'
 import type { YamlSource } from '../document/yaml-source.ts'
 
-/** The positions of the parts of a plan that later checks report on. */
+/** The positions in a plan at which later checks report problems. */
 export interface PlanPositions {
   readonly projectId: SourcePosition
   readonly steps: SourcePosition

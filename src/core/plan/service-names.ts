@@ -33,7 +33,7 @@ export function verifyServiceNames(config: HostConfig | undefined, use: ServiceU
 interface BareTemplate {
   readonly key: string
   readonly value: string
-  /** The key of a row under `plugins` that names one service. */
+  /** The key below `plugins.<id>` that names the service of one id. */
   readonly granted: string
 }
 

@@ -144,7 +144,7 @@ function logState(log: Log, state: string, next: readonly string[]): void {
 interface Progress {
   readonly record: DeploymentRecord
   readonly machine: Pick<StateMachine<string>, 'current' | 'history'>
-  /** The version that was running when the run examined the host. */
+  /** The version that the host was running when this run examined it. */
   readonly found: string | null
 }
 

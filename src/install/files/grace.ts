@@ -9,7 +9,7 @@ const MS_AFTER_CANCEL = { comparing: 2500, restoring: 3500, reporting: 5000 }
 
 /** The limits for the work after a cancel. Without a cancel, none of these signals is ever aborted. */
 export interface Grace {
-  /** Aborted at once: for work that can be done later. */
+  /** Aborted as soon as the run is cancelled: for work that can be done later. */
   readonly cancelled: AbortSignal
   /** For comparing restored files with their record. */
   readonly comparing: AbortSignal

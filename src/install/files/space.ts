@@ -8,7 +8,7 @@ export const OWN_INODES = 16
 /** File systems with larger blocks (on a network, or with compression) do not use a whole block for each small file. */
 const MAX_BLOCK_BYTES = 4096
 
-/** The space that a directory's file system must have left. */
+/** The space that must be free on a directory's file system. */
 export interface NeededSpace {
   /** The size of each file, in bytes. */
   readonly sizes: Iterable<number>
@@ -16,7 +16,7 @@ export interface NeededSpace {
   readonly inodes: number
 }
 
-/** The largest size of a tree whose entries are not known yet. */
+/** The limits for a tree whose entries are not known yet. */
 export interface MostSpace {
   /** Of all files together. */
   readonly bytes: number

@@ -13,7 +13,7 @@ const MAX_UNANSWERED = 2
 /** A hub may lock out a client that keeps sending credentials that the hub rejects. */
 const MAX_DENIED = 5
 
-/** The waiting reports, and the sender that takes them until the signal is aborted. */
+/** The waiting reports, and the sender that sends them until the signal is aborted. */
 export interface Outbox extends OutboxPlace {
   readonly sender: ReportSender
   readonly secrets: Redaction

@@ -71,7 +71,7 @@ async function prepareRuns(
   return await prepareParts(context, { parts, next }, part => ledger.reach(steps.get(part)))
 }
 
-/** Switches the parts of a run. Returns the ends of the steps that the switch completes. */
+/** Switches the parts of consecutive steps together. Returns the results of the steps that the switch completes. */
 async function switchRun(
   context: StepContext,
   { removed, staged }: StepRun,

@@ -111,7 +111,7 @@ export function isOfFile(problem: string, places: readonly Place[]): boolean {
   return paths.some(path => problem.startsWith(path) || problem.startsWith(`${MOVING}${path}`))
 }
 
-/** False for a directory to which a version from another directory was going to move. */
+/** False for a directory to which a version was about to move from another directory. */
 export function isInstalledIn(layout: Layout, place: Place): boolean {
   try {
     const row = findInstalled(readInstalled(layout), place)

@@ -1,6 +1,6 @@
 const POINTER_BYTES = 8
 
-/** The latest weight, the only one that is not garbage yet. */
+/** The array that `weighOnHeap` allocated last. All earlier ones are garbage. */
 const last: unknown[][] = []
 
 /**

@@ -56,7 +56,7 @@ export function refuseInsecureHop(from: URL, to: URL): void {
   }
 }
 
-/** Returns the part for which every policy refuses the URL, as a noun phrase; undefined if there is none. */
+/** Names the part of the URL that every policy refuses, as a noun phrase; undefined if there is none. */
 export function faultOf({ protocol, username, password }: URL): string | undefined {
   if (protocol !== 'https:' && protocol !== 'http:')
     return `the scheme "${cleanForeignText(protocol.slice(0, -1), 60)}"`

@@ -111,7 +111,7 @@ async function findParts(
   return { parts: found, missing }
 }
 
-/** Returns the part, or a description of what is missing if it cannot return. */
+/** Returns the part, or a description of what is missing if the part cannot be restored. */
 async function findPart(rollback: RunningRollback, origin: Origin, part: ProjectPart): Promise<TargetPart | string> {
   const { kind: _, id: __, directory: ___, ...returning } = part
   const place = placeOf(part)

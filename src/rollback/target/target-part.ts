@@ -11,7 +11,7 @@ import type { RunningRollback } from '../deployment.ts'
 /** A part before its settings are known. */
 export type TargetPart = Omit<RetainedPart, 'environment'> | Omit<IntactPart, 'environment'>
 
-/** A version that returns, and its place. */
+/** The version of a part that a rollback restores, and its place. */
 export interface Returning {
   readonly place: Place
   readonly origin: Origin

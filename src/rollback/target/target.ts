@@ -22,7 +22,7 @@ export interface Target {
   readonly version: string
   readonly origin: InstallOrder['origin']
   readonly parts: readonly TargetPart[]
-  /** The parts that this version did not contain. */
+  /** The installed parts that this version does not contain. */
   readonly removals: readonly InstalledPart[]
   /** Set for a project. */
   readonly plugins: DeploymentFacts['plugins'] | undefined

@@ -132,7 +132,7 @@ export class InputReader implements GivenInputs {
     return { secrets, settingValues, problems }
   }
 
-  /** Adds a problem about missing inputs, with a message of its own. */
+  /** Adds a problem about missing inputs; `message` is the whole sentence. */
   require(message: string): void {
     this.problems.push({ kind: 'missing', input: null, message })
   }

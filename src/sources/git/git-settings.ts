@@ -11,7 +11,7 @@ const HELPER = 'bounded'
  */
 const HELPER_MEMORY_KIB = 192 * 1024
 
-/** Returns the URL that makes git fetch with this memory limit. */
+/** Returns the URL that makes git fetch through the helper that has this memory limit. */
 export function boundedUrl({ href }: URL): string {
   return `${HELPER}::${href}`
 }

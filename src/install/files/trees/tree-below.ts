@@ -1,6 +1,6 @@
 import type { ExtractedTree } from './extracted-tree.ts'
 
-/** All names of a tree. */
+/** All files, symlinks and directories of a tree. */
 export type NamedTree = Pick<ExtractedTree, 'files' | 'symlinks' | 'directories'>
 
 /**

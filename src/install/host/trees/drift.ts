@@ -16,7 +16,6 @@ export interface RecordFolder {
   readonly log: Log
 }
 
-/** An installed tree. */
 export interface InstalledTree extends PartName {
   readonly keepPaths: readonly string[]
   /** The path that the tree was moved to, if it was moved. */

@@ -32,9 +32,9 @@ interface AnyPart extends Place {
   readonly source?: SourceRecord | undefined
   /** The previous installation, which may be in another directory. */
   readonly previous: PreviousInstall
-  /** For a part that was removed and returns: the absolute path of the snapshot with the host's own files. */
+  /** For a removed part that is installed again: the absolute path of the snapshot with the host's own files. */
   readonly leftBehind?: string | undefined
-  /** For a version that returns: its entry in `installed.json`. */
+  /** For a version that a rollback restores: its entry in `installed.json`. */
   readonly returning?: ReturningVersion
 }
 
@@ -66,7 +66,7 @@ export interface RetainedPart extends AnyPart {
 export interface ReturningPart extends Omit<RetainedPart, 'retained'> {
   readonly staged: string
   readonly recorded: TreeIdentity
-  /** The kept paths that the snapshot contained although the installed version has them too. */
+  /** The kept paths of which the snapshot had a copy in addition to the host's current one. */
   readonly replaced: readonly string[]
 }
 

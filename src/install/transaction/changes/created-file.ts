@@ -65,7 +65,7 @@ function isOurs(root: string, file: CreatedFile, shelf: OpenDirectory): boolean 
   return isSame(staged, there) || (isClaim(there) && !hasLinks(path))
 }
 
-/** True if the file system has hard links; without them, an empty file of ours can be a claim. */
+/** True if the file system has hard links. Only without them does this action claim a path with an empty file. */
 function hasLinks(path: string): boolean {
   try {
     linkSync(path, `${path}.link`)

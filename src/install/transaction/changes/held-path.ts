@@ -17,7 +17,7 @@ export interface HeldPath {
   readonly folder: string
 }
 
-/** No entry is at, or below, an empty name. */
+/** A system call finds nothing at, or below, an empty path. */
 const LOST = { at: '', folder: '' }
 
 /** The two ends of a move. */

@@ -48,7 +48,7 @@ function subjectOf(report: LocalReport): string {
   return name ? `The rollback of ${name}` : 'This rollback'
 }
 
-/** The verbs, by error code, for an artifact that no check has refused. */
+/** What happened to an artifact that no check has refused, by error code. */
 const VERBS: Partial<Record<ErrorCode, string>> = {
   network: 'could not be fetched',
   timeout: 'could not be fetched',

@@ -31,7 +31,7 @@ function describeChange(report: LocalReport): Ending {
   return { mark: '✅', sentence: describeSame(report, after) }
 }
 
-/** Describes the changes that a run made to the version that was installed. */
+/** Describes a run that changed a host on which the version was already installed. */
 function describeSame(report: LocalReport, version: string): string {
   const { host_id: host, drift = [], steps, artifact_sha256: now, previous_sha256: before } = report
   const there = `${nameOf(report)} ${version}`
