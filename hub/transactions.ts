@@ -91,7 +91,7 @@ function writeAlone({ attempt, reject }: Waiting): void {
 }
 
 interface Waiting {
-  /** Returns a function that answers the request once everything is on the disk. */
+  /** Does the work. Returns a function that answers the request; call it once the work's writes are on the disk. */
   readonly attempt: () => () => void
   readonly reject: (error: unknown) => void
 }

@@ -6,14 +6,14 @@ const MAX_HOPS = 40
 const MAX_TARGET_BYTES = 4095
 const TOO_MANY_HOPS = `leads through more than ${MAX_HOPS} symlinks`
 
-/** The end of a path, and the number of symlinks on the way. */
+/** The node that a path leads to, and the number of symlinks on the way. */
 interface End {
   /** Undefined if the archive contains nothing there. */
   readonly node: TreeNode | undefined
   readonly hops: number
 }
 
-/** The way to a symlink: the symlink at its start, and the number of symlinks so far. */
+/** A position in a chain of symlinks: the first symlink, and the number of symlinks so far. */
 interface Way {
   readonly first: ArchiveEntry
   readonly depth: number

@@ -15,7 +15,7 @@ import { formatSums, SUMS_FILE } from './sums.ts'
 
 const READ_CHUNK_BYTES = 256 * 1024
 
-/** The result of a backup. */
+/** The number of artifacts in a backup, and the size of its file. */
 export interface BackedUp {
   readonly artifacts: number
   readonly bytes: number
@@ -61,7 +61,7 @@ function copyDatabase(store: Store, to: string): Contents {
 }
 
 interface Copy {
-  /** The copied database. */
+  /** The path of the copied database. */
   readonly database: string
   readonly contents: Contents
   readonly written: string

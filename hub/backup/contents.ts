@@ -6,7 +6,7 @@ const artifactsSchema = z.array(z.object({ sha256: z.string().regex(/^[0-9a-f]{6
 
 /** The files that a database needs next to it. */
 export interface Contents {
-  /** Every artifact once. */
+  /** Each artifact is listed once. */
   readonly artifacts: readonly ArtifactFile[]
   /** True if sealed versions need the hub's own key. */
   readonly needsKey: boolean

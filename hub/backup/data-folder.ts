@@ -10,7 +10,7 @@ const REMAINS = '.restoring'
 
 /** A folder to restore into, which becomes a hub's data folder only once it is settled. */
 export interface NewDataFolder {
-  /** The folder that the files go to first. */
+  /** The folder that receives the files before they are settled. */
   readonly staging: string
   /** Moves all files into place, durably. */
   readonly settle: () => Promise<void>

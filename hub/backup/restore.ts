@@ -17,7 +17,6 @@ import { formatSums, SUMS_FILE } from './sums.ts'
 const ARTIFACT = /^artifacts\/[0-9a-f]{64}$/
 const OTHER_FILES = new Set([DATABASE_FILE, DEK_KEY_FILE, SUMS_FILE])
 
-/** The result of a restore. */
 export interface Restored {
   readonly artifacts: number
   /** The time of the backup. */

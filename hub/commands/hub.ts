@@ -27,7 +27,7 @@ export async function runCommandLine(args: string[]): Promise<number> {
   }
 }
 
-/** Options without a command are for `serve`. If npm took them, only their values are left. */
+/** Options without a command are for `serve`. Without `--`, npm keeps the options and passes on only their values. */
 function withDefaultCommand(args: string[]): string[] {
   const [first = '--'] = args
   if (first.startsWith('-')) return asksForHelp([first]) ? args : ['serve', ...args]

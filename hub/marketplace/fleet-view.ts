@@ -59,7 +59,7 @@ export interface FleetCounts {
 }
 
 export interface FleetView {
-  /** The applied filter, with the number of a page that exists. */
+  /** The applied filter. Its `page` exists, even if the wanted page does not. */
   readonly filter: FleetFilter
   readonly rows: readonly FleetRow[]
   readonly matching: number

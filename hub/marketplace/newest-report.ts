@@ -1,4 +1,4 @@
-/** The key of a report's host: one plugin or service on one host of one owner. */
+/** The columns that identify the subject of a report: one plugin or service on one host of one owner. */
 export const HOST = ['kind', 'slug', 'deployer_id', 'host_id'] as const
 
 /**

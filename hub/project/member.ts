@@ -25,7 +25,7 @@ export type Member = FileMember | LinkMember | (Place & { readonly type: 'direct
 const MAX_HOPS = 40
 
 interface Following {
-  /** The folder that no step may leave, which contains the symlink; `''` means the project's root. */
+  /** The folder that contains the symlink and that no step may leave; `''` means the project's root. */
   readonly within: string
   /** The most symlinks to follow. */
   readonly hops?: number

@@ -20,7 +20,7 @@ export const credential: Command = issuing('credential', {
 
 interface Issuing {
   readonly summary: string
-  /** The action's input for this value. */
+  /** The name of the project action's input for the key. */
   readonly input: string
   /** True if the command has the option --publish, for a key that can also publish. */
   readonly canPublish?: boolean

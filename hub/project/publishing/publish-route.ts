@@ -57,7 +57,7 @@ async function acceptVersion(c: Context, { store, maxArtifactBytes, disk }: Publ
   )
 }
 
-/** Throws HubError 401 for an unknown or revoked dev key, and 403 for one of another project or one only for hosts. */
+/** Throws HubError 401 for an unknown or revoked dev key, 403 for one of another project or one that cannot publish. */
 function requirePublisher(store: Store, { value, projectId }: { value: string; projectId: string }): void {
   const key = useProjectKey(store, ['devkey', 'publisher'], value)
   if (key?.is_active !== true) throw new HubError(401, 'The dev key is unknown or revoked.')

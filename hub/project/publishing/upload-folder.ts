@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 
 const FOLDER = 'uploads'
-/** The process that created the folder, and its start time. */
+/** Contains the id and the start time of the process that created the folder. */
 const NAME = /^(?<pid>\d+)-(?<start>\d+)-[A-Za-z0-9]{6}$/
 /** The position of the start time in `/proc/PID/stat`, counted after the command, which may contain anything. */
 const START_FIELD = 20
