@@ -5,7 +5,6 @@ import { expectEqual } from './expect.ts'
 import { CLOCK, GREETER, RELEASES } from './releases.ts'
 import type { DemoStage } from './stage.ts'
 
-/** One deployment of the demo. */
 export interface Deployment {
   readonly title: string
   /** The actions of the people in the story, before the operator deploys. */
