@@ -15,7 +15,6 @@ export function interruptionIfAny(): unknown {
   return interruption.signal.reason
 }
 
-/** Throws the interruption if there was one. */
 export function throwIfInterrupted(): void {
   interruption.signal.throwIfAborted()
 }

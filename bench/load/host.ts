@@ -23,7 +23,6 @@ export interface ProjectTarget extends Published {
   readonly credential: string
 }
 
-/** One deployment on a host. */
 export interface Deployment {
   readonly hostId: string
   /** False if the host already has the target's version. */
