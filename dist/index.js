@@ -23560,7 +23560,7 @@ function explainFailure(error, { server, foreign, sent }) {
     if (error instanceof DeployError)
         return error;
     const code = errnoOf(error) ?? '';
-    const reason = foreign ? code || NO_REASON : failures_reasonOf(error);
+    const reason = foreign ? foreignReason(error, code) : failures_reasonOf(error);
     if (code.startsWith('HPE_')) {
         const advice = server.startsWith('http:')
             ? 'check the URL and its port, and whether the URL should be https instead of http.'
@@ -23596,6 +23596,11 @@ const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and 
 /** Advice in Node's message for people who start Node themselves; an operator of this action does not. */
 const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/;
 const NO_REASON = 'no reason given';
+/** Quotes only the code, and the status with which the operator's own proxy refused the connection. */
+function foreignReason(error, code) {
+    const status = code === 'ERR_PROXY_TUNNEL' ? error.statusCode : undefined;
+    return typeof status === 'number' ? `${code}: the proxy answered HTTP ${status}` : code || NO_REASON;
+}
 function failures_reasonOf(error) {
     if (error instanceof AggregateError && error.errors.length > 0)
         return failures_reasonOf(error.errors[0]);

@@ -37,7 +37,7 @@ export function attemptsBefore(error: unknown): number {
 export function explainFailure(error: unknown, { server, foreign, sent }: ConnectionState): DeployError {
   if (error instanceof DeployError) return error
   const code = errnoOf(error) ?? ''
-  const reason = foreign ? code || NO_REASON : reasonOf(error)
+  const reason = foreign ? foreignReason(error, code) : reasonOf(error)
   if (code.startsWith('HPE_')) {
     const advice = server.startsWith('http:')
       ? 'check the URL and its port, and whether the URL should be https instead of http.'
@@ -79,6 +79,12 @@ const VALIDITY_ADVICE = "Check the host name in the URL, this host's clock, and 
 const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca/
 
 const NO_REASON = 'no reason given'
+
+/** Quotes only the code, and the status with which the operator's own proxy refused the connection. */
+function foreignReason(error: unknown, code: string): string {
+  const status = code === 'ERR_PROXY_TUNNEL' ? (error as { statusCode?: unknown }).statusCode : undefined
+  return typeof status === 'number' ? `${code}: the proxy answered HTTP ${status}` : code || NO_REASON
+}
 
 function reasonOf(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0])

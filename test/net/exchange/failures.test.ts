@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { Agent, request } from 'node:https'
 import { describe, it } from 'node:test'
 import { explainFailure } from '../../../src/net/exchange/failures.ts'
 import { makeCertificate } from '../certificates.ts'
@@ -123,6 +125,18 @@ describe('explainFailure', () => {
       sent: false,
     })
     assert.doesNotMatch(error.message, /\n|::/)
+  })
+
+  it("quotes the status of the operator's proxy, but nothing else, if the proxy refuses another server", async t => {
+    const proxy = await startConnectProxy(t, 'refuses')
+    const agent = new Agent({ proxyEnv: { https_proxy: proxy.url } })
+    const [refused] = await once(request('https://files.test/secret', { agent }).end(), 'error')
+    const { message } = explainFailure(refused, { server: 'https://files.test', foreign: true, sent: false })
+    const reason = 'ERR_PROXY_TUNNEL: the proxy answered HTTP 403'
+    assert.equal(
+      message,
+      `Could not connect to https://files.test (${reason}): check the URL, the network and any proxy.`,
+    )
   })
 
   it("names the input for trusting a certificate, not an option of Node's command line", () => {
