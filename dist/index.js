@@ -23540,16 +23540,10 @@ var external_node_net_default = /*#__PURE__*/__nccwpck_require__.n(external_node
 class TransientError extends ArtifactError {
     /** False when no byte of the request can have reached the server. */
     sent;
-    /** The number of attempts that have failed, including this one. */
-    attempts = 1;
     constructor(code, message, options) {
         super(code, message, options);
         this.sent = options.sent;
     }
-}
-/** Returns the number of attempts after which a call failed; 1 if the error does not say. */
-function attemptsBefore(error) {
-    return error instanceof TransientError ? error.attempts : 1;
 }
 /**
  * Turns an error on a connection into one that explains the failure to the operator; returns a DeployError as it is.
@@ -24970,24 +24964,41 @@ function badRedirect(server, finding) {
 ;// CONCATENATED MODULE: ./build/net/retries.js
 
 
+/** The number of attempts after which a call failed, by the error that the call threw. */
+const attemptsByError = new WeakMap();
+/** Returns the number of attempts after which a call failed with this error; 1 if that is not known. */
+function attemptsBefore(error) {
+    return (error instanceof Error ? attemptsByError.get(error) : undefined) ?? 1;
+}
 /**
- * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt, or throws its failure; both say how
- * many attempts were made. Between attempts, waits an exponentially growing time with full jitter, or longer if
- * `Retry-After` asks for more; both times are capped. Does not start a wait that would reach the deadline. Throws any
- * error but a TransientError at once. Once the deadline's signal is aborted, attempts nothing more and throws the
- * signal's reason.
+ * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt with the number of attempts, or throws
+ * its failure, for which `attemptsBefore` returns that number. Between attempts, waits an exponentially growing time
+ * with full jitter, or longer if `Retry-After` asks for more; both times are capped. Does not start a wait that would
+ * reach the deadline. Throws any error but a TransientError at once. Once the deadline's signal is aborted, attempts
+ * nothing more and throws the signal's reason.
  */
 async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
-    for (let attempts = 1;; attempts++) {
-        const outcome = await outcomeOf(attempt);
-        deadline.signal.throwIfAborted();
-        const waitMs = Math.max(random() * maxBackoffMs(attempts), requestedWaitMs(outcome));
-        const again = isWorthRetrying(outcome, policy) && attempts <= MAX_RETRIES && waitMs < deadline.remainingMs();
-        if (!again)
-            return finalAnswer(outcome, attempts);
-        log(`Attempt ${attempts} of ${1 + MAX_RETRIES}: ${describeOutcome(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`);
-        await sleep(waitMs, deadline.signal);
-        deadline.signal.throwIfAborted();
+    const { signal } = deadline;
+    let attempts = 0;
+    try {
+        for (;;) {
+            attempts += 1;
+            const outcome = await outcomeOf(attempt);
+            signal.throwIfAborted();
+            const waitMs = Math.max(random() * maxBackoffMs(attempts), requestedWaitMs(outcome));
+            const again = isWorthRetrying(outcome, policy) && attempts <= MAX_RETRIES && waitMs < deadline.remainingMs();
+            if (!again)
+                return { ...answerOf(outcome), attempts };
+            log(`Attempt ${attempts} of ${1 + MAX_RETRIES}: ${describeOutcome(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`);
+            await sleep(waitMs, signal);
+            signal.throwIfAborted();
+        }
+    }
+    catch (error) {
+        const failure = signal.aborted ? signal.reason : error;
+        if (failure instanceof Error)
+            attemptsByError.set(failure, attempts);
+        throw failure;
     }
 }
 /**
@@ -25034,10 +25045,10 @@ function maxBackoffMs(attempts) {
 function requestedWaitMs(outcome) {
     return 'answer' in outcome ? parseRetryAfter(outcome.answer.headers) : 0;
 }
-function finalAnswer(outcome, attempts) {
+function answerOf(outcome) {
     if ('failure' in outcome)
-        throw Object.assign(outcome.failure, { attempts });
-    return { ...outcome.answer, attempts };
+        throw outcome.failure;
+    return outcome.answer;
 }
 function describeOutcome(outcome) {
     return 'failure' in outcome ? outcome.failure.message : `the answer was HTTP ${outcome.answer.status}.`;

@@ -26,28 +26,45 @@ interface Answer {
 
 type Outcome<T> = { answer: T } | { failure: TransientError }
 
+/** The number of attempts after which a call failed, by the error that the call threw. */
+const attemptsByError = new WeakMap<Error, number>()
+
+/** Returns the number of attempts after which a call failed with this error; 1 if that is not known. */
+export function attemptsBefore(error: unknown): number {
+  return (error instanceof Error ? attemptsByError.get(error) : undefined) ?? 1
+}
+
 /**
- * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt, or throws its failure; both say how
- * many attempts were made. Between attempts, waits an exponentially growing time with full jitter, or longer if
- * `Retry-After` asks for more; both times are capped. Does not start a wait that would reach the deadline. Throws any
- * error but a TransientError at once. Once the deadline's signal is aborted, attempts nothing more and throws the
- * signal's reason.
+ * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt with the number of attempts, or throws
+ * its failure, for which `attemptsBefore` returns that number. Between attempts, waits an exponentially growing time
+ * with full jitter, or longer if `Retry-After` asks for more; both times are capped. Does not start a wait that would
+ * reach the deadline. Throws any error but a TransientError at once. Once the deadline's signal is aborted, attempts
+ * nothing more and throws the signal's reason.
  */
 export async function withRetries<T extends Answer>(
   attempt: () => Promise<T>,
   { policy, deadline, sleep, random, log }: RetryContext,
 ): Promise<T & { attempts: number }> {
-  for (let attempts = 1; ; attempts++) {
-    const outcome = await outcomeOf(attempt)
-    deadline.signal.throwIfAborted()
-    const waitMs = Math.max(random() * maxBackoffMs(attempts), requestedWaitMs(outcome))
-    const again = isWorthRetrying(outcome, policy) && attempts <= MAX_RETRIES && waitMs < deadline.remainingMs()
-    if (!again) return finalAnswer(outcome, attempts)
-    log(
-      `Attempt ${attempts} of ${1 + MAX_RETRIES}: ${describeOutcome(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`,
-    )
-    await sleep(waitMs, deadline.signal)
-    deadline.signal.throwIfAborted()
+  const { signal } = deadline
+  let attempts = 0
+  try {
+    for (;;) {
+      attempts += 1
+      const outcome = await outcomeOf(attempt)
+      signal.throwIfAborted()
+      const waitMs = Math.max(random() * maxBackoffMs(attempts), requestedWaitMs(outcome))
+      const again = isWorthRetrying(outcome, policy) && attempts <= MAX_RETRIES && waitMs < deadline.remainingMs()
+      if (!again) return { ...answerOf(outcome), attempts }
+      log(
+        `Attempt ${attempts} of ${1 + MAX_RETRIES}: ${describeOutcome(outcome)} Trying again in ${(waitMs / 1000).toFixed(1)} s.`,
+      )
+      await sleep(waitMs, signal)
+      signal.throwIfAborted()
+    }
+  } catch (error) {
+    const failure = signal.aborted ? signal.reason : error
+    if (failure instanceof Error) attemptsByError.set(failure, attempts)
+    throw failure
   }
 }
 
@@ -101,9 +118,9 @@ function requestedWaitMs(outcome: Outcome<Answer>): number {
   return 'answer' in outcome ? parseRetryAfter(outcome.answer.headers) : 0
 }
 
-function finalAnswer<T>(outcome: Outcome<T>, attempts: number): T & { attempts: number } {
-  if ('failure' in outcome) throw Object.assign(outcome.failure, { attempts })
-  return { ...outcome.answer, attempts }
+function answerOf<T>(outcome: Outcome<T>): T {
+  if ('failure' in outcome) throw outcome.failure
+  return outcome.answer
 }
 
 function describeOutcome(outcome: Outcome<Answer>): string {

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
+import type { Socket } from 'node:net'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { BACKOFF_BASE_MS, BACKOFF_CAP_MS, MAX_RETRIES, RETRY_AFTER_CAP_MS } from '../../src/net/limits.ts'
-import { parseRetryAfter } from '../../src/net/retries.ts'
+import { attemptsBefore, parseRetryAfter } from '../../src/net/retries.ts'
 import { serve, serveSocket } from './loopback-server.ts'
+import { createManualTimers } from './manual-timers.ts'
 import { CLOSED_PORT } from './ports.ts'
 import { createTestedWire, get } from './tested-wire.ts'
 
@@ -88,6 +90,20 @@ describe('withRetries', () => {
     await assert.rejects(wire.requestJson({ ...get(server.url), retry: 'transient' }), reason)
     assert.equal(server.connections(), 1)
   })
+
+  for (const [name, code, end] of [
+    ['the hub does not answer in time', 'timeout', (_, expire) => expire()],
+    ['the answer is not HTTP', 'bad_response', socket => socket.end('SSH-2.0\r\n')],
+  ] as [string, string, (socket: Socket, expire: () => void) => void][])
+    it(`counts the attempts before a failure if, at last, ${name}`, async t => {
+      const timers = createManualTimers()
+      const server = await serveSocket(t, (socket, nth) =>
+        socket.once('data', () => (nth < 3 ? socket.destroy() : end(socket, () => timers.expire(600_000)))),
+      )
+      const wire = createTestedWire({ startTimer: timers.startTimer })
+      const error = await wire.requestJson({ ...get(server.url), retry: 'transient' }).catch(error => error)
+      assert.deepEqual([error.code, attemptsBefore(error)], [code, 3])
+    })
 
   it('tries again after a reset and follows the redirects from the start', async t => {
     const paths: (string | undefined)[] = []

@@ -1,7 +1,7 @@
 import { toDeployError } from '../../core/errors.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import { type Delivery, type ReportSender, refused } from '../../install/reports/report-sender.ts'
-import { attemptsBefore } from '../../net/exchange/failures.ts'
+import { attemptsBefore } from '../../net/retries.ts'
 import type { ReportBody } from './bodies.ts'
 import type { MarketplaceAccess, MarketplaceClient } from './client.ts'
 import { namedBase } from './hub-bases.ts'

@@ -15,18 +15,11 @@ export interface ConnectionState {
 export class TransientError extends ArtifactError {
   /** False when no byte of the request can have reached the server. */
   readonly sent: boolean
-  /** The number of attempts that have failed, including this one. */
-  attempts = 1
 
   constructor(code: ErrorCode, message: string, options: ErrorOptions & { sent: boolean }) {
     super(code, message, options)
     this.sent = options.sent
   }
-}
-
-/** Returns the number of attempts after which a call failed; 1 if the error does not say. */
-export function attemptsBefore(error: unknown): number {
-  return error instanceof TransientError ? error.attempts : 1
 }
 
 /**

@@ -1,7 +1,7 @@
 import { AuthenticationError, toDeployError } from '../../core/errors.ts'
 import type { LocalReport } from '../../install/reports/local-report.ts'
 import { type Delivery, type ReportSender, refused } from '../../install/reports/report-sender.ts'
-import { attemptsBefore } from '../../net/exchange/failures.ts'
+import { attemptsBefore } from '../../net/retries.ts'
 import { refusalOf } from './answers.ts'
 import type { ReportBody } from './bodies.ts'
 import type { ProjectClient } from './client.ts'
