@@ -128,6 +128,7 @@ describe('a file of authorities', { skip }, () => {
     ['directly after another', `${other}${own}`],
     ['after a byte order mark', `\uFEFF${own}`],
     ['after a list that cannot be read', `${other}\n-----BEGIN X509 CRL-----\n!\n-----END X509 CRL-----\n${own}`],
+    ['named in the older form', own.replaceAll(' CERTIFICATE', ' X509 CERTIFICATE')],
     ['in lines that end as on Windows', own.replaceAll('\n', '\r\n')],
     ['described in text', `Certificate:\n    Data:\n${own}the end`],
   ] as const)
