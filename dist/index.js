@@ -23775,6 +23775,27 @@ var external_node_http_default = /*#__PURE__*/__nccwpck_require__.n(external_nod
 ;// CONCATENATED MODULE: external "node:https"
 const external_node_https_namespaceObject = require("node:https");
 var external_node_https_default = /*#__PURE__*/__nccwpck_require__.n(external_node_https_namespaceObject);
+;// CONCATENATED MODULE: ./build/core/chunk-weight.js
+const POINTER_BYTES = 8;
+/** V8 keeps a larger array elsewhere, and allocating one there takes longer. */
+const MAX_ARRAY_BYTES = 64 * 1024;
+/** The array that `weighOnHeap` allocated last. All earlier ones are garbage. */
+const last = [];
+/**
+ * Allocates as many bytes on V8's heap as a chunk has, only to cause garbage collections. The memory of a chunk that
+ * Node.js has received or unpacked is not on that heap, but is freed only by a collection, and little else causes one.
+ * Without this function, up to 64 MB of used chunks pile up, and some of that memory is never given back to the system.
+ * Each new chunk then takes memory that the system must first provide, and that is not in the processor's cache. V8
+ * does notice such piles, but then collects its whole heap, not only its young objects.
+ */
+function weighOnHeap(chunk) {
+    for (let left = chunk.length; left > 0; left -= MAX_ARRAY_BYTES) {
+        // Otherwise, a collection that the new array causes would copy the old array and count it as surviving memory.
+        last.length = 0;
+        last[0] = Array(Math.ceil(Math.min(left, MAX_ARRAY_BYTES) / POINTER_BYTES));
+    }
+}
+
 // EXTERNAL MODULE: external "http"
 var external_http_ = __nccwpck_require__(8611);
 var external_http_namespaceObject = /*#__PURE__*/__nccwpck_require__.t(external_http_, 2);
@@ -24599,21 +24620,6 @@ function createAgent(url, { trust, signal }) {
     return { agent, isProxied: agent.options.proxy !== undefined };
 }
 
-;// CONCATENATED MODULE: ./build/net/exchange/chunk-weight.js
-const POINTER_BYTES = 8;
-/** The array that `weighOnHeap` allocated last. All earlier ones are garbage. */
-const last = [];
-/**
- * Allocates as many bytes on V8's heap as a received chunk has, only to cause garbage collections. A chunk's own memory
- * is not on that heap, but is freed only by a collection, and little else in a download causes one. Without this
- * function, up to 64 MB of used chunks pile up, and some of that memory is never given back to the system.
- */
-function weighOnHeap(chunk) {
-    // Otherwise, a collection that the new array causes would copy the old array and count it as surviving memory.
-    last.length = 0;
-    last[0] = Array(Math.ceil(chunk.length / POINTER_BYTES));
-}
-
 ;// CONCATENATED MODULE: external "node:tls"
 const external_node_tls_namespaceObject = require("node:tls");
 ;// CONCATENATED MODULE: ./build/net/exchange/connection-watch.js
@@ -24627,7 +24633,7 @@ const external_node_tls_namespaceObject = require("node:tls");
 class ConnectionWatch {
     server;
     foreign;
-    /** Aborted when a timeout expires, when the settings' signal is aborted, and when the connection is closed. */
+    /** Aborted when a timeout expires, when the settings' signal is aborted, and after any other error. */
     signal;
     /** True if the connection was ready, so that bytes of the request may have left. */
     sent = false;
@@ -24658,18 +24664,14 @@ class ConnectionWatch {
     pause() {
         this.#stopTimer();
     }
-    /** Ends the connection in any state. */
-    close() {
-        this.pause();
-        this.#controller.abort();
-    }
     /**
-     * Ends the connection after an error and returns the error to throw: the signal's reason if the signal is aborted,
-     * otherwise the error, explained.
+     * Ends the connection, in any state, after an error. Returns the error to throw: the signal's reason if the signal is
+     * aborted, otherwise the error, explained.
      */
     endWith(error) {
         const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this);
-        this.close();
+        this.pause();
+        this.#controller.abort();
         return reason;
     }
     #ready() {
@@ -24761,7 +24763,11 @@ async function openExchange(request, settings) {
             server: request.server,
             foreign: isForeign(request),
             body: receiveBody(answer, watch),
-            close: () => watch.close(),
+            close: () => {
+                watch.pause();
+                // An abort would create two errors, and each of them a stack trace, for which V8 counts the bundle's lines.
+                sent.destroy();
+            },
         };
     }
     catch (error) {
@@ -36790,6 +36796,16 @@ function parseName(rawName, isUtf8) {
 }
 
 ;// CONCATENATED MODULE: ./build/install/archive/unpack-stream.js
+
+/** The number of chunks that a stream unpacks ahead of its reader. */
+const CHUNKS_AHEAD = 4;
+/**
+ * Returns the options for a stream of node:zlib that unpacks into chunks of this many bytes, some chunks ahead of its
+ * reader. By default, such a stream would begin the next chunk only once its reader asks for it.
+ */
+function unpackingAhead(chunkSize) {
+    return { chunkSize, readableHighWaterMark: CHUNKS_AHEAD * chunkSize };
+}
 /**
  * Feeds the pieces to a stream of node:zlib and yields the stream's output. Each piece of the output is valid until the
  * next one is requested. By the time the second piece after an input piece is requested, the stream has used up that
@@ -36799,7 +36815,10 @@ function parseName(rawName, isUtf8) {
  */
 async function* unpack(stream, pieces) {
     void feed(stream, pieces);
-    yield* stream;
+    for await (const piece of stream) {
+        weighOnHeap(piece);
+        yield piece;
+    }
 }
 /** Never rejects: the reader of the stream gets the error. */
 async function feed(stream, pieces) {
@@ -36883,7 +36902,7 @@ function inflateSmall(packed, entry) {
     }
 }
 async function* inflateLarge(window, entry) {
-    const inflate = (0,external_node_zlib_namespaceObject.createInflateRaw)({ chunkSize: PIECE_BYTES });
+    const inflate = (0,external_node_zlib_namespaceObject.createInflateRaw)(unpackingAhead(PIECE_BYTES));
     try {
         yield* unpack(inflate, readPacked(window, entry));
         verifyUsedUp(entry, inflate.bytesWritten);
@@ -44131,7 +44150,7 @@ function verifyUnpackedBytes(bytes, { maxExtractedBytes, maxEntries }) {
 }
 async function* unpackFrame(zstd, frame) {
     const params = { [external_node_zlib_namespaceObject.constants.ZSTD_d_windowLogMax]: MAX_WINDOW_LOG };
-    const decoder = (0,external_node_zlib_namespaceObject.createZstdDecompress)({ chunkSize: zstd_stream_PIECE_BYTES, params });
+    const decoder = (0,external_node_zlib_namespaceObject.createZstdDecompress)({ ...unpackingAhead(zstd_stream_PIECE_BYTES), params });
     let bytes = 0;
     try {
         for await (const piece of unpack(decoder, cut(zstd.subarray(frame.start, frame.end)))) {

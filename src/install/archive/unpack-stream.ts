@@ -1,4 +1,16 @@
 import type { Transform } from 'node:stream'
+import { weighOnHeap } from '../../core/chunk-weight.ts'
+
+/** The number of chunks that a stream unpacks ahead of its reader. */
+const CHUNKS_AHEAD = 4
+
+/**
+ * Returns the options for a stream of node:zlib that unpacks into chunks of this many bytes, some chunks ahead of its
+ * reader. By default, such a stream would begin the next chunk only once its reader asks for it.
+ */
+export function unpackingAhead(chunkSize: number): { chunkSize: number; readableHighWaterMark: number } {
+  return { chunkSize, readableHighWaterMark: CHUNKS_AHEAD * chunkSize }
+}
 
 /**
  * Feeds the pieces to a stream of node:zlib and yields the stream's output. Each piece of the output is valid until the
@@ -9,7 +21,10 @@ import type { Transform } from 'node:stream'
  */
 export async function* unpack(stream: Transform, pieces: Iterable<Buffer>): AsyncGenerator<Buffer> {
   void feed(stream, pieces)
-  yield* stream as AsyncIterable<Buffer>
+  for await (const piece of stream as AsyncIterable<Buffer>) {
+    weighOnHeap(piece)
+    yield piece
+  }
 }
 
 /** Never rejects: the reader of the stream gets the error. */

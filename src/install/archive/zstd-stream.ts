@@ -3,7 +3,7 @@ import { invalidArchive } from '../../core/archive/archive-entry.ts'
 import type { ExtractionLimits } from '../../core/archive/archive-limits.ts'
 import { MAX_WINDOW_LOG, parseZstdFrames, verifyWindowUse, type ZstdFrame } from '../../core/archive/zstd-frames.ts'
 import { ArchiveError, errnoOf } from '../../core/errors.ts'
-import { unpack } from './unpack-stream.ts'
+import { unpack, unpackingAhead } from './unpack-stream.ts'
 import type { OpenedArtifact } from './unseal.ts'
 
 /**
@@ -62,7 +62,7 @@ function verifyUnpackedBytes(bytes: number, { maxExtractedBytes, maxEntries }: E
 
 async function* unpackFrame(zstd: Buffer, frame: ZstdFrame): AsyncGenerator<Buffer> {
   const params = { [constants.ZSTD_d_windowLogMax]: MAX_WINDOW_LOG }
-  const decoder = createZstdDecompress({ chunkSize: PIECE_BYTES, params })
+  const decoder = createZstdDecompress({ ...unpackingAhead(PIECE_BYTES), params })
   let bytes = 0
   try {
     for await (const piece of unpack(decoder, cut(zstd.subarray(frame.start, frame.end)))) {

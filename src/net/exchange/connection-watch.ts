@@ -14,7 +14,7 @@ type WatchSettings = Pick<WireSettings, 'timeouts' | 'signal' | 'startTimer'>
 export class ConnectionWatch {
   readonly server: string
   readonly foreign: boolean
-  /** Aborted when a timeout expires, when the settings' signal is aborted, and when the connection is closed. */
+  /** Aborted when a timeout expires, when the settings' signal is aborted, and after any other error. */
   readonly signal: AbortSignal
   /** True if the connection was ready, so that bytes of the request may have left. */
   sent = false
@@ -50,19 +50,14 @@ export class ConnectionWatch {
     this.#stopTimer()
   }
 
-  /** Ends the connection in any state. */
-  close(): void {
-    this.pause()
-    this.#controller.abort()
-  }
-
   /**
-   * Ends the connection after an error and returns the error to throw: the signal's reason if the signal is aborted,
-   * otherwise the error, explained.
+   * Ends the connection, in any state, after an error. Returns the error to throw: the signal's reason if the signal is
+   * aborted, otherwise the error, explained.
    */
   endWith(error: unknown): unknown {
     const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this)
-    this.close()
+    this.pause()
+    this.#controller.abort()
     return reason
   }
 

@@ -1,9 +1,9 @@
 import http, { type Agent, type ClientRequest, type IncomingMessage } from 'node:http'
 import https from 'node:https'
 import type { LookupFunction } from 'node:net'
+import { weighOnHeap } from '../../core/chunk-weight.ts'
 import type { WireSettings } from '../settings.ts'
 import { createAgent } from './agent.ts'
-import { weighOnHeap } from './chunk-weight.ts'
 import { ConnectionWatch } from './connection-watch.ts'
 import { type Headers, readResponseHeaders } from './headers.ts'
 import { unusableAnswer } from './unusable-answer.ts'
@@ -58,7 +58,11 @@ export async function openExchange(request: HttpRequest, settings: WireSettings)
       server: request.server,
       foreign: isForeign(request),
       body: receiveBody(answer, watch),
-      close: () => watch.close(),
+      close: () => {
+        watch.pause()
+        // An abort would create two errors, and each of them a stack trace, for which V8 counts the bundle's lines.
+        sent.destroy()
+      },
     }
   } catch (error) {
     throw watch.endWith(error)

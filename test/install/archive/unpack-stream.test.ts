@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
 import { describe, it } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import { createInflateRaw, deflateRawSync } from 'node:zlib'
-import { unpack } from '../../../src/install/archive/unpack-stream.ts'
+import { unpack, unpackingAhead } from '../../../src/install/archive/unpack-stream.ts'
+
+const MEBIBYTE = 1024 * 1024
 
 const CONTENT = Buffer.from(Array.from({ length: 50_000 }, (_, at) => `line ${at}\n`).join(''))
 
@@ -53,5 +59,24 @@ describe('unpack', () => {
     const inflate = createInflateRaw({ chunkSize: 1000 })
     for await (const _ of unpack(inflate, throughTwoBuffers(deflateRawSync(CONTENT), 1000))) break
     assert.ok(inflate.destroyed)
+  })
+
+  it('causes the used pieces to be collected soon', async () => {
+    // In a separate process, because this one may still have the buffers of earlier tests.
+    const program = join(import.meta.dirname, 'unpacked-bytes.ts')
+    const { stdout } = await promisify(execFile)(process.execPath, [program])
+    assert.ok(Number(stdout) < 16 * MEBIBYTE, `${Number(stdout)} bytes`)
+  })
+})
+
+describe('unpackingAhead', () => {
+  it('makes a stream unpack four chunks while its reader is busy with another one', async () => {
+    const chunkSize = MEBIBYTE / 4
+    const inflate = createInflateRaw(unpackingAhead(chunkSize))
+    const pieces = unpack(inflate, [deflateRawSync(Buffer.alloc(2 * MEBIBYTE))])
+    await pieces.next()
+    // With the default options, this wait would not end.
+    while (inflate.readableLength < 4 * chunkSize) await setImmediate()
+    await pieces.return(undefined)
   })
 })

@@ -115,3 +115,29 @@ describe('the idle timeout', () => {
     assert.deepEqual(timers.running(), [])
   })
 })
+
+describe('close', () => {
+  it('creates no stack trace, because V8 would then count the lines of the whole bundle', async t => {
+    const server = await serve(t, (_, response) => response.end('{}'))
+    const exchange = await openWith(createManualTimers(), server.url)
+    for await (const _ of exchange.body);
+    const traced: string[] = []
+    const { prepareStackTrace } = Error
+    t.after(() => {
+      Error.prepareStackTrace = prepareStackTrace
+    })
+    Error.prepareStackTrace = error => String(traced.push(error.message))
+    exchange.close()
+    assert.deepEqual(traced, [])
+  })
+
+  it('ends the connection although part of the body is still to come', async t => {
+    const timers = createManualTimers()
+    const ended = Promise.withResolvers<void>()
+    const server = await serveSocket(t, socket => socket.resume().on('close', ended.resolve).write(`${HEAD}x`))
+    const exchange = await openWith(timers, server.url)
+    exchange.close()
+    await ended.promise
+    assert.deepEqual(timers.running(), [])
+  })
+})

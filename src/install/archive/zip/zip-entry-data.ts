@@ -3,7 +3,7 @@ import { invalidEntry } from '../../../core/archive/archive-entry.ts'
 import { errnoOf } from '../../../core/errors.ts'
 import { countInWords } from '../../../core/quantities.ts'
 import { type ReadWindow, WINDOW_BYTES } from '../read-window.ts'
-import { unpack } from '../unpack-stream.ts'
+import { unpack, unpackingAhead } from '../unpack-stream.ts'
 import type { LocatedZipEntry, ZipPacking } from './zip-entries.ts'
 
 /**
@@ -62,7 +62,7 @@ function inflateSmall(packed: Buffer, entry: LocatedZipEntry): Buffer {
 }
 
 async function* inflateLarge(window: ReadWindow, entry: LocatedZipEntry): AsyncGenerator<Buffer> {
-  const inflate = createInflateRaw({ chunkSize: PIECE_BYTES })
+  const inflate = createInflateRaw(unpackingAhead(PIECE_BYTES))
   try {
     yield* unpack(inflate, readPacked(window, entry))
     verifyUsedUp(entry, inflate.bytesWritten)
