@@ -16974,8 +16974,8 @@ class ArchiveError extends ArtifactError {
     name = 'ArchiveError';
 }
 /**
- * The run was cancelled; the state of this host or of the fleet stopped it (the disk, the lock, an installed version, a
- * step or the health); or the hub failed to authenticate the run or to accept its report.
+ * The run was cancelled, or the state of this host or of the fleet stopped it: the disk, the lock, an installed
+ * version, a step or the health. Also the error if the hub failed to authenticate the run or to accept its report.
  */
 class DeploymentError extends DeployError {
     name = 'DeploymentError';
@@ -17203,9 +17203,9 @@ const PHASES = { a: '0', alpha: '0', b: '1', beta: '1' };
 const CANDIDATE = '2';
 const FINAL = '3';
 /**
- * Compares two versions by the rules of PEP 440: negative if `a` is older; undefined if either of them has another
- * form. Epochs (`1!...`) and local versions (`+...`) are not accepted, and neither is `1.0-1`, which means 1.0.post1 in
- * PEP 440, but not elsewhere.
+ * Compares two versions by the rules of PEP 440. Returns a negative number if `a` is older, and undefined if either
+ * version has another form. Does not accept epochs (`1!...`), local versions (`+...`), or `1.0-1`, which means
+ * 1.0.post1 in PEP 440 but not elsewhere.
  */
 function comparePythonVersions(a, b) {
     const [first, second] = [python_version_parse(a), python_version_parse(b)];
@@ -17287,8 +17287,8 @@ const external_node_crypto_namespaceObject = require("node:crypto");
 
 const SLASH = 0x2f;
 /**
- * Returns the tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
- * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
+ * Returns the tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of UTF-8 lines joined by `\n`. Each
+ * line is `<relative path>:<sha256 of the file>`. The lines are in the order of `comparePaths`.
  */
 function treeDigest(files) {
     return orderedTreeDigest(inTreeOrder(files));
@@ -17394,8 +17394,8 @@ async function tree_walk_describe(root, path) {
 const promises_namespaceObject = require("node:timers/promises");
 ;// CONCATENATED MODULE: ./build/core/monotonic.js
 /**
- * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. This is the
- * clock of `performance.now`. To provide that function, Node.js would load about ten of its modules.
+ * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date.
+ * `performance.now` reads the same clock, but Node.js would load about ten of its modules to provide that function.
  */
 function monotonicMs() {
     const [seconds, nanoseconds] = process.hrtime();
@@ -17474,9 +17474,9 @@ const ANSI_SEQUENCE = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|
 const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu;
 const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g;
 /**
- * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log: no ANSI sequences,
- * no control, direction or zero-width characters (each run of them becomes a space), nothing that the runner would run
- * as a command (`::`, `##[`), and at most `maxChars` characters, plus a mark if the text was cut.
+ * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log. Removes ANSI
+ * sequences, replaces each run of control, direction or zero-width characters with a space, and breaks up anything that
+ * the runner would run as a command (`::`, `##[`). Cuts the text after `maxChars` characters, and marks the cut.
  */
 function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
     const flat = text
@@ -17490,10 +17490,7 @@ function cleanForeignText(text, maxChars = MAX_FOREIGN_TEXT_CHARS) {
     return isCut ? `${characters.slice(0, maxChars).join('')}${CUT_MARK}` : flat;
 }
 const MAX_LISTED_NAMES = 20;
-/**
- * Lists up to 20 names, each cleaned, with commas between them, and the number of the others: a publisher may list
- * thousands.
- */
+/** Lists up to 20 cleaned names, separated by commas, and counts the rest, because a publisher may list thousands. */
 function listNames(names) {
     return listFirst(names.map(name => cleanForeignText(name, 64)), MAX_LISTED_NAMES);
 }
@@ -17501,7 +17498,7 @@ function listNames(names) {
 ;// CONCATENATED MODULE: ./build/core/sentence.js
 /**
  * Returns the text as a sentence that another sentence can follow. Adds a period unless the text already ends with `.`,
- * `!` or `?`, perhaps inside a quotation mark or parenthesis.
+ * `!` or `?`. A closing quotation mark or parenthesis may follow.
  */
 function asSentence(text) {
     return /[.!?]["')]?$/.test(text) ? text : `${text}.`;
@@ -17612,11 +17609,11 @@ const MAX_OUTPUT_BYTES = 2048;
  */
 const DRAIN_MS = 200;
 /**
- * Runs a program in its own process group with /dev/null as stdin, and resolves when the program has exited,
- * successfully or not, or could not be started. After `timeoutMs`, the group gets SIGTERM, and SIGKILL 5 s later or as
- * soon as the program has exited. When `signal` aborts, the same happens, but with SIGKILL after `abortGraceMs`, and
- * the promise rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and the first 2
- * KiB of stdout alone for callers that parse it; longer output ends with a mark. Never blocks the event loop.
+ * Runs a program in its own process group, with /dev/null as stdin. Resolves when the program has exited, successfully
+ * or not, or could not be started. After `timeoutMs`, sends SIGTERM to the group, and SIGKILL 5 s later or as soon as
+ * the program has exited. When `signal` aborts, does the same, but with SIGKILL after `abortGraceMs`, and rejects with
+ * the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and, for callers that parse stdout, the
+ * first 2 KiB of stdout alone. Longer output ends with a mark. Never blocks the event loop.
  */
 async function runChild(request) {
     request.signal?.throwIfAborted();
@@ -17794,8 +17791,8 @@ function notAFile(path, expected = 'a regular file') {
     return new DeploymentError('unsafe_host', `${path} is not ${expected}, but this action keeps its lock there. Find out which program or user put it there, and remove it while no deployment runs.`);
 }
 /**
- * Returns `notAFile` if the error of an `open` that follows no symlinks means that the path is not a regular file;
- * otherwise returns the error unchanged.
+ * Returns `notAFile` if an `open` that follows no symlinks failed because the path is not a regular file. Otherwise
+ * returns the error unchanged.
  */
 function toOpenError(path, error) {
     return NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error;
@@ -17813,9 +17810,9 @@ const EXIT_BUSY = 1;
 /** How long `flock` may take to answer on a busy host, or on a slow network file system. */
 const ANSWER_TIMEOUT_MS = { least: 1000, most: 5000 };
 /**
- * Tries once to lock a file, which is created if it is missing and must never be removed. `flock` (util-linux) locks a
- * descriptor that this process keeps open, and then exits. Only `flock` inherits the descriptor, so the lock ends with
- * this process, however this process ends. Throws the system's error, the signal's reason, or DeploymentError
+ * Tries once to lock a file. Creates the file if it is missing. The file must never be removed. `flock` (util-linux)
+ * locks a descriptor that this process keeps open, and then exits. Only `flock` inherits the descriptor, so the lock
+ * ends with this process, however this process ends. Throws the system's error, the signal's reason, or DeploymentError
  * `unsafe_host` if the path is not a regular file.
  */
 async function tryKernelLock(request) {
@@ -17985,8 +17982,8 @@ function ownerOfTemporary(name) {
 const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024;
 /**
  * Opens a directory. If the last component of the path is a symlink, does not follow it, and throws the system's error
- * ENOTDIR or ELOOP. Throws DeploymentError `unsafe_host` if other users own the directory or can write to it, and it
- * can be reached only by its name.
+ * ENOTDIR or ELOOP. Throws DeploymentError `unsafe_host` if the directory can be reached only by its name, and other
+ * users own it or can write to it.
  */
 function openDirectorySync(path) {
     const fd = (0,external_node_fs_namespaceObject.openSync)(path, external_node_fs_namespaceObject.constants.O_RDONLY | external_node_fs_namespaceObject.constants.O_DIRECTORY | external_node_fs_namespaceObject.constants.O_NOFOLLOW);
@@ -18115,12 +18112,13 @@ const MAX_OPEN = 70;
 /** Enough for a tree of 700,000 levels. */
 const MAX_MOVED_UP = 10_000;
 /**
- * Removes the file, symlink or directory at the path, with everything in it; does nothing if nothing is there. The
+ * Removes the file, symlink or directory at the path, with everything in it. Does nothing if nothing is there. The
  * caller must make sure that only this user can change the directory that contains the path. Removes everything below
- * the path by descriptor: whatever another process renames, replaces or links in the tree meanwhile, nothing outside
- * the tree is touched. Enters no mount point; a bind mount of the same file system is recognized only with /proc. Works
- * in slices, between which signals are handled. Removes everything that it can, then throws the system's error about
- * the first item that stays, or DeploymentError `unsafe_host` for a mount point or as `openDirectorySync` does.
+ * the path by descriptor, so it touches nothing outside the tree, whatever another process renames, replaces or links
+ * in the tree meanwhile. Enters no mount point, but recognizes a bind mount of the same file system only with /proc.
+ * Works in slices, between which signals are handled. Removes everything that it can, and then throws the error about
+ * the first item that stays. That is the system's error, or DeploymentError `unsafe_host` for a mount point or as
+ * `openDirectorySync` throws it.
  */
 async function removeTree(path) {
     const stat = lstatIfPresentSync(path);
@@ -18629,9 +18627,9 @@ const REPORT_EVERY_MS = 10_000;
  */
 const KERNEL_LOCK = 'kernel-lock';
 /**
- * Takes the lock of a project root, and waits for its holder for up to `timeoutMs`. The lock consists of a kernel lock,
- * which ends with its holder, and a file that names the holder. A file whose holder is provably dead, or whose content
- * is garbage, is taken over at once. If no kernel lock is available, the file alone decides.
+ * Takes the lock of a project root. If another process has the lock, waits for up to `timeoutMs`. The lock consists of
+ * a kernel lock, which ends with its holder, and a file that names the holder. A file whose holder is provably dead, or
+ * whose content is garbage, is taken over at once. If no kernel lock is available, the file alone decides.
  *
  * Throws DeploymentError `locked` with the holder and the link to its run, `unsafe_host` as `tryKernelLock` and
  * `readLock` do, or a system error as `toHostError` returns it. Throws the signal's reason once the signal is aborted.
@@ -18787,8 +18785,8 @@ function uniteKeepPaths(...lists) {
 }
 /**
  * Returns the keep-paths that exist in a tree, except those inside another keep-path. Throws DeploymentError
- * `step_failed` if one of these paths cannot be moved to the staged tree, because a parent of the path is not a
- * directory in one of the two trees.
+ * `step_failed` if one of these paths cannot be moved to the staged tree, because in one of the two trees, a parent of
+ * the path is not a directory.
  */
 function findKeptPaths(tree, staged) {
     const kept = findMovablePaths(tree);
@@ -18858,8 +18856,8 @@ const FULL = 'full';
 const MAX_NAMED = 5;
 const OVERLAY_MAGIC = 0x794c7630;
 /**
- * Checks that the content of a place can be switched by renames: that the content neither is nor contains a mount
- * point, and that the system lets this run move the content and the kept paths in it. Leaves the content where it is.
+ * Checks that the content of a place can be switched by renames. The content must neither be nor contain a mount point,
+ * and the system must let this run move the content and the kept paths in it. Leaves the content where it is.
  *
  * Throws DeploymentError `unsafe_host`, which says what to do. Throws `inconsistent` as `requireNothingStranded` does,
  * or if the check moved a path and could not move it back.
@@ -18967,7 +18965,7 @@ function isWritable(path) {
     }
 }
 /**
- * Returns a directory that no rename can replace, because it is never empty. Therefore, several runs can use it without
+ * Returns a directory that no rename can replace, because it is never empty. Several runs can therefore use it without
  * a lock. The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
  */
 function irreplaceable(layout) {
@@ -18980,8 +18978,8 @@ function irreplaceable(layout) {
 }
 /**
  * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains an entry other than
- * `full`. In that case, a rename may have succeeded and put another directory where the target was, in a run that was
- * killed or could not move that directory back.
+ * `full`. In that case, a rename may have put another directory where the target was, in a run that was killed or could
+ * not move that directory back.
  */
 function requireNothingStranded(layout) {
     const names = strandedNames(layout);
@@ -19041,8 +19039,8 @@ const PARALLEL_SYNCS = 4;
 /** Makes an open file's bytes durable. The sync may take a long time, but never blocks the event loop. */
 const syncFile = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fsync);
 /**
- * Creates a file with this text and mode 0600, or replaces the existing file with one. After a crash, the path has
- * either the old file or the new one. The directory must exist.
+ * Writes this text to a new file with mode 0600, which replaces any existing file at the path. After a crash, the path
+ * has either the old file or the new one. The directory must exist.
  */
 async function replaceFile(path, text) {
     const temporary = temporaryName(path);
@@ -19057,8 +19055,8 @@ async function replaceFile(path, text) {
     await syncDirectory((0,external_node_path_namespaceObject.dirname)(path));
 }
 /**
- * Creates a file with mode 0600, complete and durable, or not at all; on a file system without hard links, a crash may
- * leave an empty file. Resolves to false if the name is taken.
+ * Creates a complete, durable file with mode 0600, or no file at all. On a file system without hard links, however, a
+ * crash may leave an empty file. Resolves to false if the name is taken.
  */
 async function createFile(path, text) {
     const temporary = temporaryName(path);
@@ -19079,8 +19077,8 @@ async function createFile(path, text) {
 }
 /**
  * Gives a complete file a new name, which must be free. If the file system has hard links, the file also keeps its
- * first name, and this function returns true. Otherwise claims the new name with an empty file, renames the file to it,
- * and returns false; a crash in between leaves the empty file behind.
+ * first name, and this function returns true. Otherwise, claims the new name with an empty file, renames the complete
+ * file to that name, and returns false. A crash in between leaves the empty file behind.
  */
 function linkOrClaimSync(file, path) {
     try {
@@ -19120,10 +19118,10 @@ async function syncDirectory(path) {
     await openAndSync(path, external_node_fs_namespaceObject.constants.O_DIRECTORY);
 }
 /**
- * Makes whole trees of one file system durable, with one syncfs by `sync -f` (coreutils): an fsync of each file takes
- * ten times as long as the whole deployment. If `sync -f` is missing or fails, calls fsync for every file and directory
- * instead. Returns which of the two was used. Throws an error if the bytes could not be made durable, and the signal's
- * reason if the signal is aborted before `sync` has ended.
+ * Makes whole trees of one file system durable with a single syncfs, by `sync -f` (coreutils). An fsync of each file
+ * would take ten times as long as the whole deployment. If `sync -f` is missing or fails, calls fsync for every file
+ * and directory instead. Returns which of the two was used. Throws an error if the bytes could not be made durable, and
+ * the signal's reason if the signal is aborted before `sync` has ended.
  */
 async function syncTrees([root, ...others], signal) {
     const end = await runChild({
@@ -19238,7 +19236,7 @@ const snapshotPathSchema = schemas_string().check(_regex(new RegExp(`^${SNAPSHOT
 
 
 
-// The paths at which each kind of change may happen, relative to the project root. No change moves or deletes anything
+// The paths, relative to the project root, at which each kind of change may happen. No change moves or deletes anything
 // else, whatever a journal says.
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}';
 const STAGED = `\\.hub-deploy/staging/${UUID}${BELOW_PATTERN}`;
@@ -19486,8 +19484,8 @@ function remakeFoldersSync(root, path, setAside) {
     }
 }
 /**
- * Holds a path. The users who can change the directory that contains a tree decide what this host runs, so the tree's
- * own path can be trusted once the tree is known to be a directory.
+ * Holds a path. The users who can change the directory around a tree decide what this host runs anyway. The tree's own
+ * path can therefore be trusted once the tree is known to be a directory.
  */
 function hold(root, path, open) {
     const { base, inside } = splitPath(root, path);
@@ -19628,8 +19626,9 @@ function requireFree(root, move) {
 }
 /**
  * Makes a move. Another process, perhaps the old version itself, may replace the source, or put files in the way each
- * time files are set aside. So the two renames follow each other immediately, and are attempted up to 20 times. Throws
- * DeploymentError `step_failed` if the source is missing after the last attempt, and otherwise the system's error.
+ * time files are set aside. The two renames therefore follow each other immediately, and are attempted up to 20 times.
+ * Throws DeploymentError `step_failed` if the source is missing after the last attempt, and otherwise the system's
+ * error.
  */
 async function makeMove(root, paths) {
     const setAside = [];
@@ -19771,7 +19770,7 @@ async function move_back_moveBack(root, move) {
 }
 /**
  * True if a move was certainly not made, or is certainly undone. A path moved into the staging folder counts as back
- * only while the folder of its target exists, too: otherwise, a new file or directory with the old inode may be at the
+ * only while the folder of its target still exists. Otherwise, a new file or directory with the old inode may be at the
  * source.
  */
 function isMovedBack(root, move) {
@@ -19818,9 +19817,9 @@ function whereIs(move, { from, to }) {
     return isNewTree && identityOf(to)?.times === times ? 'moved' : 'gone';
 }
 /**
- * Moves back the file or tree at the target, such as a file that was rewritten. But if the new version has renamed the
- * announced file or tree inside its own tree, for example as a backup, moves the announced file or tree back instead,
- * and sets aside the file or tree at the target.
+ * Moves back the file or tree at the target, such as a file that was rewritten. The new version may instead have
+ * renamed the announced file or tree inside its own tree, for example as a backup. If so, moves the announced file or
+ * tree back, and sets aside the file or tree at the target.
  */
 async function moveExchangedBack(root, move) {
     // The target can be moved back in any case, so a tree that cannot be searched does not stop the undo.
@@ -19919,7 +19918,7 @@ function placesIn(changes) {
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
  * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing or if the
- * path to be created is taken; also throws as `requireFree` does. An impossible change must not be announced, because
+ * path to be created is taken. Also throws as `requireFree` does. An impossible change must not be announced, because
  * undoing it might move the host's own files.
  */
 async function announceable(root, change) {
@@ -19932,11 +19931,10 @@ async function announceable(root, change) {
 /** Each move keeps the folders of its two ends open, and a process is often limited to 1,024 descriptors. */
 const MAX_OPEN_MOVES = 100;
 /**
- * Makes changes, none of which depends on another, one right after another. Makes moves durable only afterwards, in
- * groups of at most 100, because each move keeps descriptors open until it is durable. Other changes are durable at
- * once. Calls `reach` with the index of each change before the change is made. Never replaces an existing file. Sets
- * aside files that another process has put in the place of a new version, and returns the paths to which they were
- * moved.
+ * Makes independent changes, one right after another. Makes moves durable only afterwards, in groups of at most 100,
+ * because each move keeps descriptors open until it is durable. Other changes are durable at once. Calls `reach` with
+ * the index of each change before the change is made. Never replaces an existing file. Sets aside files that another
+ * process has put in the place of a new version, and returns the paths to which they were moved.
  */
 async function applyChanges(root, changes, reach = () => undefined) {
     const open = [];
@@ -19977,7 +19975,7 @@ async function make(root, change) {
     await syncDirectory((0,external_node_path_namespaceObject.dirname)((0,external_node_path_namespaceObject.join)(root, change.path)));
 }
 /**
- * Undoes a change, whether it was made, half made or not made at all; may be repeated. Sets aside, and never removes,
+ * Undoes a change, whether it was made, half made or not made at all. May be repeated. Sets aside, and never removes,
  * files that another process has put in the way. For a move, throws as `moveBack` does.
  */
 async function undoChange(root, change) {
@@ -20626,8 +20624,8 @@ const healthcheckSchema = schemas_lazy(() => object({
     retries: schemas_number(),
 }));
 /**
- * The check of a restored version, with that version, which is null if nothing was installed before or if the version
- * is not known.
+ * The check of a restored version, and that version. The version is null if nothing was installed before, or if it is
+ * not known.
  */
 const restoredCheckSchema = schemas_lazy(() => schemas_extend(healthcheckSchema.def.getter(), { previous_version: nullable(schemas_string()) }));
 /**
@@ -21156,7 +21154,7 @@ const recordSchema = schemas_lazy(() => discriminatedUnion('record', [
     schemas_extend(stepEntrySchema, { record: literal('step') }),
     /** Announces a change that is about to be made. */
     object({ record: literal('change'), change: changeSchema }),
-    /** Announces several changes, none of which depends on another. */
+    /** Announces several independent changes. */
     object({ record: literal('changes'), changes: array(changeSchema).check(_minLength(2)) }),
     /** Announces that a service is about to be started, stopped or restarted. */
     object({ record: literal('service'), change: serviceChangeSchema }),
@@ -21325,8 +21323,8 @@ function readJournal(path) {
     return parsed.data;
 }
 /**
- * Returns the journal's first record, whatever the other records contain; undefined if the journal cannot be read, if
- * one of its lines is damaged, or if its first record is invalid. Never throws.
+ * Returns the journal's first record, whatever the other records contain. Returns undefined if the journal cannot be
+ * read, if one of its lines is damaged, or if its first record is invalid. Never throws.
  */
 function readBegin(path) {
     try {
@@ -21345,8 +21343,8 @@ function readUnprovenChanges(path) {
     return recordsIn(behind).flatMap((record, index) => numberedIn(record, records.length + 1 + index));
 }
 /**
- * Throws JournalDamage if a durable record after the torn one is followed by another record: the other record was
- * written only once the durable record and everything before it were on the disk. So the torn record was damaged later.
+ * Throws JournalDamage if a durable record after the torn one is followed by another record. The other record was
+ * written only once the durable record and everything before it were on the disk, so the torn record was damaged later.
  */
 function verifyBehind({ records, behind }) {
     const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record));
@@ -21463,8 +21461,8 @@ function wasCertainlyMade({ seq, change }, latest) {
 }
 /**
  * Returns the index from which every change is undone. An undo goes from the newest change to the oldest: when a change
- * is undone, so are all changes that were announced after it. Each of the changes that were announced together with it
- * may or may not have been made, because any of them may have survived a power cut.
+ * is undone, so are all changes that were announced after it. Each of the changes that were announced together with
+ * that change may or may not have been made, because any of them may have survived a power cut.
  */
 function firstUndone(root, pending) {
     const index = findBack(root, pending);
@@ -21611,7 +21609,7 @@ function interruptedState({ flows }, { facts, states }) {
 /**
  * Checks that no other run is in progress, and that none has left a journal to recover. Throws as `findUnended` does.
  * Also throws DeploymentError `inconsistent` if the rollback of an earlier run failed and the host may have neither
- * version intact, and `locked` if another run is in progress, or was interrupted and can be recovered.
+ * version intact. Throws `locked` if another run is in progress, or was interrupted and can be recovered.
  */
 async function requireAtRest(host, signal) {
     const { layout } = host;
@@ -21653,9 +21651,9 @@ async function readUnended(layout, signal) {
 /** The limit for one project. Without it, a project that changes only its version would fill the record. */
 const MAX_PROJECT_VERSIONS = 20;
 /**
- * Returns the versions that stay recorded, with `added` if there is one: for each project, the newest 20 versions whose
- * parts this host still has (see `isLeft`). A version whose sources had different contents at different times is
- * recorded once for each set of trees.
+ * Returns the versions that stay recorded, including `added` if there is one. For each project, these are the newest 20
+ * versions whose parts this host still has (see `isLeft`). A version whose sources had different contents at different
+ * times is recorded once for each set of trees.
  */
 function retainVersions(known, added, rows) {
     const others = known.filter(version => added === undefined || !isSameSet(version, added));
@@ -22106,7 +22104,7 @@ const USUAL_DIRECTORIES = [DEFAULT_PLUGINS_DIRECTORY, EXTENSIONS_DIRECTORY];
  * nobody else may be able to write there. `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads
  * names, owners and modes, and then, from `installed.json`, the directories of plugins.
  *
- * Returns one sentence for each path that others own or can write to and that the operator accepts.
+ * Returns one sentence for each path that the operator accepts although others own it or can write to it.
  *
  * Throws UntouchableHostError `unsafe_host`, which says what is unsafe and how to fix it. If the host could not be
  * checked, throws UntouchableHostError with the code and message of the error that prevented the check.
@@ -22341,8 +22339,8 @@ function redactReport(report, secrets) {
 }
 /**
  * Returns the report as it is written to files. Omits what steps did and checked, and the fields `previous_sha256`,
- * `unrecorded` and `signature_valid`: people read these facts in the log and the summary, and a process that recovers
- * this run reads the facts in the journal.
+ * `unrecorded` and `signature_valid`. People read these facts in the log and the summary, and a process that recovers
+ * this run reads them in the journal.
  */
 function contractOf({ previous_sha256: _, unrecorded: __, signature_valid: ___, ...report }) {
     return { ...report, steps: report.steps.map(({ did: _, checked: __, ...step }) => step) };
@@ -22350,7 +22348,7 @@ function contractOf({ previous_sha256: _, unrecorded: __, signature_valid: ___, 
 /**
  * Writes the redacted report, completely or not at all, with mode 0600. Returns its path. Every process derives the
  * same path, so there is at most one local report for each deployment. If two deployments of one slug started in the
- * same millisecond, the name of the report that is written later also contains its deployment's id.
+ * same millisecond, the report that is written later also has its deployment's id in its name.
  */
 async function writeLocalReport({ layout, secrets }, report) {
     const text = textOf(report, secrets);
@@ -22362,8 +22360,8 @@ async function writeLocalReport({ layout, secrets }, report) {
     return own;
 }
 /**
- * Returns the local report's entry about the hub if the hub has already accepted a report of this deployment that is
- * alike.
+ * If the hub has already accepted a report of this deployment for which `isReportedAlike` is true, returns the local
+ * report's entry about the hub.
  */
 function local_report_findAccepted(layout, report) {
     const known = findReport(layout, report)?.report;
@@ -22696,8 +22694,8 @@ function* linesIn(text) {
     }
 }
 /**
- * Quotes a text as JSON if it contains a control character, such as those that separate fields and lines, or looks
- * quoted: host files may have any name.
+ * Quotes a text as JSON if it looks quoted, or contains a control character, such as those that separate fields and
+ * lines. Host files may have any name.
  */
 function record_line_quote(text) {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
@@ -22736,9 +22734,9 @@ function withoutMode(fields) {
 const WINDOW_BYTES = 64 * 1024;
 /**
  * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
- * caller uses the items. They are verified only once all of them have been read without an error.
+ * caller uses the items. The items are verified only once all of them have been read without an error.
  *
- * Throws TreeRecordDamage or the system's error; for a record of an earlier version of the action, throws as
+ * Throws TreeRecordDamage or the system's error. For a record of an earlier version of the action, throws as
  * `readEarlierRecord` does.
  */
 function readTreeRecord(layout, { tree_digest: digest, tree_record: record }) {
@@ -22763,7 +22761,7 @@ function readRecordLines(layout, identity) {
     return fd === undefined ? undefined : linesIn(readWholeRecord(fd, record).text.toString('utf8'));
 }
 /**
- * Opens a version's record to look up single items, at a tenth of the cost of reading all of them; returns undefined if
+ * Opens a version's record to look up single items, at a tenth of the cost of reading all of them. Returns undefined if
  * the version has no record. Throws as `readTreeRecord` does, before any lookup.
  */
 function openTreeRecord(layout, identity) {
@@ -23110,10 +23108,9 @@ function* readLarge(at) {
 /** The maximum number of added paths that are listed: a service may have written millions. */
 const MAX_ADDED = 10_000;
 /**
- * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads a file only if its inode and times
- * do not show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in
- * slices. Throws any error from reading the record, the system's error, and the signal's reason once the signal is
- * aborted.
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Does not read a file whose inode and times
+ * show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in slices.
+ * Throws any error from reading the record, the system's error, and the signal's reason once the signal is aborted.
  */
 async function compareTree(tree, record, signal) {
     const instead = findNoDirectory(tree.root);
@@ -23237,13 +23234,13 @@ function* pairUp(record, tree) {
 
 /**
  * Returns the differences between the files of an installed plugin or extension and those that were installed. Leaves
- * out keep-paths and unrecorded files in bytecode caches. Apart from these exceptions, three empty lists mean that
- * every file and symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an
- * earlier version of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
+ * out keep-paths and unrecorded files in bytecode caches. Apart from these, three empty lists mean that every file and
+ * symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an earlier version
+ * of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
  *
- * Undefined means that the differences are not known, because nothing is recorded or (with a warning) because the
- * record or the tree cannot be read. In that case, do not treat the tree as intact. Throws only the signal's reason,
- * once the signal is aborted. Reads a file only if its inode and times do not show that it is unchanged.
+ * Undefined means that the differences are not known: nothing is recorded, or, after a warning, the record or the tree
+ * cannot be read. In that case, do not treat the tree as intact. Throws only the signal's reason, once the signal is
+ * aborted. Does not read a file whose inode and times show that it is unchanged.
  */
 async function findDrift(folder, tree, signal) {
     return await compareInstalled(folder, tree, { signal });
@@ -23310,8 +23307,8 @@ const BYTES_PER_TEXT = 32;
 /** The most bytes of UTF-8 that one unit of UTF-16 can need. */
 const BYTES_PER_UNIT = 3;
 /**
- * Many texts, by number, outside the JavaScript heap. On the heap, the garbage collector would copy each string
- * twice before leaving it alone, and then give new objects twice the room. A lone surrogate becomes U+FFFD, as in every
+ * Many texts, by number, outside the JavaScript heap. On the heap, the garbage collector would copy each string twice
+ * before leaving it alone. It would then double the room for new objects. A lone surrogate becomes U+FFFD, as in every
  * path that is passed to the system.
  */
 class PackedTexts {
@@ -23369,9 +23366,9 @@ class TreeStamps {
             this.#inRoot += 1;
     }
     /**
-     * True if nothing in this tree has changed since the scan. The stamp of the root is ignored, because the tree may
-     * have been moved, but the number of entries in the root is compared. A directory counts as changed if a kept path
-     * was moved out of it. Throws the signal's reason once the signal is aborted.
+     * True if nothing in this tree has changed since the scan. Ignores the stamp of the root, because the tree may have
+     * been moved, but compares the number of entries in the root. A directory counts as changed if a kept path was moved
+     * out of it. Throws the signal's reason once the signal is aborted.
      */
     async areThoseOf({ root, keepPaths }, signal) {
         const slice = new TimeSlice(signal);
@@ -24627,8 +24624,8 @@ const external_node_tls_namespaceObject = require("node:tls");
 
 /**
  * Watches one connection. Aborts `signal` with TransientError `timeout` if the connection is not ready within
- * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for the server. The time that
- * the client itself takes does not count.
+ * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for it. The time that the client
+ * itself takes does not count.
  */
 class ConnectionWatch {
     server;
@@ -24649,12 +24646,13 @@ class ConnectionWatch {
         this.#stopTimer = settings.startTimer(settings.timeouts.connectMs, expire);
     }
     /**
-     * Starts to wait for the server once the request's connection is ready; with TLS, once the certificate is verified.
+     * Starts to wait for the server once the request's connection is ready. A TLS connection is ready once the
+     * certificate is verified.
      */
     follow(request) {
         request.once('socket', socket => whenReady(socket, () => this.#ready()));
     }
-    /** Counts the server's silence from now on, because it is the server's turn. */
+    /** Starts to count the server's silence, because it is the server's turn. */
     awaitServer() {
         this.#stopTimer();
         const expire = () => this.#controller.abort(this.#silent());
@@ -24665,8 +24663,8 @@ class ConnectionWatch {
         this.#stopTimer();
     }
     /**
-     * Ends the connection, in any state, after an error. Returns the error to throw: the signal's reason if the signal is
-     * aborted, otherwise the error, explained.
+     * Ends the connection, in any state, after an error, and returns the error to throw. If the signal is aborted, this is
+     * the signal's reason; otherwise, it is the error, explained.
      */
     endWith(error) {
         const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this);
@@ -24702,7 +24700,7 @@ function whenReady(socket, ready) {
 
 /**
  * Returns the headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header
- * cannot carry, such as a secret with a line break; the message names the header, never its value.
+ * cannot carry, such as a secret with a line break. The message names the header, never its value.
  */
 function readRequestHeaders(headers) {
     return Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [checkedName(name, value), value]));
@@ -24719,8 +24717,8 @@ function checkedName(name, value) {
 }
 /**
  * Returns an answer's headers under lower-case names. The values of a repeated header are joined with `, `, so that a
- * signature header sent twice never passes for one of the two. Of a few headers, such as `location`, Node keeps only
- * the first value.
+ * signature header that was sent twice never passes for one of the two. Of a few headers, such as `location`, Node
+ * keeps only the first value.
  */
 function readResponseHeaders(headers) {
     const entries = Object.entries(headers).flatMap(([name, value]) => value === undefined ? [] : [[name, [value].flat().join(', ')]]);
@@ -24744,9 +24742,9 @@ function unusableAnswer(answer, expected, found) {
 
 /**
  * Sends one request on a separate connection and waits for the head of the answer; a redirect is an answer too. Throws
- * ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`,
- * ArtifactError `network` for a refused certificate and `bad_response` for an answer that is not HTTP or is HTTP 101,
- * and the reason of the settings' signal once that signal is aborted.
+ * ConfigError `insecure_url` for an address that must not be reached, and TransientError `network` or `timeout`. Throws
+ * ArtifactError `network` for a refused certificate, and `bad_response` for an answer that is not HTTP or is HTTP 101.
+ * Throws the reason of the settings' signal once that signal is aborted.
  */
 async function openExchange(request, settings) {
     const watch = new ConnectionWatch({ server: request.server, foreign: isForeign(request) }, settings);
@@ -24831,9 +24829,9 @@ async function* receiveBody(answer, watch) {
 
 
 /**
- * Parses a URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`); no
- * userinfo. Throws ConfigError `invalid_input` if the text is not a URL, and `insecure_url` if the policy refuses the
- * URL.
+ * Parses a URL that may be requested: https, or plain http for a loopback address (with `allowHttp`, for any host). It
+ * must not contain userinfo. Throws ConfigError `invalid_input` if the text is not a URL, and `insecure_url` if the
+ * policy refuses the URL.
  */
 function parseRequestUrl(text, policy) {
     if (!URL.canParse(text)) {
@@ -24856,8 +24854,8 @@ function refuseInsecureUrl(url, policy) {
     }
 }
 /**
- * Refuses a redirect from https to http, even with `allowHttp`, and any redirect to a URL that no policy accepts:
- * throws ConfigError `insecure_url`.
+ * Throws ConfigError `insecure_url` for a redirect from https to http, even with `allowHttp`, and for any redirect to a
+ * URL that no policy accepts.
  */
 function refuseInsecureHop(from, to) {
     const fault = faultOf(to);
@@ -24897,8 +24895,8 @@ function insecure(message) {
 /**
  * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Permanently drops the credentials, `authorization`
  * and `cookie` at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that
- * the policy refuses, ArtifactError `bad_response` for a redirect without a usable target, for a loop and for too
- * many redirects, and what `open` throws.
+ * the policy refuses, and ArtifactError `bad_response` for a redirect without a usable target, a loop or too many
+ * redirects. Also throws what `open` throws.
  */
 async function followRedirects(start, open, settings) {
     const visited = [start.url.href];
@@ -24977,11 +24975,11 @@ function attemptsBefore(error) {
     return (error instanceof Error ? attemptsByError.get(error) : undefined) ?? 1;
 }
 /**
- * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt with the number of attempts, or throws
- * its failure, for which `attemptsBefore` returns that number. Between attempts, waits an exponentially growing time
- * with full jitter, or longer if `Retry-After` asks for more; both times are capped. Does not start a wait that would
- * reach the deadline. Throws any error but a TransientError at once. Once the deadline's signal is aborted, attempts
- * nothing more and throws the signal's reason.
+ * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt with the number of attempts. If the last
+ * attempt fails, throws its failure, for which `attemptsBefore` returns that number. Between attempts, waits an
+ * exponentially growing time with full jitter, or longer if `Retry-After` asks for more; both times are capped. Does
+ * not start a wait that would reach the deadline. Throws any error but a TransientError at once. Once the deadline's
+ * signal is aborted, attempts nothing more and throws the signal's reason.
  */
 async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
     const { signal } = deadline;
@@ -25009,8 +25007,8 @@ async function withRetries(attempt, { policy, deadline, sleep, random, log }) {
 }
 /**
  * Returns the milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, at most RETRY_AFTER_CAP_MS;
- * 0 for anything else. A date counts from the answer's own `Date`, so that this host's clock does not matter; 0 if
- * there is no usable `Date`.
+ * 0 for anything else. A date counts from the answer's own `Date`, so that this host's clock does not matter. Without a
+ * usable `Date`, the result for a date is 0.
  */
 function parseRetryAfter({ 'retry-after': header = '', date = '' }) {
     const text = header.trim();
@@ -25114,10 +25112,11 @@ async function attemptCall(call, start, settings) {
 
 
 /**
- * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`;
- * ArtifactError `network` (including a body that keeps breaking off), `timeout`, `bad_response` (bad redirects, an
- * answer that is not HTTP, an encoded body, a 2xx other than 200); ArchiveError `archive_too_large`; DeploymentError
- * `disk_full` or `host_not_writable`; and the reason of the settings' signal.
+ * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`,
+ * ArchiveError `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and ArtifactError `network`,
+ * `timeout` or `bad_response`. The error is also `network` for a body that keeps breaking off; it is `bad_response` for
+ * bad redirects, an answer that is not HTTP, an encoded body, and a 2xx other than 200. Throws the reason of the
+ * settings' signal once that signal is aborted.
  */
 async function download(request, settings) {
     if (request.hmacSecret === '')
@@ -25219,9 +25218,10 @@ function refuseTooLarge(exchange, { maxBytes, isFixedMax = false }, bytes) {
 
 
 /**
- * Returns the answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`;
- * ArtifactError `network`, `timeout`, or `bad_response` (bad redirects, an answer that is not HTTP, a 2xx body that is
- * encoded or too long); and the reason of an aborted signal.
+ * Returns the answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`, and
+ * ArtifactError `network`, `timeout` or `bad_response`. The error is `bad_response` for bad redirects, an answer that
+ * is not HTTP, and a 2xx body that is encoded or too long. Throws the reason of either signal once that signal is
+ * aborted.
  */
 async function requestJson(request, settings) {
     const hasBody = request.body !== undefined;
@@ -25261,8 +25261,8 @@ async function receiveJson(exchange, maxBytes) {
 
 /**
  * Judges the address of a URL that a hub or publisher chose, as for a redirect, and returns the only route to use.
- * Throws ConfigError `insecure_url` for an address that must not be reached, ArtifactError `network` or `timeout` if
- * the name cannot be resolved, and the signal's reason if the signal is aborted before the name is resolved.
+ * Throws ConfigError `insecure_url` for an address that must not be reached, and ArtifactError `network` or `timeout`
+ * if the name cannot be resolved. Throws the signal's reason if the signal is aborted before the name is resolved.
  */
 async function routeForChild(url, hub, { addresses, signal, timeouts }) {
     const proxy = getProxyUrl(url);
@@ -25317,8 +25317,8 @@ const external_node_dns_namespaceObject = require("node:dns");
 /**
  * Judges the addresses to which a hub or publisher sends a request, by a redirect, a `download_url` or a git source.
  * Refuses the addresses of this host and all loopback, unspecified and link-local addresses, unless the operator's own
- * URL resolves to the same address. For a direct connection, judges the very addresses that the connection then uses,
- * so that a name cannot resolve to another address in between. `server` is the server's name in messages.
+ * URL resolves to the same address. For a direct connection, judges exactly the addresses that the connection then
+ * uses: a name cannot resolve to another address in between. `server` is the server's name in messages.
  */
 class AddressPolicy {
     #sources;
@@ -25348,8 +25348,8 @@ class AddressPolicy {
         }));
     }
     /**
-     * Refuses a URL whose host is given as an address if that address must not be reached. No lookup sees such a host.
-     * Throws ConfigError `insecure_url`.
+     * Refuses a URL that names its host by an address that must not be reached. No lookup sees such a host. Throws
+     * ConfigError `insecure_url`.
      */
     async verifyLiteral(url, hub, server = url.origin) {
         const address = bare(url.hostname);
@@ -25455,8 +25455,8 @@ function faultOfAuthorities(ca) {
     return `contains a damaged certificate (number ${damaged + 1} of ${certificates.length}, on line ${trust_lineOf(ca, damaged)})`;
 }
 /**
- * Returns Node's default authorities and those in `ca`, each as a text of its own: TLS ignores the rest of a text after a
- * block that it cannot read.
+ * Returns Node's default authorities and those in `ca`. Each is a separate text, because TLS ignores the rest of a text
+ * after a block that it cannot read.
  */
 function allAuthorities(ca) {
     return [...(0,external_node_tls_namespaceObject.getCACertificates)('default'), ...certificatesIn(ca)];
@@ -25871,9 +25871,9 @@ async function verifyHealth(subject, step) {
 ;// CONCATENATED MODULE: ./build/core/document/near-miss.js
 
 /**
- * Returns the first candidate that equals `word` or differs from it by one missing, added or changed character, by two
- * swapped neighbors, or only by capitalization, "-", "_" and spaces; undefined if there is none. The cost is linear in
- * the length of the arguments.
+ * Returns the first candidate that is `word` or a near miss of it, or undefined. A near miss has one missing, added or
+ * changed character or two swapped neighbors, or differs only in capitalization, "-", "_" and spaces. The cost is
+ * linear in the length of the arguments.
  */
 function nearMiss(word, candidates) {
     for (const candidate of candidates) {
@@ -25912,8 +25912,8 @@ function isOneEditApart(a, b) {
 /** Enough to fix a file; a hostile file must not cause millions of problems. */
 const MAX_REPORTED_PROBLEMS = 100;
 /**
- * The error for a plan or a host config that is refused, or for both. `problems` lists the mistakes file by file, and
- * those of each file in the file's order.
+ * The error for a refused plan, a refused host config, or both. `problems` lists the mistakes file by file, each file's
+ * mistakes in the order of the file.
  */
 class SourceError extends ConfigError {
     name = 'SourceError';
@@ -26125,8 +26125,7 @@ function* composeYaml(text, limits, options) {
 }
 function* compose(tokens, complaints, { options, end }) {
     const composer = new dist/* Composer */.Dk(options);
-    // The library has no option for another handler. The library's own handler would create an error object for each of
-    // 100,000 mistakes.
+    // The library's own handler would create an error object for each of 100,000 mistakes, and no option replaces it.
     Reflect.set(composer, 'onError', complaints.take);
     let hasDocument = false;
     for (const token of tokens) {
@@ -26155,7 +26154,9 @@ function tokenComplaint(token, hasDocument) {
         return { code: 'UNEXPECTED_TOKEN', message: 'Document end (...) before a document' };
     return undefined;
 }
-/** Also yields undefined, as a pause: the parser yields a whole document as one token, after its last lexeme. */
+/**
+ * Also yields undefined, as a pause: the parser yields a whole document as one token, after the document's last lexeme.
+ */
 function* limitedTokens(text, limits, lines) {
     const parser = new dist/* Parser */.iX(lines.addNewLine);
     let lexemes = 0;
@@ -26264,8 +26265,7 @@ function lowerFirst(message) {
 ;// CONCATENATED MODULE: ./build/core/document/syntax-mistake.js
 
 /**
- * Returns only the first mistake: the library misreads the text after the first mistake, so the library's other
- * complaints mislead.
+ * Returns only the first mistake. The library misreads the text after that mistake, so its other complaints mislead.
  */
 function firstSyntaxMistake(complaints, text) {
     const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset);
@@ -26290,7 +26290,7 @@ function isSyntax({ code, isWarning }) {
     return !isWarning && !NOT_SYNTAX.has(code);
 }
 /**
- * Returns the offset of the line that the library reads as a part of the value above it; the library complains at that
+ * Returns the offset of the line that the library reads as a part of the value above it. The library complains at that
  * value. Returns undefined for a value in quotes or brackets.
  */
 function nextLine(text, offset) {
@@ -26353,11 +26353,11 @@ const STRICT_YAML = {
     uniqueKeys: false,
 };
 /**
- * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Anchors, aliases, tags outside the
- * core schema, directives, keys that are not text, repeated keys, `__proto__` as a key, more than one document,
- * unreadable characters, and any excess over `limits` or `MAX_YAML_LEVELS` become problems, but only the first
- * `MAX_REPORTED_PROBLEMS`. If the text is not valid YAML, only its first mistake becomes a problem. Never throws
- * because of the text.
+ * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Reports as problems: anchors,
+ * aliases, tags outside the core schema, directives, more than one document, unreadable characters, any excess over
+ * `limits` or `MAX_YAML_LEVELS`, and keys that are repeated, `__proto__` or not text. Reports only the first
+ * `MAX_REPORTED_PROBLEMS`, and only the first mistake of a text that is not valid YAML. Never throws because of the
+ * text.
  */
 function* parseYamlSource(text, file, limits = OPERATOR_YAML_LIMITS) {
     if (Buffer.byteLength(text) > limits.bytes)
@@ -26539,8 +26539,8 @@ function isHostAction(action) {
 /** Enough to see the mistake; a hostile plan must not make us list every cycle. */
 const MAX_CYCLES = 20;
 /**
- * Returns the steps in the order in which they run: depth-first over the steps as written, dependencies first, so that
- * the same plan always gives the same order. Expects steps that `parsePlan` has checked, in any number and depth.
+ * Returns the steps in the order in which they run: depth-first over the steps as written, with dependencies first. The
+ * same plan always gives the same order. Expects steps that `parsePlan` has checked, in any number and depth.
  */
 function orderSteps({ steps }) {
     return new DependencyWalk(steps).order;
@@ -26613,8 +26613,8 @@ class DependencyWalk {
 
 
 /**
- * Finds the mistakes in the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step
- * on itself, and cycles, which are shown in full. Reads the plan as it is written, so that these mistakes are found
+ * Finds the mistakes in the ids and dependencies of a plan: repeated ids, unknown dependencies, steps that depend on
+ * themselves, and cycles, which are shown in full. Reads the plan as it is written, and therefore finds these mistakes
  * even if a step has others. Returns the first `MAX_REPORTED_PROBLEMS`, in the order of the file.
  */
 function planGraphProblems(source) {
@@ -26887,8 +26887,8 @@ const SPARE_CHECK_SECONDS = 30;
 /**
  * Builds the plan for `slug`, which becomes the id. The plan installs the part and retains the version that it
  * replaces. If the host config has a supervisor other than `none`, the plan then restarts the service and checks its
- * health; if the host config has only a health check for this id, the plan runs that check. `parsePlan` reads the steps
- * from `text`.
+ * health. Otherwise, if the host config has a health check for this id, the plan runs that check. `parsePlan` reads the
+ * steps from `text`.
  */
 function buildDefaultPlan(artifact, hostConfig) {
     const text = [...default_plan_headOf(artifact), ...stepsOf(artifact, hostConfig)].map(line => `${line}\n`).join('');
@@ -26991,8 +26991,8 @@ function createStateMachine(transitions, initial, now) {
     };
 }
 /**
- * Returns the states to enter after `from` up to and including `to`, by the shortest path through the table; empty if
- * `from` and `to` are the same state, or if no path leads from one to the other.
+ * Returns the shortest path through the table: the states after `from`, up to and including `to`. The path is empty if
+ * the two are the same state, or if no path leads from `from` to `to`.
  */
 function statesBetween(transitions, from, to) {
     const ways = new Map([[from, []]]);
@@ -27016,8 +27016,8 @@ function statesBetween(transitions, from, to) {
 /** The size of a journal is a multiple of this number. */
 const CHUNK_BYTES = 64 * 1024;
 /**
- * Announcements leave this room free, so that room for the records of an undo, the end and the report is already
- * allocated.
+ * Announcements leave this room free, so that it is already allocated for the records of an undo, the end and the
+ * report.
  */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024;
 const syncData = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.fdatasync);
@@ -27402,8 +27402,8 @@ function readReasonFields(body) {
     return [error, detail, message];
 }
 /**
- * Returns at most MAX_REASON_CHARS of a reason as text, not cleaned; undefined for an empty one. Some frameworks send a
- * reason that is not text; such a reason becomes JSON.
+ * Returns at most MAX_REASON_CHARS of a reason as text, not cleaned; undefined for an empty one. A reason that is not
+ * text, which some frameworks send, becomes JSON.
  */
 function reasonText(field) {
     if (field === undefined || field === null || field === '')
@@ -27453,7 +27453,7 @@ const OWN_INPUTS = {
 
 /**
  * Builds the error for an answer other than 200, with the hub's reason: AuthenticationError `authentication_failed` for
- * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`, which is a TransientError if another
+ * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`. The last is a TransientError if another
  * attempt may get another answer.
  */
 function refusal(answer, subject, wanted) {
@@ -27468,8 +27468,8 @@ function refusal(answer, subject, wanted) {
     return new ArtifactError(status === 404 ? 'not_found' : 'artifact_unavailable', message);
 }
 /**
- * Returns, for example, `the hub answered 403 (its reason)`. Leaves out a reason that another server gave, because
- * messages are sent to the hub, which must not learn what other servers answer.
+ * Returns, for example, `the hub answered 403 (its reason)`. Leaves out a reason that another server gave: messages are
+ * sent to the hub, which must not learn what other servers answer.
  */
 function saidBy({ status, body, foreign }) {
     const reason = foreign ? undefined : parseErrorText(body);
@@ -27864,9 +27864,9 @@ const rootSchema = schemas_nullish(object({ plugins: optional(unknown()) }));
 const pluginsSchema = schemas_nullish(object({ directory: optional(unknown()) }));
 const directorySchema = schemas_nullish(schemas_string());
 /**
- * Returns the directory, relative to the project root, in which a host framework looks for plugins according to its own
- * `integration.yaml`; undefined if the file names none. Throws an Error whose message continues a sentence that begins
- * with the file's name.
+ * Reads a host framework's own `integration.yaml`. Returns the directory in which the framework looks for plugins,
+ * relative to the project root; undefined if the file names none. Throws an Error whose message continues a sentence
+ * that begins with the file's name.
  */
 function parseIntegrationYaml(text) {
     const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS);
@@ -27900,9 +27900,9 @@ function expect(schema, value, rule) {
 const INTEGRATION = 'integration.yaml';
 /**
  * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if that file names a different directory than the operator does. If the operator names none and the file cannot be
- * used, warns and returns the recorded directory (`plugins` without a record), because somebody may have damaged the
- * file to make plugins move.
+ * if that file names a different directory than the operator does. If the operator names no directory and the file
+ * cannot be used, warns and returns the recorded directory, or `plugins` without a record. Somebody may have damaged
+ * the file to make plugins move.
  */
 function findPluginsDirectory(layout, { input, recorded }, log) {
     const { directory, problem } = readHostsDirectory(layout);
@@ -28191,7 +28191,7 @@ function buildCommands(written) {
 
 
 
-/** Describes a plan that was not refused. */
+/** Describes a plan that was accepted. */
 function wholePlan(plan) {
     return { ...plan, hidesInstall: false, isWhole: true };
 }
@@ -28222,7 +28222,9 @@ function* readSteps(source) {
     };
     return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) };
 }
-/** The longest timeout: with it, no check of the time fails merely because the written timeout cannot be read. */
+/**
+ * Stands in for a timeout that cannot be read: with the longest timeout, no check of the time fails for that reason.
+ */
 const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS };
 /** Reads a step and leaves out the values that cannot be read. Returns undefined if the other values are not enough. */
 function readStep(written, position) {
@@ -28321,10 +28323,10 @@ function stepProblem(step, message) {
 
 
 /**
- * Compares a plan's steps with the host config before any of them runs, so that no step silently does nothing: start,
- * stop and restart need a supervisor, healthcheck needs a supervisor or a health check, and provision needs its
- * command. A notify without its command is skipped, because plans made elsewhere name their own events. The timeout of
- * a healthcheck must exceed the time for which the probe must succeed without a break, or the step could never pass.
+ * Compares a plan's steps with the host config before any step runs, so that none silently does nothing. Start, stop
+ * and restart need a supervisor, healthcheck needs a supervisor or a health check, and provision needs its command. A
+ * notify without its command is skipped, because plans made elsewhere name their own events. The timeout of a
+ * healthcheck must be longer than the `stable_for` of each probe, or the step could never pass.
  */
 function checkPlanNeeds(plan, hostConfig) {
     const check = new NeedsCheck(plan.steps, hostConfig);
@@ -28410,16 +28412,17 @@ function readyPlan(plan, hostConfig, bind) {
     return { bound, skipped: new Set(needs.skipped.map(step => step.id)) };
 }
 /**
- * Finds the needs of a refused plan that the host config does not meet, as far as the plan can be read. A health check
- * without `plugin` concerns everything that the plan installs: it is ignored if an installing step cannot be read.
+ * Finds the needs of a refused plan that the host config does not meet, as far as the plan can be read. Ignores a
+ * health check without `plugin` if an installing step cannot be read, because such a check concerns everything that the
+ * plan installs.
  */
 function needsProblems({ steps, hidesInstall }, hostConfig) {
     const isKnown = (step) => !(hidesInstall && step.action === 'healthcheck' && !('plugin' in step));
     return [...checkPlanNeeds({ steps: steps.filter(isKnown) }, hostConfig).problems];
 }
 /**
- * Checks the templates that a plan takes from the artifact: each must be a regular file of the artifact, and must not
- * be at or below a kept path, where the host's own file would be read instead. `hasFile` receives the `from` of a step.
+ * Checks the templates that a plan takes from the artifact. Each must be a regular file of the artifact. None may be at
+ * or below a kept path, because the host's own file would be read instead. `hasFile` receives the `from` of a step.
  * Throws PlanError `invalid_plan`.
  */
 function verifyTemplates(steps, keepPaths, hasFile) {
@@ -28448,8 +28451,8 @@ function verifyTemplates(steps, keepPaths, hasFile) {
 /**
  * Binds a plan to the artifact that it installs. The plan's `project_id` must equal the slug (contract 4.3, rule 6).
  * The plan must install exactly one part, of this kind, with an id that does not end in `.env`. Every other step must
- * work on that part, templates must come from it, and no step that needs its files may run before they are installed.
- * Throws PlanError `invalid_plan` with every problem.
+ * work on that part, templates must come from it, and no step that needs the part's files may run before they are
+ * installed. Throws PlanError `invalid_plan` with every problem.
  */
 function bindPlanToArtifact(plan, artifact) {
     const problems = bindingProblems(wholePlan(plan), artifact);
@@ -28520,10 +28523,10 @@ function templateProblems(plan, installStep) {
 
 
 /**
- * Returns the operator's plan, or else the default plan, bound to the artifact and to what this host can do, before
- * anything is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` with
- * the positions of the problems, or HostConfigError `invalid_host_config` if only the host config is wrong. If there is
- * no plan and the default plan does not fit, throws ConfigError `invalid_plan`.
+ * Returns the operator's plan, or else the default plan, bound to the artifact and to what this host can do. Runs
+ * before anything is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` with the
+ * positions of the problems, or HostConfigError `invalid_host_config` if only the host config is wrong. If there is no
+ * plan and the default plan does not fit, throws ConfigError `invalid_plan`.
  */
 function* readyArtifactPlan(request) {
     const { plan, hostConfig } = yield* parseSources(request);
@@ -28677,8 +28680,8 @@ async function runHealthchecks(deployment, plan) {
     }
 }
 /**
- * Returns the row of a place if the row matches the request. Throws DeploymentError `not_installed` if it does not, and
- * as `requireAtRest` does.
+ * Returns the row of a place if the row matches the request. Throws DeploymentError `not_installed` if it does not.
+ * Also throws as `requireAtRest` does.
  */
 async function requireInstalled(deployment, place) {
     const { host, layout, request, tools } = deployment;
@@ -28825,8 +28828,8 @@ function parsePluginYaml(text) {
     return toPluginYaml(parsed.data, versionSourceOf(document));
 }
 /**
- * Returns the problem for which `parsePluginYaml` refuses a file with this value, as the end of a sentence about the
- * file; undefined if there is none.
+ * Returns why `parsePluginYaml` refuses a file with this value, as the end of a sentence about the file; undefined if
+ * it does not.
  */
 function pluginYamlProblem(value) {
     const { error } = schema.safeParse(value);
@@ -28931,8 +28934,8 @@ function versionsFrom({ installed }, origin) {
     return [...(isFrom(installed, origin) ? [installed] : []), ...snapshotsFrom(installed, origin)];
 }
 /**
- * Returns the absolute path of the newest snapshot that contains kept paths of this origin, if there is one and nothing
- * is in the place. Otherwise returns undefined: a version in the place has its own kept paths.
+ * If nothing is in the place, returns the absolute path of the newest snapshot that contains kept paths of this origin,
+ * if there is one. Otherwise returns undefined: a version in the place has its own kept paths.
  */
 function findLeftBehind(layout, previous, origin) {
     const { place, installed, removed } = previous;
@@ -28960,7 +28963,7 @@ function factsOfReplaced(layout, { installed, place }, log) {
     return { unrecorded: true };
 }
 /**
- * Throws DeploymentError `place_taken` if another recorded plugin, service or project has this place; with
+ * Throws DeploymentError `place_taken` if another recorded plugin, service or project has this place. With
  * `allowTakeover`, logs a warning instead. Also logs the kept paths of other origins in the snapshots of a removed
  * part.
  */
@@ -29032,9 +29035,9 @@ function readForeignVersion(path) {
 
 ;// CONCATENATED MODULE: ./build/core/plan/setting-value.js
 /**
- * Returns a value as a settings file contains it, in the one form that a shell, python-dotenv and Node's `parseEnv`
- * read alike. Returns undefined if there is no such form: the three disagree about escapes in double quotes, and a
- * single quote ends single quotes.
+ * Formats a value for a settings file so that a shell, python-dotenv and Node's `parseEnv` read it alike. Returns
+ * undefined if no form does that: the three disagree about escapes in double quotes, and a single quote ends single
+ * quotes.
  */
 function quoteSetting(value) {
     if (PLAIN.test(value))
@@ -29047,9 +29050,9 @@ function quoteSetting(value) {
 }
 const PLAIN = /^[A-Za-z0-9_./:@%+,=-]*$/;
 /**
- * True for a value that no quotes protect: line breaks, NUL and invalid Unicode; two backslashes, which python-dotenv
- * turns into one; a backslash at the end, after which python-dotenv looks for another quote; and `${NAME}`, which
- * python-dotenv replaces even in single quotes.
+ * True for a value that no quotes protect: it contains a line break, NUL or invalid Unicode, or python-dotenv would
+ * read it differently. python-dotenv turns two backslashes into one, looks for another quote after a final backslash,
+ * and replaces `${NAME}` even in single quotes.
  */
 function isUnsafe(value) {
     return /[\r\n\0]|\\\\|\\$|\$\{[^}]*\}/.test(value) || !value.isWellFormed();
@@ -29061,11 +29064,11 @@ function isUnsafe(value) {
 
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/;
 /**
- * Builds a settings file from a template of `KEY=value` lines. A key whose value in the operator's settings is not
- * empty gets that value, quoted by `quoteSetting`. The other lines stay unchanged, but all lines end in LF. Appends
- * declared keys that the template lacks if the operator's settings have a value for them. `given` is undefined if the
- * action has no input for settings. Throws DeploymentError `step_failed` if a declared key cannot be the name of a
- * variable, if no quoting fits a value, or if a required key ends up empty.
+ * Builds a settings file from a template of `KEY=value` lines. If the operator's settings have a nonempty value for a
+ * key, the key gets that value, quoted by `quoteSetting`. The other lines stay unchanged, but all lines end in LF.
+ * Appends declared keys that the template lacks if the operator's settings have values for them. `given` is undefined
+ * if the action has no input for settings. Throws DeploymentError `step_failed` if a declared key cannot be the name of
+ * a variable, if no quoting fits a value, or if a required key ends up empty.
  */
 function seedSettings(template, names, given) {
     const keys = [...names.required, ...names.optional];
@@ -29200,8 +29203,8 @@ function needsPluginSig(plugin) {
     return SIGNED_MODES.has(plugin.executionMode?.toLowerCase() ?? '');
 }
 /**
- * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
- * `plugin.yaml`, then over each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
+ * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"), with an HMAC-SHA256 under the host's
+ * secret. The HMAC covers `plugin.yaml`, then each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
  *
  * Throws file system errors, and ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
  */
@@ -29236,8 +29239,8 @@ function entryDirectory(plugin) {
     return external_node_path_namespaceObject.posix.dirname(normal);
 }
 /**
- * Returns the paths of the regular files below the entry point's directory that the signature of the plugin in `root`
- * covers, in order. Throws as `buildPluginSig` does.
+ * Returns, in order, the paths of the regular files that the signature of the plugin in `root` covers. All of them are
+ * below the entry point's directory. Throws as `buildPluginSig` does.
  */
 async function signedFiles(root, plugin) {
     const directory = entryDirectory(plugin);
@@ -29352,12 +29355,12 @@ function willLackInjectedEnv({ layout, keepPaths }, part) {
     return !isThere && isSeedable(keepPaths, part) && !injected_env_isSigned(tree);
 }
 /**
- * Creates the settings that the host framework injects into an installed plugin, with this text, if the framework
- * injects settings and the file does not exist. The file has mode 0600, and is written completely or not at all.
- * Returns whether the file was created. Never changes an existing file, but reads it, and warns if the file sets a key
- * to a different value than this text does. If the next version would lose the file, or if the plugin's signature
- * covers the file, warns instead of creating the file. Throws DeploymentError `step_failed` if the existing settings
- * cannot be read (see `readSettings`) or lack a required key, or if the file has just appeared.
+ * Creates, with this text, the settings file that the host framework injects into an installed plugin. Does nothing if
+ * the framework injects no settings. The file has mode 0600, and is written completely or not at all. Returns whether
+ * the file was created. Never changes an existing file, but warns if the file sets a key to a different value than this
+ * text does. If the next version would lose the file, or if the plugin's signature covers the file, warns instead of
+ * creating the file. Throws DeploymentError `step_failed` if the existing settings cannot be read (see `readSettings`)
+ * or lack a required key, or if the file has just appeared.
  */
 async function seedInjectedEnv({ deployment, transaction, stagingFolder }, part, text) {
     const { layout, keepPaths, tools } = deployment;
@@ -29447,9 +29450,10 @@ function missingSettings(deployment, { steps, origin }, part) {
 
 /**
  * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
- * are. Excludes steps for services that an earlier run could not restore, and all such steps of a plugin if any of them
- * depends on a step that changes a part. A step without `plugin` concerns all parts. Must be called before the first
- * step, so that a `stop` is skipped together with its `start`. Returns no ids with `redeploy`.
+ * are. Excludes steps for services that an earlier run could not restore. If one of a plugin's steps that act on
+ * services or run commands depends on a step that changes a part, excludes all of these steps of the plugin. A step
+ * without `plugin` concerns all parts. Must be called before the first step, so that a `stop` is skipped together with
+ * its `start`. Returns no ids with `redeploy`.
  */
 function findIdleSteps(deployment, order) {
     const { layout, request } = deployment;
@@ -29890,8 +29894,8 @@ function itemsIn(layout, part, keepPaths) {
 
 
 /**
- * Returns the name of the next snapshot in the folder of a place: the number after the highest one in the folder or on
- * record, a hyphen, and the version or `unknown`.
+ * Returns the name of the next snapshot in the folder of a place. The name consists of the number after the highest one
+ * in the folder or on record, a hyphen, and the version or `unknown`.
  */
 function nextSnapshotName(folder, version, recorded = []) {
     const known = [...snapshots_listNames(folder), ...recorded.map(({ name }) => name)];
@@ -29919,9 +29923,10 @@ function isIrreplaceable(row) {
     return row.artifact_sha256 === null || row.kept_paths !== undefined;
 }
 /**
- * Chooses the snapshots to keep: the newest `limit` snapshots without changes made on this host, but at least one (the
- * last good version); the newest `limit` snapshots with such changes, but at least one; and all snapshots whose content
- * nobody could fetch again, because we did not install them or because they contain kept paths.
+ * Chooses the snapshots to keep. Of the snapshots without changes made on this host, keeps the newest `limit`, but at
+ * least one (the last good version). Of those with such changes, also keeps the newest `limit`, but at least one. Keeps
+ * every snapshot whose content nobody could fetch again, because we did not install it or because it contains kept
+ * paths.
  */
 function chooseRetained(rows, limit) {
     const newestOf = (some) => some.slice(-Math.max(limit, 1));
@@ -29978,7 +29983,7 @@ function findReplaced({ results, order, deployment }, part, { installed, version
 /**
  * Notes in a snapshot's row the kept paths that the snapshot contains and that no newer version has taken over. A
  * snapshot with such paths is never pruned. A path that a newer version has taken over does not count, even if the
- * replaced version recreates the path before that version is stopped.
+ * replaced version recreates the path before being stopped.
  */
 function withHostFiles({ layout, keepPaths, tools }, part, snapshot) {
     const path = (0,external_node_path_namespaceObject.join)(snapshotsPath(layout, part), snapshot.name);
@@ -30063,7 +30068,8 @@ function describeSnapshots({ rows, removed, discard }) {
     return `${countInWords(kept, 'snapshot')} kept${discard.length === 0 ? '' : `, ${countInWords(discard.length)} discarded`}`;
 }
 /**
- * Returns the version of a project with all parts that it has on this host, including those that its plan left alone.
+ * Returns the version of a project with all of the project's parts on this host, including those that the plan left
+ * alone.
  */
 function versionOfProject({ order, deployment }, rows) {
     const { contract, slug, project_version: version } = order.origin;
@@ -30074,8 +30080,8 @@ function versionOfProject({ order, deployment }, rows) {
     return { project: projectVersionSchema.parse({ slug, version, parts: [...rows, ...others] }) };
 }
 /**
- * Builds a part's row. If the part is already installed and the run has changed nothing that the host runs, in any
- * part, the row stays as it is, apart from its keep-paths and snapshots.
+ * Builds a part's row. If the part is already installed, and the run has changed nothing that the host runs (in any
+ * part), only the row's keep-paths and snapshots change.
  */
 function buildRow(context, part) {
     const { order, transaction } = context;
@@ -30107,8 +30113,8 @@ function isInstalledAlready({ order }, { intact, artifactSha256, source, returni
     return isFrom(installed, order.origin) && installed.source?.id === (returning ?? { source }).source?.id;
 }
 /**
- * Builds the row of a removed part. Its last tree, if it still exists, always stays as a snapshot, because no newer
- * version replaced it.
+ * Builds the row of a removed part. The part's last tree, if it still exists, always stays as a snapshot, because no
+ * newer version replaced that tree.
  */
 function buildRemovedRow(context, part) {
     const { id, installed } = part;
@@ -30149,8 +30155,8 @@ const byte_shortage_UNITS = [
     ['KiB', KIBIBYTE],
 ];
 /**
- * Returns the free and the needed bytes as text for people, both in the unit that suits the needed bytes, with at most
- * one decimal. Rounds the free bytes down and the needed ones up, so that the two never read the same.
+ * Formats the free and the needed bytes for people. Both have the unit that suits the needed bytes, and at most one
+ * decimal. The free bytes are rounded down and the needed bytes up, so that the two never read the same.
  */
 function byteShortage(freeBytes, neededBytes) {
     const [unit, size] = byte_shortage_UNITS.find(([, bytes]) => neededBytes >= bytes) ?? ['KiB', KIBIBYTE];
@@ -30211,9 +30217,9 @@ function outOfInodes(path, free, needed) {
 
 
 /**
- * Checks that the folders and files with fixed names in `.hub-deploy/`, except the kernel lock, have the type that this
- * action gives them: directory or regular file. A missing path passes. Throws DeploymentError `host_not_writable`,
- * which names the obstructing path and says what to do.
+ * Checks that each folder or file with a fixed name in `.hub-deploy/`, except the kernel lock, is a directory or a
+ * regular file, as this action created it. A missing path passes. Throws DeploymentError `host_not_writable`, which
+ * names the obstructing path and says what to do.
  */
 function requireOwnKinds(layout) {
     const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout;
@@ -30279,8 +30285,8 @@ function spendReserve(layout) {
 /** Space for our own records. The space for the artifact is checked once its listing is known. */
 const MIN_FREE_BYTES = 1024 * 1024;
 /**
- * Prepares a project root for its lock: creates the root, if its parent exists, and `.hub-deploy/` with its folders,
- * which only this user can access (0700). Touches nothing if the first `requireSafeHost` refuses the host, and logs a
+ * Prepares a project root for its lock. Creates the root, if its parent exists, and `.hub-deploy/` with its folders,
+ * which only this user can access (0700). Touches nothing if the first `requireSafeHost` refuses the host. Logs a
  * warning for each risk that the operator accepts.
  *
  * Throws UntouchableHostError, or DeploymentError `host_not_writable` or `disk_full`.
@@ -30304,10 +30310,10 @@ async function prepareHost(access, log) {
     }
 }
 /**
- * Checks in advance that this run can switch versions in a place: that the place's shelf passes `checkShelf`, and that
- * the place's current content can be moved. Throws as `checkShelf` and `requireSwitchable` do, and DeploymentError
- * `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the current content
- * is a directory that this user cannot write to.
+ * Checks in advance that this run can switch versions in a place. The place's shelf must pass `checkShelf`, and this
+ * run must be able to move the place's current content. Throws as `checkShelf` and `requireSwitchable` do. Also throws
+ * DeploymentError `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the
+ * current content is a directory that this user cannot write to.
  */
 function checkHost(host, place) {
     const { layout } = host;
@@ -30332,8 +30338,8 @@ function checkPlaces(host, present, target) {
  * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
  * switches versions. Also checks that there is space for this action's own records.
  *
- * Throws DeploymentError `host_not_writable` or `disk_full`, or as `openDirectorySync` does, or `step_failed` for any
- * other system error.
+ * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error. Also throws
+ * as `openDirectorySync` does.
  */
 function checkShelf(layout, shelf) {
     try {
@@ -30658,9 +30664,9 @@ class WaitingReports {
     }
 }
 /**
- * Keeps a report that the hub has not accepted, for the next run that reports to the same address: that run sends the
- * waiting reports, then drops the excess. A run that is refused early sends nothing, so this function itself drops the
- * excess if more than 400 reports wait.
+ * Keeps a report that the hub has not accepted, for the next run that reports to the same address. That run sends the
+ * waiting reports, and then drops the excess. A run that is refused early sends nothing, so this function itself drops
+ * the excess if more than 400 reports wait.
  */
 async function keepInOutbox({ layout, log, secrets }, { address, report }) {
     const text = JSON.stringify({ schema: 1, address, report: redactReport(contractOf(report), secrets) }, null, 2);
@@ -30700,10 +30706,10 @@ function entryPath(layout, { started_at, deployment_id }) {
 const LOCAL_REPORT = 'the local report';
 const REPORT_TIMEOUT_MS = 10_000;
 /**
- * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7 and
- * 8), then one audit line. A report that the hub did not accept waits in the outbox. Calls `onLocalReport` before it
- * sends the report to the hub, because sending may take more time than a cancelled run has left. Never throws: the
- * result names anything that could not be written, and the outcome does not change.
+ * Reports how a deployment ended. Always writes the local report first, then reports to the hub, best-effort (contract
+ * 4.3, rules 7 and 8), and then writes one audit line. A report that the hub did not accept waits in the outbox. Calls
+ * `onLocalReport` before it sends the report to the hub, because sending may take more time than a cancelled run has
+ * left. Never throws: the result names anything that could not be written, and the outcome does not change.
  */
 async function closeDeployment(host, conclusion, onLocalReport = () => { }) {
     const { record, end, address } = conclusion;
@@ -30910,8 +30916,8 @@ const handoverSchema = schemas_lazy(() => object({
     left_out: schemas_int(),
 }));
 /**
- * Returns the checks of a restored version as text for the post step, which gets the text from the runner. In a file on
- * the host, the checks would be commands that another process could change.
+ * Returns the checks of a restored version as text for the post step, which gets the text from the runner. If the
+ * checks were kept in a file on the host, another process could change their commands.
  */
 function writeHandover(layout, facts, checks) {
     const { deployment_id, slug, started_at } = facts;
@@ -31035,10 +31041,7 @@ function nameRun({ slug = null, id = null, version = null, rollback_of: replaced
 
 ;// CONCATENATED MODULE: ./build/install/reports/recovered-run.js
 
-/**
- * Describes in one sentence how an interrupted deployment ended, and, if that is known, which version the host runs
- * now.
- */
+/** Describes in one sentence how an interrupted deployment ended, and, if known, which version the host runs now. */
 function describeRecovered(report) {
     return `The interrupted ${nameRun(report)} was recovered: ${recovered_run_describeEnd(report)}.`;
 }
@@ -31079,10 +31082,10 @@ const HARMLESS = new Set([
     'recovery',
 ]);
 /**
- * Finds the journals of runs that died before they had the host: those of processes that have provably ended or no
- * longer lock their journal, that of this run's own main step, those that are older than any run can be, and those that
- * do not say which process wrote them. Ignores the journals of all other runs, and those of any process that is seen to
- * be running.
+ * Finds the journals of runs that died before they had the host. A run counts as dead if its process has provably ended
+ * or no longer locks the journal, or if it is this run's own main step. A run also counts as dead if its journal is
+ * older than any run can be, or does not say which process wrote it. A run whose process is seen to be running never
+ * counts as dead.
  */
 async function findDeadBegun(host) {
     const { own } = host.layout;
@@ -31137,9 +31140,9 @@ function tryToRead(path) {
 
 /**
  * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
- * later commit and notes. Any other content is from another process, which must not write there. In that case, this
- * function sets the file aside, even if the file contains a valid record. Throws file system errors. After an error,
- * the file is as it was.
+ * later commit and notes. Any other content is from another process, which must not write there. This function then
+ * sets the file aside, even if the file contains a valid record. Throws file system errors. After an error, the file is
+ * as it was.
  */
 async function restoreRecord({ layout, log }, known, committed) {
     const found = restore_record_tryToRead(layout);
@@ -31324,8 +31327,8 @@ async function cleanStaging(layout, log) {
     await orWarn(log, () => pruneTreeRecords(layout, usedTrees(layout)));
 }
 /**
- * Removes three kinds of temporary files: those of processes that no longer exist, those with the id of this process
- * (which is writing none at this time), and those that are older than an hour. Leaves the lock's temporary files alone,
+ * Removes the temporary files of processes that no longer exist, and those that are older than an hour. Also removes
+ * those with the id of this process, which is writing none at this time. Leaves the lock's temporary files alone,
  * because the holder of the lock has already removed those that no process could still be writing.
  */
 async function removeStrayTemporaries(layout, log) {
@@ -31527,9 +31530,9 @@ const moving_files_MAX_ATTEMPTS = 14;
 /** The limit for all attempts, in milliseconds: each attempt may examine many files. */
 const MAX_MS = 1000;
 /**
- * Examines the damaged paths again, and returns those at which the old file is found after all, because another process
- * is renaming it, or a directory that contains it, back and forth. Never throws; once the signal is aborted, examines
- * nothing more.
+ * Examines the damaged paths again, and returns those at which the old file is found after all. In that case, another
+ * process is renaming the file, or a directory that contains it, back and forth. Never throws; once the signal is
+ * aborted, examines nothing more.
  */
 async function findMoving(before, damaged, signal) {
     const slice = new TimeSlice();
@@ -31581,8 +31584,8 @@ const restored_files_MAX_NAMED = 5;
 const restored_files_UNKNOWN = { verified: null, problems: [] };
 /**
  * Compares the restored trees with their records. A recorded file of the old version counts as damaged if it is missing
- * or different, if that was not already the case before the deployment, and if no other process wrote it or is renaming
- * it. A tree with only other differences counts as not verified. Never throws.
+ * or different. It does not count if that was already the case before the deployment, or if another process wrote the
+ * file or is renaming it. A tree with only other differences counts as not verified. Never throws.
  */
 async function restored_files_verifyRestored(files) {
     try {
@@ -31668,9 +31671,9 @@ function isInstalledIn(layout, place) {
 
 
 /**
- * Rolls a deployment back: restores the files, then the previous state of the services, which then use the old files.
- * Compares the restored trees with their records, and runs the plan's health checks on the old version. After a cancel,
- * does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
+ * Rolls a deployment back. Restores the files, and then the previous state of the services, so the services use the old
+ * files. Compares the restored trees with their records, and runs the plan's health checks on the old version. After a
+ * cancel, does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
  */
 async function rollBack(request) {
     let wasChanged;
@@ -31752,8 +31755,8 @@ async function restoreAndCheckServices(request, starts) {
     }
 }
 /**
- * Records, for later runs, which services were restored. If the services cannot be recorded, returns the error; in that
- * case, they must be restored again.
+ * Records, for later runs, which services were restored. If they cannot be recorded, returns the error, and the
+ * services must be restored again.
  */
 async function noteServices({ layout }, restorations) {
     try {
@@ -31808,8 +31811,8 @@ async function endRun(host, run) {
     return { ...ended, unwritten: unwritten ?? ended.unwritten, hasLost: request.lost.length > 0 };
 }
 /**
- * Returns the record of the host as the run knew it. If the rollback of the run left a problem, the record lists all
- * services that the run changed as unrestored, because the run may have noted any of them.
+ * Returns the record of the host as the run knew it. If the rollback of the run left a problem, the record lists as
+ * unrestored all services that the run changed, because the run may have noted any of them.
  */
 function knownRecord(records) {
     const found = findHostRecord(records);
@@ -31822,8 +31825,8 @@ function knownRecord(records) {
 }
 /**
  * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
- * are restored, that end stands, and only the services that the run left are restored. The run was interrupted in
- * `state`.
+ * are restored, that end stands, and only the services that the run left are restored. `state` is the state in which
+ * the run was interrupted.
  */
 async function endRolledBack(request, run, state) {
     const { records } = run;
@@ -31918,13 +31921,13 @@ async function endCommitted(host, { records }, commit) {
 
 const BEGUN_REPORTS_TIMEOUT_MS = 10_000;
 /**
- * Ends the runs that died on this host. Rolls back a run that had the host and died before its commit; finishes the
+ * Ends the runs that died on this host. Rolls back a run that had the host and died before its commit. Finishes the
  * cleanup of a run that died after its commit. A run that never had the host has changed nothing. Reports each outcome
  * on behalf of its run. The caller must hold the lock. Returns how this run's own main step ended, or else how the run
  * that had the host ended; undefined if neither left anything. Throws DeploymentError `inconsistent` if the journal is
- * damaged, if the host could not be restored, after 5 failed attempts, or as `requireNothingStranded` does. Throws
- * UntouchableHostError if another user could write to a directory in which the run worked. Also throws file system
- * errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
+ * damaged, if the host could not be restored, or after 5 failed attempts. Throws as `requireNothingStranded` does.
+ * Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws file
+ * system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
 async function recover(host) {
     const { layout, log } = host;
@@ -31972,9 +31975,9 @@ async function recoverJournal(host) {
     }
 }
 /**
- * Ends the runs that never had the host, and returns how this run's own main step ended, if it is one of them. The host
- * waits in the meantime, so the reports of the other runs get 10 s in total, and a cancel leaves the remaining runs to
- * the next run.
+ * Ends the runs that never had the host, and returns how this run's own main step ended, if that step is one of them.
+ * The host waits in the meantime, so the reports of the other runs get 10 s in total, and a cancel leaves the remaining
+ * runs to the next run.
  */
 async function endBegunRuns(host) {
     let own;
@@ -32042,7 +32045,7 @@ async function recoverRun(host, run) {
     return closed;
 }
 /**
- * Removes what no recovery needs, once the host's record is as the journal says. A run that never had the host has left
+ * Removes what no recovery needs, once the host's record is as the journal says. If the run never had the host, removes
  * only its journal: anything else may belong to a run that had the host and could not be recovered.
  */
 async function removeLeftovers(host, ended) {
@@ -32109,11 +32112,11 @@ function terminalState({ outcome }) {
 
 const RECOVERY_LOCK_TIMEOUT_MS = 5000;
 /**
- * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step
- * ended, even if another run recovered it, provided that the main step's report is found. Otherwise, returns what was
- * recovered, if anything. Returns undefined if another run has the lock, the main step left no report, and
- * `journal.jsonl` is not the main step's. In that case, a later run reports the main step if it left a journal from
- * before it had the lock.
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. If the main step's report is
+ * found, returns how the main step ended, even if another run recovered it. Otherwise, returns what was recovered, if
+ * anything. Returns undefined if another run has the lock, the main step left no report, and `journal.jsonl` is not the
+ * main step's. In that case, if the main step left a journal from before it had the lock, a later run reports that
+ * step.
  */
 async function recoverMainStep(host, lockTimeoutMs) {
     try {
@@ -32152,8 +32155,8 @@ function isOwnJournal({ layout, run }) {
 }
 /**
  * Recovers and reports what dead runs left, as `recover` does. Waits for the lock for at most 5 s, or for
- * `lockTimeoutMs` if that is shorter, because a live holder has already recovered the host. Throws as `requireSafeHost`
- * does; if there is anything to recover, also as `requireOwnKinds`, `holdLock` and `recover` do.
+ * `lockTimeoutMs` if that is shorter. A longer wait is not needed: a live holder has already recovered the host. Throws
+ * as `requireSafeHost` does; if there is anything to recover, also as `requireOwnKinds`, `holdLock` and `recover` do.
  */
 async function recoverHost(host, lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS) {
     requireSafeHost(host);
@@ -32185,10 +32188,10 @@ async function recoverLocked(host, lockTimeoutMs) {
 }
 /**
  * Recovers what a dead run left, before another run is refused for its own reasons. Returns `end`. Its outcome becomes
- * `inconsistent` if the recovery fails and the journal's records say that the host may have neither version intact, or
- * if a tree is stranded by a rename that should have failed. Does not wait for the lock: a live holder recovers the
- * host itself, and a run that is refused as `locked` has waited long enough. Returns the UntouchableHostError if the
- * host must not be touched.
+ * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. It also
+ * becomes `inconsistent` if a rename that should have failed has stranded a tree. Does not wait for the lock: a live
+ * holder recovers the host itself, and a run that is refused as `locked` has waited long enough. Returns the
+ * UntouchableHostError if the host must not be touched.
  */
 async function recoverBeforeRefusal(host, end) {
     try {
@@ -32307,8 +32310,8 @@ function digestBehind(link, byPath) {
 const write_tree_record_WINDOW_BYTES = 64 * 1024;
 /**
  * Records a tree whose items come in order; the record is durable on return. The name of the record is the SHA-256 of
- * its text, which contains the stamps of the files, so every installed tree has a record of its own. The record stays
- * valid when the tree is moved. Works in slices.
+ * its text. The text contains the stamps of the files, so every installed tree has a record of its own. The record
+ * stays valid when the tree is moved. Works in slices.
  */
 async function writeTreeRecord(layout, items, signal) {
     const temporary = temporaryName(`${layout.trees}/record`);
@@ -32377,8 +32380,8 @@ async function noteLeaving(context, place) {
 /**
  * Compares a tree again after it was moved to `root`, because other processes could write to the tree until then. Notes
  * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
- * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. After a
- * warning, the identity also has no tree digest if the tree cannot be read, has too many unrecorded bytes, or was not
+ * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. The identity
+ * also has no tree digest, after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not
  * compared although this action installed it. Throws only the reason for a cancellation, and file system errors.
  */
 async function identifyReplaced(context, place, root) {
@@ -32431,8 +32434,8 @@ async function noteDifference({ deployment, stagingFolder }, { place, root }, dr
 /**
  * Stops the service of a part that the new version does not contain, if the service runs and no remaining part shares
  * it. Returns whether the part's tree exists; does nothing if the tree is gone. Throws as `findMovablePaths` and
- * `requireSwitchable` do, DeploymentError `step_failed` or `step_timed_out` if the service cannot be stopped or its
- * state is unknown, and the signal's reason.
+ * `requireSwitchable` do. Also throws DeploymentError `step_failed` or `step_timed_out` if the service cannot be
+ * stopped or its state is unknown, and the signal's reason.
  */
 async function stopRemoved(context, part) {
     const { layout, keepPaths } = context.deployment;
@@ -32651,14 +32654,14 @@ function judged({ layout }, end) {
 
 const OUTBOX_TIMEOUT_MS = 10_000;
 const MAX_UNANSWERED = 2;
-/** A hub may lock out a client that keeps sending credentials that the hub rejects. */
+/** A hub may lock out a client that keeps sending rejected credentials. */
 const MAX_DENIED = 5;
 /**
- * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in total, and continues after
- * a report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
+ * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in total. Continues after a
+ * report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
  * deployment's local report notes an acceptance.
  *
- * A report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest
+ * A report that is refused with 401 or 403 waits for other credentials. After the first such refusal, the newest
  * reports come next. After the fifth, no more reports are sent. Sending also stops after a cancel, if the hub asks to
  * wait (429), or if the hub fails to answer twice in a row.
  *
@@ -33037,8 +33040,8 @@ async function isFree(deployment, lock) {
 
 
 /**
- * Runs a deployment on its host: the survey, the fetch, then the lock, the recovery of what a dead run left, the rest
- * of the contract's flow, commit or rollback, and the reports. With this order, no run waits for another run's
+ * Runs a deployment on its host. After the survey and the fetch, takes the lock, recovers what a dead run left, runs
+ * the rest of the contract's flow, commits or rolls back, and reports. In this order, no run waits for another run's
  * download. However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome
  * says `inconsistent`. Never throws for a failure of the run: the result contains the error.
  */
@@ -33117,8 +33120,8 @@ async function runLocked(session, fetched, { deployment, flow }) {
 
 
 /**
- * Opens a file for private data, such as a download. The file is created in a private directory (0700) below `parent`
- * and then unlinked, so no other job can reach it by name, and nothing is left behind, even if this process is killed
+ * Opens a file for private data, such as a download. Creates the file in a private directory (0700) below `parent`, and
+ * then unlinks it. No other job can reach the file by name, and nothing is left behind, even if this process is killed
  * later. Throws DeploymentError `disk_full`, `host_not_writable` or `step_failed`.
  */
 function openPrivateFileSync(parent) {
@@ -33166,9 +33169,9 @@ function openUnnamedSync(directory) {
 
 
 /**
- * Runs a command from the host config with an allow-listed environment, in its own process group and without input, and
- * logs how long the command took. Throws DeploymentError `step_failed` or `step_timed_out`, with the command's end and
- * the beginning of its output, or the signal's reason.
+ * Runs a command from the host config with an allow-listed environment, in its own process group and without input.
+ * Logs how long the command took. Throws DeploymentError `step_failed` or `step_timed_out`, with the command's end and
+ * the beginning of its output. Also throws the signal's reason.
  */
 async function runHostCommand({ tools, record }, request) {
     const { command, env, timeoutSeconds } = request.command;
@@ -33247,9 +33250,9 @@ function findPart(parts, name) {
 
 
 /**
- * Seeds `<directory>/<id>.env` from a template in this part or in another part on the same shelf; the template's path,
+ * Seeds `<directory>/<id>.env` from a template in this part or in another part on the same shelf. The template's path,
  * `from`, begins with the name of that part. The file has mode 0600 from its first byte, and is written completely or
- * not at all; an existing file is only read. Also seeds the settings that a host framework injects, as
+ * not at all. An existing file is only read. Also seeds the settings that a host framework injects, as
  * `seedInjectedEnv` does. Throws DeploymentError `step_failed` if the template or the existing settings cannot be read
  * as a small regular file, or if the template's bytes are not the recorded ones. Also throws as `seedSettings`,
  * `verifySettings` and `seedInjectedEnv` do, and file system errors.
@@ -33498,7 +33501,7 @@ function orUndefined(read) {
 
 
 /**
- * Makes the trees of staged parts durable, with one sync if possible, records the trees, and checks the trees that are
+ * Makes the trees of staged parts durable, with one sync if possible, and records them. Also checks the trees that are
  * replaced next against their records. Changes only the staging folder and the records. The tree of a returning part is
  * already durable and recorded. Calls `reach` with each part before the check that the part's kept paths can be carried
  * over.
@@ -33847,12 +33850,12 @@ function cacheOf(path) {
 
 
 /**
- * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. Then compares the
- * snapshot with its record once more: after the move, only a process that has a file of the snapshot open can change
- * the snapshot. Before that, moves two things out of the snapshot: its own copy of each kept path that the installed
- * version also has, and every bytecode cache that was not recorded, because the replaced service may have put code into
- * it. A rollback undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host` or
- * `inconsistent`, or file system errors.
+ * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. First moves two things
+ * out of the snapshot: its own copy of each kept path that the installed version also has, and every bytecode cache
+ * that was not recorded. The replaced service may have put code into such a cache. After all moves, compares the
+ * snapshot with its record once more: from then on, only a process that has a file of the snapshot open can change the
+ * snapshot. A rollback undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host`
+ * or `inconsistent`, or file system errors.
  */
 async function takeSnapshot(context, part) {
     const { deployment, transaction, stagingFolder } = context;
@@ -34097,8 +34100,8 @@ function requirePart({ order }, name) {
 
 
 /**
- * Logs the names of required settings that the host lacks, for parts without a `write_env` step; a `write_env` step
- * itself fails if settings are missing. Logs no names if the settings cannot be read. Also logs a notice if the input
+ * Logs the names of required settings that the host lacks, for parts without a `write_env` step. (A `write_env` step
+ * itself fails if settings are missing.) Logs no names if the settings cannot be read. Also logs a notice if the input
  * `settings` has no effect because the plan has no `write_env` step. Never throws.
  */
 function noticeSettings(context) {
@@ -34171,8 +34174,8 @@ class StepLedger {
         this.#reached = step ?? this.#reached;
     }
     /**
-     * Divides the time since the last call to `share` or `end`, or since the start, equally among these steps. Without
-     * any steps, that time is dropped.
+     * Divides the time since the last call to `share` or `end`, or since the start, equally among these steps. Drops that
+     * time if there are no steps.
      */
     share(steps) {
         const each = (this.#now() - this.#since) / steps.length;
@@ -34276,9 +34279,9 @@ function removalOf(part) {
 
 
 /**
- * Prepares all staged parts, removes the parts that the new version does not contain, then runs the plan's steps in
- * order, and records each step with its duration. Calls `beforeStep` before each step of the plan. All parts that a run
- * of steps removes or installs are switched together, before the first step of that run is recorded. If a step or its
+ * Prepares all staged parts, removes the parts that the new version does not contain, and then runs the plan's steps in
+ * order. Records each step with its duration. Calls `beforeStep` before each step of the plan. All parts that a run of
+ * steps removes or installs are switched together, before the first step of that run is recorded. If a step or its
  * preparation throws, records that step as failed and the remaining steps as not run, and throws the same error.
  */
 async function runSteps(context, beforeStep) {
@@ -34421,9 +34424,9 @@ async function fetchArtifact(deployment, fd) {
     return found;
 }
 /**
- * Fetches the requested version without recording it. With `latest`, the hub chooses, and may serve a version other
- * than the one that it lists as its latest, because it may hold that version back or have yanked it. For a private
- * plugin, the hub lists no version. Throws what the client throws.
+ * Fetches the requested version without recording it. With `latest`, the hub chooses the version. If the hub holds back
+ * or has yanked the version that it lists as its latest, it may serve another one. For a private plugin, the hub lists
+ * no version. Throws what the client throws.
  */
 async function fetchRequested(fetching) {
     const { version } = fetching.request;
@@ -34441,7 +34444,7 @@ async function readListed({ client, tools: { log } }) {
     return 'version' in answer ? answer.version : undefined;
 }
 /**
- * Logs a notice if the hub served a version that was not requested or not listed, or did not say which version it
+ * Logs a notice if the hub served a version other than the requested or listed one, or did not say which version it
  * served.
  */
 function noticeOtherVersion(log, { asked, listed }, decided) {
@@ -34478,8 +34481,8 @@ const LATEST_WORDS = {
     },
 };
 /**
- * Refuses a `latest` that is older than the installed version, or that cannot be compared with one that this action
- * installed: throws DeploymentError `downgrade_refused`.
+ * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version, or that cannot be
+ * compared with a version that this action installed.
  */
 function refuseDowngrade(latest, { version, isOurs }, by = 'operator') {
     if (version === null)
@@ -34491,8 +34494,8 @@ function refuseDowngrade(latest, { version, isOurs }, by = 'operator') {
     throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`, by);
 }
 /**
- * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
- * version the hub calls them now: they may be the bytes of an older version.
+ * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced. Whatever
+ * version the hub calls them now, they may be the bytes of an older version.
  */
 function replacedBytes({ version, sha256 }, present, by = 'operator') {
     const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
@@ -34508,9 +34511,10 @@ function downgrade(finding, by) {
     return new DeploymentError('downgrade_refused', `${finding}: nothing was installed. ${LATEST_WORDS[by].remedy}`);
 }
 /**
- * Refuses a version that this host knows with different bytes, unless the operator has pinned the new bytes and set
- * `redeploy`: throws ArtifactError `version_reused`. A published version must never change. A pin alone is not enough:
- * it may come from a release gate, which knows what the hub serves now, but not what the hub served before.
+ * Throws ArtifactError `version_reused` for a version that this host knows with different bytes, because a published
+ * version must never change. Accepts the new bytes only if the operator has pinned them and set `redeploy`. A pin alone
+ * is not enough: it may come from a release gate, which knows what the hub serves now, but not what the hub served
+ * before.
  */
 function refuseReusedVersion({ version, sha256 }, knownVersions, accepted) {
     if (accepted.redeploy && accepted.artifactSha256 === sha256)
@@ -34644,11 +34648,11 @@ async function keptLinks(root, keepPaths) {
 
 
 /**
- * Checks that a plugin can be in the directory chosen for it: that the directory, unless it is `plugins`, leads neither
- * to `extensions` nor to `.hub-deploy`, and leads out of the project root only if the operator chose it; that a
- * publisher's directory has no other purpose; that the plugin is not inside another part and contains none; that the
- * plugin does not unexpectedly replace content without a record; and that `requireMovableData` allows the move. A
- * service always passes. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
+ * Checks that a plugin can be in the directory chosen for it. A directory other than `plugins` must lead neither to
+ * `extensions` nor to `.hub-deploy`, and may lead out of the project root only if the operator chose it. A publisher's
+ * directory must have no other purpose. The plugin must neither be inside another part nor contain one, and must not
+ * unexpectedly replace content without a record. `requireMovableData` must allow the move. A service always passes.
+ * Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
  */
 async function verifyDestination(host, destination) {
     const { layout } = host;
@@ -34684,8 +34688,8 @@ function refuseForeignDirectory(layout, { directory }) {
     throw new DeploymentError('place_taken', `This project wants to install plugins in ${directory}, but ${(0,external_node_path_namespaceObject.join)(layout.root, found)} exists and is not known to be for plugins. Nothing was changed. If it is for plugins, set plugins.directory in integration.yaml to ${directory}; otherwise move it away, or ask the publisher for another plugins_dirname.`);
 }
 /**
- * A subdirectory of a directory of parts, and everything in it, belongs to the part that has the subdirectory's name,
- * no matter which process created the subdirectory.
+ * Each subdirectory of a directory of parts, with everything in it, belongs to the part of that name, whichever process
+ * created the subdirectory.
  */
 function refuseBelowPart(layout, { target: { directory }, chosenBy }) {
     const path = realDirectory(layout, directory);
@@ -34748,10 +34752,10 @@ function realPath(layout, { directory, id }) {
 
 
 /**
- * Writes `plugin.sig` into a staged plugin that needs one, replacing any that the artifact shipped, and returns the
- * tree with that file. Without a secret, only logs a warning. Also warns about kept paths that the signature covers,
- * because their files belong to the host. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside
- * the plugin.
+ * Writes `plugin.sig` into a staged plugin that needs one, replacing any that the artifact shipped. Returns the tree
+ * with that file. Without a secret, only logs a warning. Also warns about kept paths that the signature covers, because
+ * their files belong to the host. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the
+ * plugin.
  */
 async function signForHost(plugin, secret) {
     const { staged, tree, pluginYaml } = plugin;
@@ -34842,9 +34846,9 @@ function presentVersion(layout, origin) {
     return row && { version: row.project_version ?? row.version, installed_at: row.installed_at };
 }
 /**
- * True if this host has had the content of a source, according to its retained versions or its audit log, and replaced
- * it: in the same part, or in another part of the same origin if no part has that content now. The last version of a
- * removed part does not count as replaced.
+ * True if this host has had the content of a source, according to its retained versions or its audit log, and has
+ * replaced that content. The content may have been in the same part or, if no part has it now, in another part of the
+ * same origin. The last version of a removed part does not count as replaced.
  */
 function wasSupplyReplaced(layout, { origin, part, source }) {
     const { installed, removed } = readHostRecord(layout);
@@ -34933,8 +34937,8 @@ const PLUGIN_YAML = 'plugin.yaml';
 const SIGNED = [PLUGIN_YAML, 'plugin.sig'];
 /**
  * Finds the tree that is installed in a place, if extracting this artifact would give the same tree, apart from added
- * files: the tree came from the same bytes, with the same keep-paths and `plugin.sig`, and no file is missing or
- * changed. Returns undefined otherwise, and also if only an extraction could show whether the trees are the same.
+ * files. The tree must have come from the same bytes, with the same keep-paths and `plugin.sig`, and no file may be
+ * missing or changed. Returns undefined otherwise, or if only an extraction could show whether the trees are the same.
  */
 async function findIntactTree(deployment, { place, installed }, { origin, sha256 }) {
     if (installed?.artifact_sha256 !== sha256 || installed.modified || !isFrom(installed, origin))
@@ -35056,8 +35060,8 @@ const FORM_WORDS = {
     input: { subject: 'The input signature', remedy: 'correct the input' },
 };
 /**
- * Parses the 32 bytes of a signature `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature"), which a hub
- * sends as `X-Signature` and an operator passes as the input `signature`. Throws SignatureError `missing_signature` if
+ * Parses the 32 bytes of a signature `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature"). A hub sends it
+ * as `X-Signature`, and an operator passes it as the input `signature`. Throws SignatureError `missing_signature` if
  * there is none, and `invalid_signature_format` if it has another form or algorithm.
  */
 function parseSignatureHeader(header, from = 'hub') {
@@ -35072,9 +35076,9 @@ function parseSignatureHeader(header, from = 'hub') {
     return Buffer.from(hex, 'hex');
 }
 /**
- * Vouches for an artifact whose HMAC-SHA256 over its exact bytes, computed with the signing secret, equals the one in
- * `header`, compared in constant time (contract 4.3, rules 3 and 4). Throws SignatureError
- * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ * Vouches for an artifact if the HMAC in `header` equals `computedHmac`: the HMAC-SHA256 over the artifact's exact
+ * bytes, computed with the signing secret (contract 4.3, rules 3 and 4). Compares the two in constant time. Throws
+ * SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 function verifyHmacSignature(artifact, computedHmac, header) {
     const expected = parseSignatureHeader(header);
@@ -35252,7 +35256,7 @@ const NEW_FILE = external_node_fs_namespaceObject.constants.O_WRONLY | external_
  * Creates new files, directories and symlinks below a folder. Files get the given modes, and directories 0755, whatever
  * the umask. Never overwrites anything that exists. Create symlinks last, so that nothing is written through them.
  * Every method throws DeploymentError `disk_full`, `host_not_writable` or `step_failed` if the host refuses a write,
- * and ArchiveError `unsafe_archive` if this file system treats two paths as one or a path is too long for it.
+ * and ArchiveError `unsafe_archive` if two paths are the same on this file system, or if a path is too long for it.
  */
 class TreeWriter {
     #root;
@@ -35379,10 +35383,9 @@ function canInflateTogether({ method, size }) {
     return method === 'deflated' && size > 0;
 }
 /**
- * Inflates many small entries in one call. The setup for one entry costs as much as inflating it, and the thread pool
- * can inflate entries while this thread writes the ones before them. The packed bytes of the entries, one after the
- * other, become the members of a gzip file (RFC 1952), each with a trailer that contains the CRC and the size from the
- * directory.
+ * Inflates many small entries in one call, because the setup for one entry costs as much as inflating it. The thread
+ * pool can inflate entries while this thread writes the ones before them. The packed bytes of each entry become one
+ * member of a gzip file (RFC 1952), with a trailer that contains the CRC and the size from the directory.
  */
 class BatchInflater {
     zip;
@@ -35393,12 +35396,12 @@ class BatchInflater {
     }
     /**
      * Returns all bytes of small entries that pass `canInflateTogether`, one entry after the other, in memory that they
-     * share with nothing else. Returns undefined if it cannot vouch for the entries together. Another call may still
-     * vouch for fewer of the entries, and `readSmallEntry` for a single entry.
+     * share with nothing else. Returns undefined if it cannot vouch for the entries together. In that case, try again
+     * with fewer of the entries, or read a single entry with `readSmallEntry`.
      * Vouches that each entry has its declared size and CRC, and that none of its packed bytes were left over. A member
-     * can begin only at the magic, which only our headers contain, so each member ends immediately before one of our
-     * headers or at the end. Each member ends with a trailer that matches its content. Because the sizes add up, each
-     * trailer is that of its own entry.
+     * can begin only at the magic, and only our headers contain the magic. Each member therefore ends immediately before
+     * one of our headers, or at the end. Each member ends with a trailer that matches its content. Because the sizes add
+     * up, each trailer is that of its own entry.
      * Throws ArchiveError `invalid_archive` if the file does not contain all packed bytes.
      */
     async inflate(entries) {
@@ -35431,7 +35434,7 @@ class BatchInflater {
 }
 /** Resolves to undefined if the bytes are not valid gzip or unpack to more than `size` bytes. */
 function gunzipWhole(members, size) {
-    // The chunk is too large for the pool that small buffers share, because the memory of the answer is freed as a whole.
+    // The memory of the answer is freed as a whole, so the chunk must be too large for the pool that small buffers share.
     const options = { info: true, maxOutputLength: size, chunkSize: Math.max(size + SPARE_BYTES, Buffer.poolSize) };
     return new Promise(resolve => {
         (0,external_node_zlib_namespaceObject.gunzip)(members, options, (error, answer) => {
@@ -35514,8 +35517,8 @@ function verifyExtractedBytes(bytes, limits) {
     throw archive_limits_tooLarge(`The artifact unpacks to at least ${bytes} bytes, more than max-extracted-bytes allows (${limits.maxExtractedBytes})`, 'max-extracted-bytes');
 }
 /**
- * Throws ArchiveError `archive_too_large` if the names and symlink targets of a listing together exceed 256 bytes for
- * each entry that `max-entries` allows, plus 1 MiB, counted in UTF-8. All of them are in memory at once.
+ * Limits the names and symlink targets of a listing, because all of them are in memory at once. Throws ArchiveError
+ * `archive_too_large` if together, in UTF-8, they exceed 1 MiB plus 256 bytes for each entry that `max-entries` allows.
  */
 function verifyNameBytes(bytes, { maxEntries }) {
     const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES;
@@ -35525,8 +35528,8 @@ function verifyNameBytes(bytes, { maxEntries }) {
     throw archive_limits_tooLarge(`${found} that max-entries (${maxEntries}) allows for them`, 'max-entries');
 }
 /**
- * Throws ArchiveError `archive_too_large` if the PAX headers and long names of a tar together exceed 1 KiB for each
- * entry that `max-entries` allows, plus 1 MiB.
+ * Throws ArchiveError `archive_too_large` if the PAX headers and long names of a tar together exceed 1 MiB plus 1 KiB
+ * for each entry that `max-entries` allows.
  */
 function verifyExtensionBytes(bytes, { maxEntries }) {
     const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES;
@@ -35608,7 +35611,7 @@ const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const CONTROL_CHARACTER = /\p{Cc}/u;
 const DRIVE_LETTER = /^[A-Za-z]:/;
 /**
- * Decodes an entry's name: as UTF-8 if the archive says so, otherwise as ASCII. Throws ArchiveError `unsafe_archive` for
+ * Decodes an entry's name as UTF-8 if the archive says so, otherwise as ASCII. Throws ArchiveError `unsafe_archive` for
  * other bytes.
  */
 function decodeEntryName(bytes, encoding) {
@@ -35640,8 +35643,9 @@ function decodeUtf8(bytes) {
 /**
  * Returns the relative path of an entry's name, without a final `/`. Joined to a folder, the path is always below that
  * folder (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` for an empty name or component, `.` and `..`, a
- * leading `/`, a drive letter, backslashes, lone surrogates, NUL and control characters, more than 255 bytes in a
- * component, 4,096 bytes or 64 levels in total, and names that the platform does not keep as they are written.
+ * leading `/`, a drive letter, backslashes, lone surrogates, and NUL and other control characters. Also refuses more
+ * than 255 bytes in a component, 4,096 bytes or 64 levels in total, and names that the platform does not keep as they
+ * are written.
  */
 function parseEntryName(name, platform) {
     const path = name.endsWith('/') ? name.slice(0, -1) : name;
@@ -35753,8 +35757,8 @@ const FINAL_ROUNDS = 3;
 const UNIT_BYTES = 2;
 const NUMBER_BYTES = 4;
 /**
- * Returns the HalfSipHash-1-3 of a number of 32 bits and a text in UTF-16, as an unsigned number of 32 bits. Without
- * the key, nobody can choose texts that collide.
+ * Returns the HalfSipHash-1-3 of a 32-bit number and a UTF-16 text, as an unsigned 32-bit number. Without the key,
+ * nobody can choose texts that collide.
  */
 function halfSipHash([low, high], number, text) {
     let v0 = low;
@@ -35783,8 +35787,8 @@ function halfSipHash([low, high], number, text) {
     return (v1 ^ v3) >>> 0;
 }
 /**
- * Returns the word at a position: first the number, then two units of the text in each word, and last the length in
- * bytes, together with the last unit of a text of odd length.
+ * Returns the word at a position. The first word is the number. Each of the next words has two units of the text. The
+ * last word has the length in bytes and, if the number of units is odd, the last unit.
  */
 function wordAt(at, number, text) {
     if (at === 0)
@@ -35806,7 +35810,7 @@ const MAX_FILLING = 1 / 2;
 class HashIndex {
     #words = new Uint32Array(INITIAL_SLOTS * SLOT_WORDS);
     #count = 0;
-    /** Adds a number below 2^32 - 1 under a hash of 32 bits. Several numbers may have the same hash. */
+    /** Adds a number below 2^32 - 1 under a 32-bit hash. Several numbers may have the same hash. */
     add(hash, number) {
         if (this.#count >= this.#slots * MAX_FILLING)
             this.#grow();
@@ -35870,7 +35874,7 @@ const WORD = 2 ** 32;
  * The tree that an extraction will create. Refuses entries that could not exist next to each other: two equal names, a
  * file that is also a directory, and anything below a file or symlink. Names are equal if the platform may treat them
  * as one name. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large archive,
- * and keep twice the room for new ones.
+ * and then double the room for new ones.
  */
 class PlannedTree {
     /** All directories except the top, parents before their children. */
@@ -36074,8 +36078,8 @@ class SymlinkResolver {
     }
     /**
      * Vouches for a symlink: its target is relative, has at most 4,096 bytes and 64 components, and stays inside the root
-     * at every step. The way may pass through other symlinks (at most 40 with this one, and never in a loop) and may
-     * lead to a path that the archive does not contain. Throws ArchiveError `unsafe_archive` for any other symlink.
+     * at every step. The way may pass through other symlinks: at most 40 with this one, and never in a loop. It may lead
+     * to a path that the archive does not contain. Throws ArchiveError `unsafe_archive` for any other symlink.
      */
     resolve(symlink) {
         return this.#resolve(symlink, 1);
@@ -36153,8 +36157,8 @@ class SymlinkResolver {
         way.at = end ?? way.at;
     }
     /**
-     * Returns why a step is unsafe, if it is, on a path that the archive does not contain. The host may put its own
-     * symlink there, and a `..` after that symlink could lead outside.
+     * Returns why a step on a path that the archive does not contain is unsafe; undefined if it is safe. The host may put
+     * its own symlink there, and a `..` after that symlink could lead outside.
      */
     #danglingProblem(step) {
         if (step === '..')
@@ -36206,9 +36210,9 @@ function targetTextProblem(target) {
 const EMPTY_DEFLATE_BYTES = 2;
 /**
  * An archive's listing, checked entry by entry as it is read, so that even a small archive cannot cost more than the
- * limits. Checks the number of entries (including the directories that paths imply), their sizes and the bytes of their
- * names. Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in which
- * they arrive.
+ * limits allow. Checks the number of entries (including the directories that paths imply), their sizes and the bytes of
+ * their names. Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in
+ * which they arrive.
  */
 class ArchiveListing {
     #rules;
@@ -36226,8 +36230,8 @@ class ArchiveListing {
     }
     /**
      * Adds an entry. Returns its path, which is safe below any folder and next to the entries so far. Throws ArchiveError
-     * `unsafe_archive`, naming the entry and the rule that it breaks, or `archive_too_large` as soon as the entries so
-     * far exceed a limit.
+     * `unsafe_archive`, which names the entry and the rule that it breaks. Throws `archive_too_large` as soon as the
+     * entries so far exceed a limit.
      */
     add(entry) {
         const number = this.#sizes.length;
@@ -36250,15 +36254,15 @@ class ArchiveListing {
         verifyEntryCount(this.#tree.count - 1, this.#rules);
         return path;
     }
-    /** Sets the target of a symlink, by the number of its entry, if it was not known when the entry was added. */
+    /** Sets a symlink's target that was not known when its entry was added. `entry` is the number of that entry. */
     setTarget(entry, target) {
         this.#targets.set(entry, target);
     }
     /**
-     * Plans the extraction of all entries: a single top-level directory is left out if the rules say `flattened`,
-     * symlinks stay inside, and modes have no set-uid (contract 4.3, rule 5). Pauses at each `yield`, after little work.
-     * Throws ArchiveError `unsafe_archive` for a symlink that `SymlinkResolver` refuses and for a path that is unsafe
-     * without its top-level directory, `archive_too_large` above a limit, and `empty_artifact` if there is neither a file
+     * Plans the extraction of all entries (contract 4.3, rule 5). Leaves out a single top-level directory if the rules
+     * say `flattened`. Symlinks stay inside, and modes have no set-uid. Pauses at each `yield`, after little work. Throws
+     * ArchiveError `unsafe_archive` for a symlink that `SymlinkResolver` refuses, and for a path that is unsafe without
+     * its top-level directory. Throws `archive_too_large` above a limit, and `empty_artifact` if there is neither a file
      * nor a symlink.
      */
     *plan() {
@@ -36363,10 +36367,11 @@ const ZIP64_END_UNCOUNTED_BYTES = 12;
 const SATURATED_16 = 0xffff;
 const SATURATED_32 = 0xffffffff;
 /**
- * Finds the only central directory of a ZIP. Requires one end record, whose comment ends with the file and contains no
- * signature of another end record; zip64 only if a field asks for it, without an extensible sector; one disk; and the
- * directory immediately before its end record. Throws ArchiveError `invalid_archive` for anything in which another
- * reader might find another directory, and `empty_artifact` for an empty directory.
+ * Finds the only central directory of a ZIP. Requires exactly one end record whose comment ends with the file. That
+ * comment must not contain the signature of another end record. Requires one disk, and the directory immediately before
+ * its end record. Accepts zip64 only if a field asks for it, and without an extensible sector. Throws ArchiveError
+ * `invalid_archive` for anything in which another reader might find another directory, and `empty_artifact` for an
+ * empty directory.
  */
 function locateDirectory(window) {
     const end = readEndRecord(window);
@@ -36542,11 +36547,11 @@ const UNIX = 3;
 /** The systems whose archives have meaningful Unix modes: Unix and OS X. */
 const UNIX_SYSTEMS = new Set([UNIX, 19]);
 /**
- * Returns the type of an entry: its Unix type if a Unix system gave it one, otherwise a directory if its name ends in
- * `/`, and a file if not.
- * Throws ArchiveError `unsafe_archive` if the attributes call the entry a directory but its name does not end in `/`,
- * and if they call it a symlink, device or the like although neither Unix nor DOS made it: some tools believe such
- * attributes, and others extract a file.
+ * Returns the Unix type of an entry if a Unix system gave it one. Otherwise, an entry is a directory if its name ends
+ * in `/`, and a file if not.
+ * Throws ArchiveError `unsafe_archive` if the attributes mark the entry as a directory but its name does not end in
+ * `/`. Also throws it if they mark the entry as a symlink, device or the like although neither Unix nor DOS made it:
+ * some tools believe such attributes, and others extract a file.
  */
 function entryType(attributes, name) {
     verifySystem(attributes, name);
@@ -36594,7 +36599,7 @@ class ZipExtraFields {
     #unicodePath;
     /**
      * Throws ArchiveError `invalid_archive` if the data of a field is cut short, or if a zip64 or Unicode path field
-     * occurs twice, and `unsafe_archive` for a field that gives the entry another type in some tools.
+     * occurs twice. Throws `unsafe_archive` for a field that gives the entry another type in some tools.
      */
     constructor(header, { start, end: extraEnd, rawName }) {
         this.#rawName = rawName;
@@ -36623,7 +36628,7 @@ class ZipExtraFields {
     }
     /**
      * Throws ArchiveError `unsafe_archive` if a Unicode path differs from the header's name, because some tools would use
-     * the Unicode path, and `invalid_archive` if the field is cut short, has another version or was made for another
+     * the Unicode path. Throws `invalid_archive` if the field is cut short, has another version or was made for another
      * name.
      */
     verifyUnicodePath(rawName) {
@@ -36639,8 +36644,8 @@ class ZipExtraFields {
         }
     }
     /**
-     * Returns the true values of 32-bit fields. The zip64 field contains a 64-bit value for each saturated 32-bit field,
-     * in the order in which `fields` must be given. Throws ArchiveError `invalid_archive` if a value is missing or too
+     * Returns the true values of 32-bit fields. The zip64 field contains a 64-bit value for each saturated 32-bit field.
+     * Pass `fields` in the order of these values. Throws ArchiveError `invalid_archive` if a value is missing or too
      * large for a JavaScript integer.
      */
     resolveZip64(fields) {
@@ -36687,8 +36692,7 @@ class ZipExtraFields {
 const HEADER_SIGNATURE = 0x02014b50;
 const HEADER_BYTES = 46;
 /**
- * Most headers, central and local, fit into this many bytes with their names and extra fields: one view is enough for
- * them.
+ * Most headers, central and local, fit into this many bytes with their names and extra fields, so one view is enough.
  */
 const MOST_HEADER_BYTES = 512;
 const ENCRYPTED = 0x0001;
@@ -36808,10 +36812,10 @@ function unpackingAhead(chunkSize) {
 }
 /**
  * Feeds the pieces to a stream of node:zlib and yields the stream's output. Each piece of the output is valid until the
- * next one is requested. By the time the second piece after an input piece is requested, the stream has used up that
- * input piece, so two alternating buffers are enough for the input. If the packed data ends before the pieces do, the
- * output ends with the packed data, and the stream's `bytesWritten` shows how many bytes were used. Throws what the
- * stream or the pieces throw.
+ * next one is requested. Two alternating buffers are enough for the input: by the time a piece is requested, the stream
+ * has used up the piece before the previous one. If the packed data ends before the pieces do, the output ends with the
+ * packed data, and the stream's `bytesWritten` shows how many bytes were used. Throws what the stream or the pieces
+ * throw.
  */
 async function* unpack(stream, pieces) {
     void feed(stream, pieces);
@@ -36851,8 +36855,8 @@ function write(stream, piece) {
 
 
 /**
- * The size of one piece of a large entry: half the size would cost more turns of the event loop, and a piece of twice
- * the size would not stay in the processor's cache.
+ * The size of one piece of a large entry. Half as much would cost more turns of the event loop, and twice as much would
+ * not stay in the processor's cache.
  */
 const PIECE_BYTES = 256 * 1024;
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
@@ -36872,10 +36876,10 @@ function readSmallEntry(window, entry) {
     return bytes;
 }
 /**
- * Yields the bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is
- * requested. Vouches for the bytes only at the end. Throws ArchiveError `invalid_archive` for data that cannot be
- * unpacked, as soon as there are more bytes than declared, and at the end for too few bytes, a different CRC or packed
- * bytes left over.
+ * Yields the bytes of an entry of any size in pieces, using bounded memory. A piece is valid until the next one is
+ * requested. Vouches for the bytes only at the end. Throws ArchiveError `invalid_archive` if the data cannot be
+ * unpacked, or as soon as there are more bytes than declared. At the end, also throws it for too few bytes, a different
+ * CRC or packed bytes left over.
  */
 async function* readLargeEntry(window, entry) {
     let size = 0;
@@ -37002,11 +37006,11 @@ const zip_local_headers_SATURATED_32 = 0xffffffff;
  */
 const READ_AHEAD_BYTES = 64 * 1024;
 /**
- * Locates the data of each entry of the directory. Verifies that each entry has a local header that agrees with the
- * directory in name, encoding of the name, method, CRC and sizes. If a data descriptor follows, the header may leave
- * the CRC and the sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that
- * goes from local header to local header sees the same entries, because deflated data shows its own end, and stored
- * data of open size ends at the first signature of a data descriptor.
+ * Locates the data of each entry of the directory. Verifies that the local header of each entry has the name, name
+ * encoding, method, CRC and sizes that the directory gives. If a data descriptor follows, the header may leave the CRC
+ * and the sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that goes
+ * from one local header to the next sees the same entries: deflated data shows its own end, and stored data of open
+ * size ends at the first signature of a data descriptor.
  * Throws ArchiveError `invalid_archive` or `unsafe_archive` if a header or byte breaks these rules, and the signal's
  * reason once the slice's signal is aborted.
  */
@@ -37161,10 +37165,10 @@ const MAX_BATCH_FILES = 1000;
  */
 const BATCHES_AHEAD = 2;
 /**
- * Yields small files that pass `canInflateTogether`, in the given order and in batches, because a promise for each file
- * would take time. Each file comes with all of its bytes, which are valid until the next file is requested. While one
- * batch is being used, the thread pool inflates the next batches. Vouches that each file has its declared size and CRC,
- * and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
+ * Yields small files that pass `canInflateTogether`, in the given order. Yields them in batches, because a promise for
+ * each file would take time. Each file comes with all of its bytes, which are valid until the next file is requested.
+ * While one batch is being used, the thread pool inflates the next batches. Vouches that each file has its declared
+ * size and CRC, and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
  */
 async function* readInBatches(zip, files) {
     const inflater = new BatchInflater(zip);
@@ -37243,8 +37247,8 @@ function* cutIntoBatches({ entries }, files) {
 
 
 /**
- * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Before it writes the first byte,
- * checks the whole listing and the free space. Verifies that each file has its declared size and CRC. Files become 0644
+ * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Checks the whole listing and the
+ * free space before it writes the first byte. Verifies that each file has its declared size and CRC. Files become 0644
  * or 0755 and directories 0755, whatever the umask; symlinks are created last. Works in slices, between which signals
  * are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError
@@ -37319,11 +37323,11 @@ async function unpackArtifact({ request, tools }, verified, folder) {
 
 
 /**
- * Decides which version an artifact is. A plugin's own `plugin.yaml` decides, and must match the requested version or,
- * if the hub chose, the hub's header. For a service, or if `plugin.yaml` names no version, the hub's header decides,
- * even if it differs from the requested version. Without a header, the request decides; for `latest`, that is the
- * version that the hub lists. Throws ArtifactError `version_mismatch`, or `no_published_version` if there is no claim
- * at all.
+ * Decides which version an artifact is. A plugin's own `plugin.yaml` decides. It must match the requested version or,
+ * if the hub chose the version, the hub's header. For a service, or if `plugin.yaml` names no version, the hub's header
+ * decides, even if it differs from the requested version. Without a header, the request decides; for `latest`, that is
+ * the version that the hub lists. Throws ArtifactError `version_mismatch`, or `no_published_version` if there is no
+ * claim at all.
  */
 function decideVersion(claims, pluginYaml) {
     const { version, versionAsWritten } = pluginYaml ?? {};
@@ -37417,9 +37421,9 @@ async function verifyArtifact(deployment, found) {
 }
 /**
  * Judges a version by the request or the hub's header before the artifact is extracted. Refuses a version that had
- * different bytes on this host, and a `latest` that is older than the installed version, cannot be compared with it or
- * has bytes that this host has replaced, unless the operator accepts the version. Throws ArtifactError `version_reused`
- * or DeploymentError `downgrade_refused`.
+ * different bytes on this host. Refuses a `latest` that is older than the installed version, that cannot be compared
+ * with it, or whose bytes this host has replaced. The operator can accept each of these. Throws ArtifactError
+ * `version_reused` or DeploymentError `downgrade_refused`.
  */
 function acceptVersion(deployment, fetched) {
     const claimed = claimedVersion(fetched);
@@ -37438,8 +37442,8 @@ function refuseOldBytes({ request, layout, record: { facts } }, sha256) {
 }
 /**
  * Determines the artifact's version, and extracts the artifact into `folder` unless the same bytes are installed and
- * intact. Throws as `unpackArtifact` and `decideVersion` do, ArtifactError `version_reused`, or DeploymentError
- * `downgrade_refused`.
+ * intact. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`. Also throws as `unpackArtifact`
+ * and `decideVersion` do.
  */
 async function extractArtifact(deployment, accepted, folder) {
     const installed = await findSameVersion(deployment, accepted);
@@ -37450,8 +37454,7 @@ async function extractArtifact(deployment, accepted, folder) {
     return { ...accepted, content: { staged, tree }, pluginYaml, version };
 }
 /**
- * Returns the installed files instead of the artifact's if the installed files came from the same bytes and version and
- * are intact.
+ * Returns the installed files, in place of the artifact's, if they are intact and came from the same bytes and version.
  */
 async function findSameVersion(deployment, fetched) {
     const { target, verified } = fetched;
@@ -37476,8 +37479,8 @@ function isInstalledVersion({ previous: { installed } }, version) {
     return typeof installed?.version === 'string' && isSameVersion(installed.version, version);
 }
 /**
- * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns what to
- * install, with the steps in order. Throws PlanError `invalid_plan`, and as `signForHost` does.
+ * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns what to install,
+ * with the steps in order. Throws PlanError `invalid_plan`. Also throws as `signForHost` does.
  */
 async function orderInstallation(deployment, extracted) {
     const { plan } = extracted.target;
@@ -37511,8 +37514,8 @@ async function checkVersion(deployment, fetched, pluginYaml) {
 }
 /**
  * Refuses a `latest` that is older than the installed version or cannot be compared with it, and a version that had
- * different bytes on this host. This function judges the claimed version before the artifact is extracted, and the
- * artifact's actual version afterwards.
+ * different bytes on this host. Called with the claimed version before the artifact is extracted, and with the actual
+ * version afterwards.
  */
 function refuseVersion(deployment, { served, target }, version) {
     const { request } = deployment;
@@ -37553,7 +37556,7 @@ function noticeNoSigning({ request, tools }) {
 
 /**
  * Deploys one plugin or service under the marketplace contract. However the run ends, the host runs exactly the old
- * version or exactly the new one (or the outcome is `inconsistent`), the local report says which, and the hub gets a
+ * version or exactly the new one, or the outcome is `inconsistent`. The local report says which, and the hub gets a
  * report, best-effort (contract 4.3). A dry run is the same flow, but ends before it installs, and reports nothing.
  * Never throws for a failed deployment: the result contains the error.
  */
@@ -37697,8 +37700,8 @@ function isDirectorySync(path) {
 
 /**
  * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run or a check writes and sends no report.
- * The hub gets no report either if `host-id` is malformed, or if `dry-run` or `check-only` is, because the operator may
- * have meant a run that reports nothing.
+ * The hub gets no report either if `host-id`, `dry-run` or `check-only` is malformed: with the last two, the operator
+ * may have meant a run that reports nothing.
  */
 async function refuseRequest(request, error, tools) {
     const { dryRun, checkOnly } = request;
@@ -37714,8 +37717,8 @@ async function refuseRequest(request, error, tools) {
     return await refuseDeployment(refusal, tools);
 }
 /**
- * Returns the host that a request names, with a sender of reports if the inputs are enough for one; undefined without a
- * project root.
+ * Returns the host that a request names; undefined without a project root. The host has a sender of reports if the
+ * inputs are enough for one.
  */
 function hostFor(request, tools) {
     const { projectRoot, allowSharedRoot = false } = request;
@@ -38519,8 +38522,8 @@ class Annotator {
         this.#redact = redact;
     }
     /**
-     * Writes one error annotation with the cause, or one for each problem of a plan or host config, at the line of the
-     * problem. The log lists the problems after the tenth. Adds an annotation if the restored version is unhealthy. Logs
+     * Writes an error annotation with the cause. Each problem of a plan or host config gets an annotation at its line
+     * instead; the log lists the problems after the tenth. Adds an annotation if the restored version is unhealthy. Logs
      * a stack only for an `internal_error`.
      */
     annotateFailure(error, report) {
@@ -38607,7 +38610,7 @@ function readRunnerFacts(env) {
         temporaryFolder: env['RUNNER_TEMP'] || (0,external_node_os_namespaceObject.tmpdir)(),
     };
 }
-/** Returns the workflow run of this process, from the runner's `GITHUB_*` variables; null for each that is not set. */
+/** Returns the facts about this process's workflow run. A fact is null if a `GITHUB_*` variable for it is not set. */
 function readWorkflowRun(env) {
     const read = (name) => (env[name] ? cleanForeignText(env[name], 300) : null);
     const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')];
@@ -38626,7 +38629,7 @@ function readWorkflowRun(env) {
 
 
 
-/** Leaves room in the line of 2,000 characters in which the host records a part's name and the hub that supplied it. */
+/** Leaves room for a part's name: the host records this URL and the name in one line of at most 2,000 characters. */
 const MAX_BASE_URL_CHARS = 1800;
 const isBaseUrl = (text) => {
     const url = URL.parse(text);
@@ -38731,7 +38734,7 @@ function readAuthorities(read) {
 ;// CONCATENATED MODULE: ./build/runner/runner-files.js
 
 
-/** Outputs without foreign text, or built from texts that were redacted one by one. */
+/** Outputs that contain no foreign text, or that are built from texts that were redacted one by one. */
 const OWN_OUTPUTS = new Set([
     'outcome',
     'changed',
@@ -38807,9 +38810,9 @@ const TITLE_WITHIN_MS = 500;
 /** The number of notes that a summary may repeat. */
 const MAX_NOTES = 100;
 /**
- * The workflow log. Every line is redacted and free of runner commands. The title of a group says what it did and how
- * long it took. If a group takes longer than half a second, or its lines must survive a kill, the group opens with its
- * bare title and shows its lines as they come; the full title follows in a line after the group. Each notice and
+ * The workflow log. Every line is redacted and free of runner commands. A group's title says what the group did and how
+ * long it took. A group that takes longer than half a second, or whose lines must survive a kill, opens with its bare
+ * title and shows its lines as they come. Its full title then follows in a line after the group. Each notice and
  * warning appears once, even if several parts of a run find the same problem.
  */
 function createRunnerLog(redact) {
@@ -38938,7 +38941,7 @@ function details(title, blocks) {
 ;// CONCATENATED MODULE: ./build/core/secrets.js
 
 
-/** The minimum length of a secret, or of the beginning of a secret before a cut, that is replaced. */
+/** Shorter secrets are not replaced; nor are shorter beginnings of a secret before a cut. */
 const SHORTEST_REDACTED = 4;
 const CUT_SIGN = CUT_MARK.charAt(0);
 /**
@@ -38992,7 +38995,8 @@ function commonLength(text, secret) {
 /**
  * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub
  * chooses its own secrets, so a hub's secret is not redacted if it is part of a fact that the run knows. Otherwise, a
- * hub could remove a version, a digest or a host from the run's messages. The same applies to the values of settings.
+ * hub could remove a version, a digest or a host from the run's messages. The same exception applies to the values of
+ * settings.
  */
 function createSecretKeeper({ secrets, settingValues }) {
     const redactGiven = createRedactor(secrets);
@@ -39323,7 +39327,7 @@ function withoutDrift({ drift: entries = [] }, notes) {
     return notes.filter(({ text }) => text !== logged);
 }
 /**
- * Sentences about the drift before the deployment: the edits that the deployment replaced, the edits that it did not
+ * Sentences about the drift before the deployment: the edits that the deployment replaced, those that it did not
  * replace, and the parts that could not be compared.
  */
 function drift(report) {
@@ -39734,7 +39738,7 @@ function inWords(checked, changed) {
 }
 /**
  * Lists the steps that were or would be skipped because nothing changes for them. Omits `start` steps, because they may
- * start a service. So may a `restart`, which is listed with this exception.
+ * start a service. A `restart` may do so too: it is listed, and if no step has run, a sentence states this exception.
  */
 function skipped({ report, plannedSteps }) {
     const others = new Set(report.steps.flatMap(({ id, status }) => (status === 'skipped' ? [] : [id])));
@@ -39779,7 +39783,8 @@ function artifact(report) {
 }
 /**
  * Judges by the states: only a run that passed the signature check enters the next state. In the state of that check,
- * the run then also compares the digest and the version, so an error there does not mean that the signature is wrong.
+ * the run then also compares the digest and the version, so an error in that state does not mean that the signature is
+ * wrong.
  */
 function signatureOf({ states, error, signature_valid: isValid, signer_public_key: signer }) {
     if (isValid)
@@ -39861,8 +39866,7 @@ const HANDOVER_STATE = 'restored';
 /** The name of the state that is `true` if the main step may have left something to recover or to report. */
 const BEGUN_STATE = 'locked';
 /**
- * The time from the end of a cancelled step until the process exits, even if a name lookup would keep the process
- * alive.
+ * A cancelled step's process exits at most this long after the step's end, even if a name lookup would keep it alive.
  */
 const EXIT_AFTER_MS = 200;
 /**
@@ -39964,10 +39968,7 @@ class ActionStep {
         if (this.tools.signal.aborted)
             setTimeout(() => process.exit(), EXIT_AFTER_MS).unref();
     }
-    /**
-     * Fails the step if the process would exit before the deployment has ended, because nothing is left to wake the
-     * process.
-     */
+    /** Fails the step if nothing is left to wake the process, which would then exit before the deployment has ended. */
     #failUnsettled = () => {
         const message = 'This action stopped before its deployment had ended. This is a bug in this action: report it.';
         const error = { code: 'internal_error', message, step: null };
@@ -40078,11 +40079,13 @@ function parseGitTokens(text) {
     });
     return { tokens, problems };
 }
-/** Returns the credentials in which the common code hosts accept a token: as the password of a user with any name. */
+/**
+ * Returns credentials with the token as the password. The common code hosts accept it there, whatever the user's name.
+ */
 function basicCredentials(token) {
     return Buffer.from(`x-access-token:${token}`).toString('base64');
 }
-/** Adds a line's token. Returns the problem with the line, if any, without quoting the line, which may be a token. */
+/** Adds a line's token. Returns the problem with the line, if any. Does not quote the line, which may be a token. */
 function addLine(tokens, line, number) {
     const equals = line.indexOf('=');
     const [host, token] = [git_tokens_hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()];
@@ -40106,8 +40109,8 @@ function git_tokens_hostOf(text) {
 const settings_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 /**
  * Parses lines of the form `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`.
- * Refuses a line without `=`, a name that no variable can have, a repeated name, and a value for which no quotes make
- * all readers agree.
+ * Refuses a line without `=`, a name that no variable can have, a repeated name, and a value for which `quoteSetting`
+ * finds no form.
  */
 function parseSettings(text) {
     const settings = new Map();
@@ -40119,7 +40122,7 @@ function parseSettings(text) {
     });
     return { settings, problems };
 }
-/** Adds a line's value. Returns the problem with the line, if any, without quoting the line, which may be a secret. */
+/** Adds a line's value. Returns the problem with the line, if any. Does not quote the line, which may be a secret. */
 function settings_addLine(settings, line, number) {
     const equals = line.indexOf('=');
     const name = line.slice(0, Math.max(0, equals)).trim();
@@ -40144,7 +40147,7 @@ class NotReadable extends Error {
 }
 /**
  * Opens a regular file below `folder` for reading, and returns its descriptor. Follows no symlink below the folder, not
- * even one that another process puts there meanwhile; opens no device, and waits for no pipe. `path` is relative to the
+ * even one that another process puts there meanwhile. Opens no device and waits for no pipe. `path` is relative to the
  * folder, or absolute and below it. Throws NotReadable.
  */
 function openBelowSync(folder, path) {
@@ -40216,10 +40219,10 @@ function open_below_reasonOf(error) {
 
 
 /**
- * Reads the start of one of the operator's files as text: at most one byte more than `maxBytes`, so that the parser
- * notices a file that is too large. Invalid UTF-8 becomes U+FFFD, which the parser reports. Never waits for the other
- * end of a pipe. Throws an Error for anything but a readable regular file; the error's message is a reason that
- * completes a sentence.
+ * Returns the start of one of the operator's files as text. Reads up to one byte more than `maxBytes`, so that the
+ * parser notices a file that is too large. Invalid UTF-8 becomes U+FFFD, which the parser reports. Never waits for the
+ * other end of a pipe. Throws an Error for anything but a readable regular file. The error's message is a reason, which
+ * can complete a sentence.
  */
 function file_input_readStart(path, maxBytes) {
     try {
@@ -40317,17 +40320,14 @@ class InputReader {
     optional(name, schema) {
         return this.#parse(take(name), schema);
     }
-    /**
-     * Returns `fallback` if the input was left out, but not if it is malformed: whoever gives a malformed value does not
-     * ask for the default.
-     */
+    /** Returns `fallback` only if the input was left out. A malformed value does not ask for the default. */
     withDefault(name, schema, fallback) {
         const input = take(name);
         return input.text === undefined ? fallback : this.#parse(input, schema);
     }
     /**
-     * Reads a secret, which is masked in the log at once and never quoted. White space belongs to the secret, except for
-     * one line break at the end.
+     * Reads a secret, masks it in the log at once, and never quotes it. White space belongs to the secret, except for one
+     * line break at the end.
      */
     requiredSecret(name, schema) {
         return this.#wellFormed(this.#present(this.#takeSecret(name), EMPTY_SECRET), schema);
@@ -40348,7 +40348,10 @@ class InputReader {
             this.refuse(name, problem);
         return settings;
     }
-    /** Reads lines `host=token`, as `parseGitTokens` does. Masks each token, including the form that a request sends. */
+    /**
+     * Reads lines `host=token`, as `parseGitTokens` does. Masks each token, both as it is written and in the form that a
+     * request sends.
+     */
     gitTokens(name) {
         const text = takeRaw(name);
         for (const secret of text.split(/\r\n|\r|\n/).map(line => line.slice(line.indexOf('=') + 1).trim()))
@@ -40500,10 +40503,10 @@ function buildDeploymentOutputs({ report, reportPath, error }, installPath) {
 
 
 /**
- * A post step: recovers the host after a main step that was killed, or that was cancelled and left its journal, and
- * checks the health of the version that a cancelled main step restored. After any other main step, there is nothing to
- * do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could not be
- * recovered or checked; never throws.
+ * Runs a post step. If the main step was killed, or was cancelled and left its journal, recovers the host. If a
+ * cancelled main step restored a version, checks the health of that version. After any other main step, there is
+ * nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could
+ * not be recovered or checked; never throws.
  */
 async function runPostStep(readInputs, flows, hostOf) {
     const handover = getState(HANDOVER_STATE);
@@ -40674,7 +40677,10 @@ function buildDeployOutputs(result, projectRoot) {
     const isKnown = projectRoot !== undefined && id !== null && kind !== null;
     return buildDeploymentOutputs(result, isKnown ? installPath(layoutOf(projectRoot), placeOf({ ...report, kind, id })) : undefined);
 }
-/** With `check-only`, no hub is asked, so the inputs must name the version and the digest, and ask for nothing else. */
+/**
+ * With `check-only`, the run asks no hub, so the inputs must name the version and the digest. They must not ask for a
+ * dry run or a redeploy.
+ */
 function refuseUnclearCheck(read, request) {
     if (request.version === 'latest')
         read.refuse('version', 'must name a version with check-only: true');
@@ -40707,8 +40713,8 @@ async function refuse(inputs, tools) {
     return await refuseRequest({ ...inputs.request, bases: insecure.usable }, insecure.error, tools);
 }
 /**
- * Finds the error for a base URL that is not secure, so that the run is refused before anything is locked or sent. If
- * the base for reports is not secure, no report is sent either.
+ * Returns the error for an insecure base URL, so that the run is refused before anything is locked or sent. If the base
+ * for reports is insecure, `usable` is undefined, and no report is sent.
  */
 function findInsecureBase({ request: { bases }, connection }) {
     if (bases === undefined)
@@ -40729,7 +40735,7 @@ function insecurityOf(base, connection) {
 }
 
 ;// CONCATENATED MODULE: ./build/core/bounded-list.js
-/** Builds a list of as many of the first items as fit into `maxChars` characters of JSON. */
+/** Builds a list of the first items, as many as fit into `maxChars` characters of JSON. */
 function fitList(items, maxChars) {
     const texts = [];
     let room = maxChars - '['.length;
@@ -40861,15 +40867,15 @@ const rowSchema = schemas_lazy(() => object({
 const host_report_timeSchema = pipe(schemas_string().check(_regex(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?$/)), transform(text => Date.parse(/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? text : `${text}Z`)))
     .check(refine(time => !Number.isNaN(time)));
 /**
- * The time of a report; undefined if there is none, or if it is in the future, because such a time does not show when
- * the host reported.
+ * Returns the time of a report; undefined if there is none or it is in the future. A time in the future does not show
+ * when the host reported.
  */
 function host_report_timeOf({ completedAt }, now) {
     return credibleTime(Date.parse(completedAt ?? ''), now);
 }
 /**
  * Reads the last report of each host from a hub's answer. Ignores reports of other plugins and services, and older
- * reports of a host that is listed more than once; counts reports without a usable kind, slug and host_id. If several
+ * reports of a host that is listed more than once. Counts reports without a usable kind, slug and host_id. If several
  * reports may be a host's last one and disagree, the host's version is unknown. Throws ArtifactError `bad_response` for
  * anything but a list, and for a list of over 100,000 reports.
  */
@@ -41158,7 +41164,7 @@ function describeLook({ fleet, error }) {
         return describeProgress(fleet);
     return `Asking again, because the hub gave no usable answer: ${error?.message.replace(/\.$/, '')}`;
 }
-/** Logs a line if anything but its remaining time differs from the last logged line, and otherwise once a minute. */
+/** Logs a line if it differs from the last logged one in more than the remaining time, and otherwise once a minute. */
 function reporterOf(log, clock) {
     let [said, at] = ['', Number.NEGATIVE_INFINITY];
     return line => {
@@ -41184,8 +41190,7 @@ function isPassing(error) {
 
 
 /**
- * The time from the end of a cancelled step until the process exits, even if a name lookup would keep the process
- * alive.
+ * A cancelled step's process exits at most this long after the step's end, even if a name lookup would keep it alive.
  */
 const reading_step_EXIT_AFTER_MS = 200;
 /**
@@ -41259,9 +41264,7 @@ class ReadingStep {
         process.exitCode = 1;
         this.#annotator.annotateError(error);
     }
-    /**
-     * Fails the step if the process would exit before the step has ended, because nothing is left to wake the process.
-     */
+    /** Fails the step if nothing is left to wake the process, which would then exit before the step has ended. */
     #failUnsettled = () => {
         const message = 'This action stopped before its work had ended. This is a bug in this action: report it.';
         this.fail(new DeployError('internal_error', message));
@@ -41596,10 +41599,10 @@ const PEM_END = '-----END PUBLIC KEY-----';
 /** The bytes before the raw key in its SubjectPublicKeyInfo (RFC 8410). */
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 /**
- * Parses the keys of the input `signer-public-key`: one per line as base64 or hex of the raw 32 bytes, or PEM blocks
- * (`BEGIN PUBLIC KEY`), in any mixture; at least one. Throws ConfigError `invalid_input` for anything else, naming the
- * line and quoting nothing from it. Also refuses keys of small order, for which anyone can sign, and keys that are not
- * in canonical form.
+ * Parses the keys of the input `signer-public-key`: at least one, each a line of base64 or hex of the raw 32 bytes, or
+ * a PEM block (`BEGIN PUBLIC KEY`). Also refuses keys of small order, for which anyone can sign, and keys that are not
+ * in canonical form. Throws ConfigError `invalid_input`, which names the line of a wrong key and quotes nothing from
+ * it.
  */
 function parseSignerKeys(text) {
     const keys = splitKeys(text).map(parseKey);
@@ -41692,9 +41695,9 @@ function parseSealedSignature(signature) {
         'nothing was installed; ask the publisher to sign the artifact again.');
 }
 /**
- * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, including nonce and tag, is the signer's
- * (contract 5.2, rule 4) according to `check`. Afterwards, use only the returned bytes. Throws SignatureError
- * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ * Vouches for a sealed artifact if `check` finds that its Ed25519 signature is the signer's. The signature covers the
+ * artifact's exact bytes, including nonce and tag (contract 5.2, rule 4). Afterwards, use only the returned bytes.
+ * Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 async function verifySealedSignature(artifact, signer, check) {
     const { sha256 } = artifact;
@@ -41780,7 +41783,7 @@ function parseAnswer(call, answer, schema) {
 }
 /**
  * Builds the error for an answer other than 2xx to this call (contract 7). Its message contains the HTTP status and, if
- * the hub gives a reason, that reason, cleaned. Codes: `authentication_failed` for a denied login or authorization,
+ * the hub gives a reason, the cleaned reason. Codes: `authentication_failed` for a denied login or authorization,
  * `report_refused` for a report, and for any other refusal `not_found` (404) or `artifact_unavailable`.
  */
 function refusalOf({ call, subject }, answer) {
@@ -41802,8 +41805,8 @@ function malformedAnswer({ call, subject }, expected) {
 }
 /**
  * Shows no query, and only the origin of a `download_url`, because anyone who knows the whole URL can download. Some
- * hubs put the permission into the query of a `download_url`, others into its path. A URL of another server may be a
- * foreign answer's.
+ * hubs put the permission into the query of a `download_url`, others into its path. For a foreign answer, shows
+ * `server`, because the URL may come from another foreign answer.
  */
 function shownServer(call, { url, foreign, server }) {
     const { origin, pathname } = new URL(url);
@@ -41856,11 +41859,11 @@ function inputsInRequest(call) {
 
 /**
  * Resolves the descriptor's `download_url`, which may be relative to the URL of the hub's answer. Plain http on an
- * https hub's own host becomes https, because a hub behind a proxy may not know that it is reached over https. This
- * applies only if the URL names the hub's own port or no port, and the port stays as the URL names it. Another port is
- * another service, to which the wire's rules for plain http apply. Throws ArtifactError `bad_response` if
- * `download_url` is not a URL, and ConfigError `insecure_url` for a scheme other than https and http, and for a user
- * name or password. The wire judges the address.
+ * https hub's own host becomes https: a hub behind a proxy may not know that it is reached over https. This applies
+ * only if the URL names the hub's own port or no port. The port stays as the URL names it. Another port is another
+ * service, to which the wire's rules for plain http apply. Throws ArtifactError `bad_response` if `download_url` is not
+ * a URL. Throws ConfigError `insecure_url` for a scheme other than https and http, and for a user name or password. The
+ * wire judges the address.
  */
 function resolveDownloadUrl(downloadUrl, answerUrl, hub) {
     if (!URL.canParse(downloadUrl, answerUrl)) {
@@ -41937,9 +41940,9 @@ class HubSession {
         return await this.withToken(this.hub, { ...request, hasCredential }, async (more) => await this.wire.requestJson({ ...request, ...more, url }));
     }
     /**
-     * Sends a request with the token as a header if the URL has the hub's own origin, and without the token to any other
-     * origin (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub answers 401 to a
-     * token from before this call, the token may have expired: gets a new token and sends the request once more. With
+     * Sends a request: to the hub's own origin with the token as a header, to any other origin without the token
+     * (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub answers 401 to a token
+     * from before this call, the token may have expired: gets a new token and sends the request once more. With
      * `hasCredential`, does so only for a token that no longer counts as fresh. Returns the 401 if the time is over or
      * the hub refuses the devkey.
      */
@@ -41977,8 +41980,8 @@ class HubSession {
         }
     }
     /**
-     * The URLs of this project's routes as messages show them. The run knows them before the hub issues a token, because
-     * a token that is part of such a URL would remove the URL from the messages.
+     * The URLs of this project's routes as messages show them. The run knows them before the hub issues a token:
+     * otherwise, a token that is part of such a URL would remove the URL from the messages.
      */
     #ownUrls() {
         const ofProject = ['projects', this.projectId];
@@ -42001,8 +42004,8 @@ function parseHubUrl(text) {
     throw new ConfigError('invalid_input', 'hub-url must be an absolute https URL: correct hub-url.');
 }
 /**
- * Also refuses "." and "..", because a URL drops these parts of its path, however they are encoded, and the part that
- * follows would take the place of the project id.
+ * Also refuses "." and "..": a URL drops these parts of its path, however they are encoded. The part that follows would
+ * then take the place of the project id.
  */
 function verifyProjectId(projectId) {
     if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId))
@@ -42235,7 +42238,7 @@ async function chooseVersion(deployment) {
 
 
 
-/** For the escaped URL, which git gets and the host records: escaping may turn one letter into 12 characters. */
+/** Applies to the escaped URL, which git gets and the host records. Escaping may turn one letter into 12 characters. */
 const MAX_URL_CHARS = 2000;
 const MAX_REF_CHARS = 255;
 /** True for a full commit id in lower case, of SHA-1 or SHA-256. */
@@ -42490,7 +42493,7 @@ function problemList(issues, value) {
     return [...problems.slice(0, manifest_MAX_LISTED_PROBLEMS), ...more].join('; ');
 }
 /**
- * Refuses a branch or tag as a source unless `sha256` pins its tree: a branch or tag can move at any time, and pushing
+ * Refuses a branch or tag as a source unless `sha256` pins its tree. A branch or tag can move at any time, and a push
  * to it does not need the publisher's key.
  */
 function verifyPinned(parts) {
@@ -42594,9 +42597,10 @@ async function installed_parts_noteInstalledVersion(deployment) {
     await deployment.record.update({ previous_version: newestProjectVersion(rows) });
 }
 /**
- * Checks the host as far as possible before the artifact's content is known: the extensions' directory, the directories
- * of the installed parts and, if none of them is a plugin, the usual plugins directory. Ignores the plugins directory
- * that the host framework's own file names, because a project does not use it. Throws as `checkHost` does.
+ * Checks the host as far as possible before the artifact's content is known: the extensions' directory, and the
+ * directories of the installed parts. If none of these parts is a plugin, also checks the usual plugins directory.
+ * Ignores the plugins directory that the host framework's own file names, because a project does not use it. Throws as
+ * `checkHost` does.
  */
 function checkInstalledParts(deployment) {
     const { layout, request } = deployment;
@@ -42621,7 +42625,7 @@ async function findInstalledParts(deployment, sha256) {
 }
 /**
  * True if `installed` contains every part that the plan in this folder installs, each in the directory that the
- * manifest names, and no part has a source that may have changed. False if the plan or the manifest cannot be read.
+ * manifest names. False if any part has a source that may have changed, or if the plan or the manifest cannot be read.
  */
 function isAllInstalled(content, installed) {
     try {
@@ -42643,10 +42647,10 @@ function isAllInstalled(content, installed) {
 
 
 /**
- * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step
- * names, at least one part is installed, no id is installed twice or ends in `.env`, templates come from installed
- * parts, and no step that needs a part's files runs before they are installed. A step without `plugin` needs the files
- * of all parts. Throws PlanError `invalid_plan` with every problem.
+ * Binds a project's own plan to its manifest. Both must belong to the same project, and the manifest must list every
+ * part that a step names. The plan must install at least one part; no id may be installed twice or end in `.env`.
+ * Templates must come from installed parts, and no step that needs a part's files may run before they are installed. A
+ * step without `plugin` needs the files of all parts. Throws PlanError `invalid_plan` with every problem.
  */
 function bindPlanToProject(plan, manifest) {
     const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) });
@@ -42681,8 +42685,8 @@ function isPartOf(part, step) {
     return part.shelf === project_plan_shelfOf(step) && part.id === installedId(step);
 }
 /**
- * Refuses a plan that names a source that the manifest does not repeat, because the archive may contain only a stub of
- * that part. Throws PlanError `invalid_plan`.
+ * Refuses a plan with a source that the manifest does not repeat: the archive may contain only a stub of that part.
+ * Throws PlanError `invalid_plan`.
  */
 function verifySources(steps, manifest) {
     const problems = steps
@@ -42745,7 +42749,7 @@ function project_plan_strangerProblems(steps, manifest) {
 }
 /**
  * Refuses templates of parts that are not installed. A template's first component also decides the shelf of the
- * settings, so the part that the settings are for must be installed on that shelf.
+ * settings, so the settings' part must be installed on that shelf.
  */
 function project_plan_templateProblems(steps) {
     const places = new Set(steps.filter(isInstallStep).map(placeOfInstall));
@@ -42776,9 +42780,9 @@ function templatePlaceOf(step) {
 
 
 /**
- * Refuses names of services that a project's publisher would choose: a systemd or Docker template that is only `{id}`
- * with the usual suffix, for an id without its own row under `plugins`. The publisher could choose the id `sshd`.
- * Throws ConfigError `invalid_host_config`. Ignores a template that no step and no removal uses.
+ * Refuses a systemd or Docker template that is only `{id}` (in systemd, perhaps with a suffix such as `.service`), if
+ * the project uses it for an id without its own row under `plugins`. The project's publisher would choose the service,
+ * and could choose the id `sshd`. Throws ConfigError `invalid_host_config`.
  */
 function verifyServiceNames(config, use) {
     const template = config && bareTemplateOf(config);
@@ -42824,10 +42828,11 @@ function idsUsing(config, { steps, removedIds }) {
 
 
 /**
- * Vouches for an extracted project. Its tree digest is `content_sha256`, without the root's `manifest.json` and with
- * the target's bytes for symlinks to regular files (docs/files.md, "Tree digest"). Each embedded part of the manifest
- * has its directory, and no symlink leads out of a part's directory, because parts are installed separately. Throws
- * ArtifactError `content_mismatch` or `invalid_manifest`, and ArchiveError `unsafe_archive`.
+ * Vouches for an extracted project. Its tree digest is `content_sha256`; the digest leaves out the root's
+ * `manifest.json`, and covers the target's bytes for a symlink to a regular file (docs/files.md, "Tree digest"). Each
+ * embedded part of the manifest has its directory. No symlink leads out of a part's directory, because parts are
+ * installed separately. Throws ArtifactError `content_mismatch` or `invalid_manifest`, and ArchiveError
+ * `unsafe_archive`.
  */
 function verifyContent(manifest, tree) {
     const digested = digestedFiles(tree);
@@ -42902,8 +42907,8 @@ function unnamedFolders({ parts, pluginsDirname }, directories) {
     });
 }
 /**
- * Returns a function that returns the first components of a path. If the path is in a plugin or extension, these
- * components are the directory of that plugin or extension.
+ * Returns a function from a path to its first components. For a path in a plugin or extension, they are the directory
+ * of that plugin or extension.
  */
 function folderFinder(parts) {
     const [plugin] = parts.filter(({ shelf }) => shelf === 'plugins');
@@ -42948,7 +42953,7 @@ function treeBelow({ files, symlinks, directories }, folder) {
 /** The files that a stub may have in its top directory. It may also have templates, in any directory. */
 const STUB_FILES = new Set(['plugin.yaml', 'service.yaml', 'extension.yaml']);
 /**
- * True if a file of the archive may be part of a stub. Nothing else is laid next to code that its source vouches for.
+ * True if a file of the archive may be part of a stub. No other file is laid next to code that its source vouches for.
  */
 function isStubFile({ path }) {
     return STUB_FILES.has(path) || (0,external_node_path_namespaceObject.basename)(path).endsWith('.template');
@@ -42956,7 +42961,7 @@ function isStubFile({ path }) {
 /**
  * Lays a fetched tree over the part's stub from the archive: moves each stub file (`isStubFile`) into the fetched
  * tree's folder if nothing is in its way. If both trees have a file of the same name, the fetched file wins, even if it
- * is plugin.yaml. Two names are the same if this platform may not tell them apart. Leaves out a stub's symlinks,
+ * is plugin.yaml. Two names count as the same if this platform may treat them as one. Leaves out a stub's symlinks,
  * because they could now lead elsewhere.
  */
 async function layOverStub(fetched, stub, slice) {
@@ -43190,7 +43195,7 @@ function hasPluginYaml({ files, symlinks }) {
  * Binds the project's plan to its manifest, its files and what this host can do, fetches the parts that come from
  * elsewhere, and signs plugins for this host. Throws ConfigError `invalid_plan` or `invalid_host_config`, ArtifactError
  * `invalid_manifest` or `not_a_plugin`, DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full`
- * or `step_failed` (any other system error), and as `fetchParts` does.
+ * or `step_failed` (any other system error). Also throws as `fetchParts` does.
  */
 async function plan_orderInstallation(deployment, project, hostConfig) {
     const { tools, record, request } = deployment;
@@ -43238,8 +43243,8 @@ async function checkPart(deployment, target) {
     checkPlaces(deployment, previous.place, target);
 }
 /**
- * The publisher chooses the ids, so no id may reach a service that is not the project's or, unless the operator allows
- * a takeover, the place of another origin.
+ * The publisher chooses the ids, so no id may reach a service that is not the project's. No id may reach the place of
+ * another origin either, unless the operator allows a takeover.
  */
 function verifyReach({ layout, request, tools }, { bound, skipped, manifest, removals, hostConfig }) {
     const { allowTakeover, projectId } = request;
@@ -43270,7 +43275,7 @@ function verifyFetched({ keepPaths, tools }, { manifest, supplied }, { steps }) 
 }
 /**
  * Runs a check, and turns its PlanError into ConfigError `invalid_plan`. The plan is not in the operator's repository,
- * so no annotation can point to a line of it. Therefore, the log lists each problem with its line.
+ * so no annotation can point to its lines. Instead, the log lists each problem with its line.
  */
 function orRefusePlan({ manifest, tools }, check) {
     try {
@@ -43333,9 +43338,9 @@ const IN_A_THREAD = `
 `;
 /**
  * Returns the bytes if their Ed25519 signature is valid, otherwise undefined. Large artifacts are checked in a separate
- * thread, so that signals are handled meanwhile. A large artifact must be alone in its buffer: the buffer is moved to
- * the thread and back, not copied (Node's own asynchronous form copies), so the given Buffer is empty afterwards.
- * Throws the signal's reason once the signal is aborted.
+ * thread, so that signals are handled meanwhile. A large artifact must be alone in its buffer, because the buffer is
+ * moved to the thread and back. The given Buffer is empty afterwards. (Node's own asynchronous form would copy the
+ * bytes instead.) Throws the signal's reason once the signal is aborted.
  */
 async function checkEd25519(signed, signal) {
     signal?.throwIfAborted();
@@ -43387,7 +43392,7 @@ const SPECIAL_KEY = /^(GNU\.|SUN\.|SCHILY\.(realsize|filetype)$)/;
 /**
  * Parses the fields of a PAX extended header about one member. Omits keys that change neither name nor content, such as
  * times and attributes. Throws ArchiveError `invalid_archive` for malformed records, a repeated key that matters, an
- * empty path or linkpath, and a size that is not a number; throws `unsafe_archive` for a path that is not UTF-8.
+ * empty path or linkpath, and a size that is not a number. Throws `unsafe_archive` for a path that is not UTF-8.
  */
 function parsePaxFields(body) {
     const records = parseRecords(body);
@@ -43493,8 +43498,8 @@ function isExtension({ type }) {
 }
 /**
  * Returns the announced values together with those of one more extension header of the same member. Throws ArchiveError
- * `invalid_archive` if the header is malformed, repeats an earlier one, or mixes PAX and GNU headers, and
- * `unsafe_archive` if a path or name in it is not UTF-8. `toEntry` verifies targets.
+ * `invalid_archive` if the header is malformed, repeats an earlier one, or mixes PAX and GNU headers. Throws
+ * `unsafe_archive` if a path or name in the header is not UTF-8. `toEntry` verifies targets.
  */
 function tar_member_announce(announced, { type }, body) {
     const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName';
@@ -43510,8 +43515,8 @@ function tar_member_announce(announced, { type }, body) {
 }
 /**
  * Builds a member from its header and the values that were announced for it. Throws ArchiveError `unsafe_archive` for a
- * type that is not extracted, such as a sparse file, for a file with a directory's name, for a name or target that is
- * not UTF-8, and for data in anything but a file; throws `invalid_archive` for two different sizes.
+ * type that is not extracted (such as a sparse file), a file with a directory's name, a name or target that is not
+ * UTF-8, and data in anything but a file. Throws `invalid_archive` for two different sizes.
  */
 function toEntry(header, { pax = {}, name, linkName }) {
     const storedName = pax.path ?? name ?? decodeEntryName(header.name, 'utf-8');
@@ -43539,8 +43544,8 @@ function toEntry(header, { pax = {}, name, linkName }) {
     };
 }
 /**
- * Tools differ on which of two announcements wins, so each value may be announced only once, and by either PAX or GNU
- * headers.
+ * Tools differ on which of two announcements wins. Each value may therefore be announced only once, and by either PAX
+ * or GNU headers.
  */
 function verifyAnnouncedOnce(announced, key) {
     const isMixed = key === 'pax' ? Object.keys(announced).length > 0 : announced.pax !== undefined;
@@ -43603,9 +43608,9 @@ const NO_TEXT = Buffer.alloc(0);
 const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/;
 /**
  * Parses one header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so
- * that all of them see the same members. Numbers are octal digits only, so there are no base-256 numbers and no
- * negative sizes; a name has a prefix only if ustar's magic announces it. Throws ArchiveError `invalid_archive` for a
- * wrong checksum, another magic, an unannounced prefix, and a number in any other form.
+ * that all of them see the same members. Numbers must be octal digits, which excludes base-256 numbers and negative
+ * sizes. A name has a prefix only if ustar's magic announces it. Throws ArchiveError `invalid_archive` for a wrong
+ * checksum, another magic, an unannounced prefix, and a number in any other form.
  */
 function parseTarHeader(block) {
     if (readOctal(block, FIELDS.checksum) !== tar_header_checksum(block))
@@ -43669,9 +43674,9 @@ const ZEROS = Buffer.alloc(TAR_BLOCK_BYTES);
 const NO_DATA = Buffer.alloc(0);
 const HEADER_BLOCK = { bytes: TAR_BLOCK_BYTES, header: null };
 /**
- * Reads a tar that arrives in pieces. Stricter than other tools, so that no two tools can see different members:
- * requires headers with correct checksums, complete members, two blocks of zeros as the end, and after them only more
- * such blocks.
+ * Reads a tar that arrives in pieces. Is stricter than other tools, so that no two tools can see different members.
+ * Every header must have a correct checksum, and every member must be complete. The tar must end in two blocks of
+ * zeros; only more such blocks may follow.
  */
 class TarReader {
     #limits;
@@ -43694,8 +43699,8 @@ class TarReader {
     }
     /**
      * Yields the members in the next piece, part by part. Take all parts before you pass the next piece. Throws
-     * ArchiveError `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member that
-     * `toEntry` refuses and for names that are not UTF-8, and `archive_too_large` above a limit.
+     * ArchiveError `invalid_archive` for a damaged or misleading tar, and `archive_too_large` above a limit. Throws
+     * `unsafe_archive` for a member that `toEntry` refuses and for names that are not UTF-8.
      */
     *read(piece) {
         for (let at = 0; at < piece.length;) {
@@ -43882,11 +43887,10 @@ class TarParts {
 
 /**
  * Reads a whole tar once and plans its extraction. Passes each file to `onFile`, which may read as much of the file's
- * data as it wants. The archive has passed only when this function returns, and may be refused until then. If `onFile`
- * throws, it gets no more files, but the tar is still read to its end, because a fault in the archive takes precedence
- * over an error from `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
- * `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the
- * error from `onFile`.
+ * data as it wants. The archive may still be refused until this function returns. After `onFile` throws, it gets no
+ * more files. The tar is still read to its end, because a fault in the archive takes precedence over an error from
+ * `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or
+ * `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the error from `onFile`.
  */
 async function readTar({ rules, slice, unpack }, onFile) {
     const listing = new ArchiveListing(rules);
@@ -43967,7 +43971,7 @@ const CONTENT_SIZE_OFFSET = 256;
  * Finds the frames of a zstd stream. They must fill the stream from the first byte to the last, because decoders stop
  * at the end of a frame without reporting what follows. Omits skippable frames, which contain no data. Throws
  * ArchiveError `invalid_archive` for anything but complete frames, for a stream without data, and for a frame that
- * needs a dictionary; throws `archive_too_large` for a window of more than 128 MiB, and for more than 10,000 frames or
+ * needs a dictionary. Throws `archive_too_large` for a window of more than 128 MiB, and for more than 10,000 frames or
  * 1,000,000 blocks.
  */
 function parseZstdFrames(bytes) {
@@ -44112,10 +44116,11 @@ const zstd_stream_PIECE_BYTES = 1024 * 1024;
 const TAR_BYTES_PER_ENTRY = 4096;
 const TAR_TRAILER_BYTES = 1024 * 1024;
 /**
- * Yields the tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested. Can be
- * called more than once for an artifact. Finds all frames by their headers before it unpacks the first. Each frame must
- * be used up and yield as many bytes as it declares. Throws ArchiveError `invalid_archive`; throws `archive_too_large`
- * as `parseZstdFrames` and `verifyWindowUse` do, and as soon as the tar exceeds the limits plus a tar's own overhead.
+ * Yields the tar in an opened artifact in pieces of up to 1 MiB. A piece is valid until the next one is requested. Can
+ * be called more than once for an artifact. Finds all frames by their headers before it unpacks the first. Each frame
+ * must be used up and yield as many bytes as it declares. Throws ArchiveError `invalid_archive`. Throws
+ * `archive_too_large` as `parseZstdFrames` and `verifyWindowUse` do, or as soon as the tar exceeds the limits plus a
+ * tar's own overhead.
  */
 async function* unpackZstd({ zstd }, limits) {
     const frames = parseZstdFrames(zstd);
@@ -44182,13 +44187,12 @@ function toArchiveError(error) {
 
 
 /**
- * Extracts an opened artifact's tar. Paths stay as the tar has them, apart from a leading `./`, which is left out.
- * Writes each file as it passes, once the file's own path has been checked, while the listing is still being read. The
- * caller must not use anything in `target` before this function returns: only then has the whole listing passed. Writes
- * only into `target` and directories that it created, creates files exclusively, and creates symlinks last, so that
- * nothing is written through a symlink. Files become 0644 or 0755 and directories 0755, whatever the umask. With
- * `only`, performs the same checks, but writes only the files listed there, with their directories. Works in slices,
- * between which signals are handled.
+ * Extracts an opened artifact's tar. Keeps the paths of the tar, but drops a leading `./`. Writes each file as soon as
+ * the file's own path has been checked, while the rest of the listing is still being read. The caller must not use
+ * anything in `target` before this function returns: only then has the whole listing passed. Never writes through a
+ * symlink: it writes only into `target` and directories that it created, creates files exclusively, and creates
+ * symlinks last. Files become 0644 or 0755 and directories 0755, whatever the umask. With `only`, performs the same
+ * checks, but writes only those files and their directories. Works in slices, between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`. Throws
  * DeploymentError `disk_full`, `host_not_writable` or `step_failed` only if the archive itself is sound. Throws the
  * signal's reason once the signal is aborted.
@@ -44204,8 +44208,8 @@ async function extractTar(opened, request) {
 }
 /**
  * Throws DeploymentError `disk_full` unless there is room for all that will be written. It is enough if there is room
- * for the largest tree that the limits and the declared size allow. Without that much room, an extra pass over the tar
- * finds out what its entries need, and throws as `readTar` does.
+ * for the largest tree that the limits and the declared size allow. If there is less room, makes an extra pass over the
+ * tar to find out what its entries need. That pass throws as `readTar` does.
  */
 async function requireRoom(extraction) {
     const { target, limits, opened } = extraction;
@@ -44282,11 +44286,11 @@ const TAG_BYTES = 16;
 const unseal_PIECE_BYTES = 1024 * 1024;
 /**
  * Decrypts a sealed artifact (AES-256-GCM: a 12-byte nonce, the ciphertext, a 16-byte tag; no associated data) in its
- * own buffer. The sealed bytes are gone afterwards, so call this function once for each artifact. The function returns
- * nothing before the tag has been verified. If it throws, it has overwritten the buffer with zeros. Works in slices,
- * between which signals are handled.
+ * own buffer. The sealed bytes are gone afterwards, so call this function once for each artifact. Returns only after
+ * the tag has been verified. If the function throws, it has overwritten the buffer with zeros. Works in slices, between
+ * which signals are handled.
  * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes long or belongs to another artifact, and
- * for a file that is too short; throws the signal's reason once the signal is aborted.
+ * for a file that is too short. Throws the signal's reason once the signal is aborted.
  */
 async function unseal(artifact, dek, signal) {
     try {
@@ -44402,9 +44406,9 @@ async function verifySealed({ request, tools, record }, { pinned }, sealed) {
     return verified;
 }
 /**
- * Refuses a version that had different bytes on this host, and a `latest` that is older than the installed version or
- * that this host has replaced, unless the operator accepts that. Throws DeploymentError `downgrade_refused` or
- * ArtifactError `version_reused`.
+ * Refuses a version that had different bytes on this host. Refuses a `latest` that is older than the installed version,
+ * that cannot be compared with it, or whose bytes this host has replaced. The operator can accept each of these. Throws
+ * DeploymentError `downgrade_refused` or ArtifactError `version_reused`.
  */
 function sealed_acceptVersion(deployment, { version }, { sha256 }) {
     refuseOlder(deployment, version);
@@ -44430,8 +44434,8 @@ async function openSealed({ tools }, verified, dek) {
     }
 }
 /**
- * Extracts a project, or only its manifest and plan if all parts that the plan installs are installed from this
- * artifact and intact. Consumes the artifact: its memory is freed before the tree is compared and recorded.
+ * Extracts a project. If all parts that its plan installs are installed from this artifact and intact, extracts only
+ * the manifest and the plan. Consumes the artifact: its memory is freed before the tree is compared and recorded.
  */
 async function extractSealed(deployment, opened, folder) {
     const extracted = await extractNeeded(deployment, opened, folder);
@@ -44477,7 +44481,7 @@ function knownVersions({ layout, request }) {
 
 const MAX_LISTED_PARTS = 20;
 /**
- * Reads the manifest, and checks its project id, its version and the ids of its parts against the request, and the
+ * Reads the manifest. Checks its project id, its version and the ids of its parts against the request, and the
  * extracted files against its content digest. Throws ArtifactError `invalid_manifest`, `version_mismatch`,
  * `content_mismatch`, `unpinned_source` or `unexpected_part`, and ArchiveError `unsafe_archive`.
  */
@@ -44645,8 +44649,8 @@ function refusedReport({ report, delivery }) {
 
 /**
  * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. If
- * `dry-run` is malformed, the run may have been meant as a dry run: it sends nothing to the hub, because the contract
- * has no field for a dry run (contract 2.2).
+ * `dry-run` is malformed, the operator may have meant a dry run. The run then sends nothing to the hub, because the
+ * contract has no field for a dry run (contract 2.2).
  */
 async function refuseProject(request, error, tools) {
     const { dryRun } = request;
@@ -44662,8 +44666,8 @@ async function refuseProject(request, error, tools) {
     return await refuseDeployment(refusal, tools);
 }
 /**
- * Returns the host that a request names, with a sender of reports if the inputs are enough for one; undefined without a
- * project root.
+ * Returns the host that a request names; undefined without a project root. The host has a sender of reports if the
+ * inputs are enough for one.
  */
 function refuse_hostFor(request, tools) {
     const { projectRoot, allowSharedRoot = false } = request;
@@ -44691,8 +44695,8 @@ const external_node_stream_promises_namespaceObject = require("node:stream/promi
 
 
 /**
- * The only connection to a server for a program that speaks HTTPS itself: a proxy in this process, on loopback. It
- * connects only to the judged addresses or through the environment's proxy. It counts the bytes that arrive on all
+ * A proxy in this process, on loopback. It is the only connection to a server for a program that speaks HTTPS itself.
+ * It connects only to the judged addresses or through the environment's proxy. It counts the bytes that arrive on all
  * connections together, and breaks any connection on which bytes beyond `maxBytes` arrive. It sees no plaintext. Its
  * connections end with this process, however this process ends.
  */
@@ -44958,8 +44962,8 @@ function fetch_commit_isDone(end) {
  */
 const LIMIT = /^(?:error: \S+ died of signal 25|fatal: .*(?:File too large|Out of memory)|fatal: Out of memory.*|error: .*out of memory.*|fatal: mmap failed.*)$/i;
 /**
- * The beginnings of git's error lines, which git does not translate with `LC_ALL=C`, and the error for each. The server
- * causes each of these errors by its status or its data, so it gains nothing by faking a line.
+ * The beginnings of git's error lines, each with its error. With `LC_ALL=C`, git does not translate these lines. The
+ * server causes each of these errors by its status or its data, so it gains nothing by faking a line.
  */
 const REASONS = [
     [
@@ -45049,8 +45053,8 @@ const LEAST_VERSION = [2, 37];
 const NO_LIMITS = 121;
 /**
  * Sets limits that git itself does not have. A lower limit of the host is accepted. The text that the shell runs is
- * constant, and `"$@"` passes the arguments as they are. Descriptor 3 closes when this process ends for any reason, and
- * then the shell's process group, which includes git, is killed.
+ * constant, and `"$@"` passes the arguments as they are. When this process ends, for any reason, descriptor 3 closes,
+ * and the shell's process group, which includes git, is killed.
  */
 const LIMITED = `
 limit() { ulimit "$1" "$2" 2>/dev/null || { own=$(ulimit "$1") && [ "$own" -le "$2" ]; } 2>/dev/null || exit ${NO_LIMITS}; }
@@ -45066,8 +45070,8 @@ class HostGit {
         this.#limits = limits;
     }
     /**
-     * Throws DeploymentError `source_not_supported` if this host has no git that runs, has a git older than
-     * `LEAST_VERSION`, or cannot set the limits. Also throws as `run` does.
+     * Throws DeploymentError `source_not_supported` if git does not run on this host, if git is older than
+     * `LEAST_VERSION`, or if this host cannot set the limits. Also throws as `run` does.
      */
     async verifyVersion() {
         const end = await this.run({ args: ['version'] });
@@ -45270,9 +45274,9 @@ function list_tree_parseRecord(record) {
 const SMALL_FILE_BYTES = 1024 * 1024;
 /**
  * Writes a tree of the repository to `target`, with exactly the bytes that were committed, and with the modes, limits
- * and order of an extraction. Checks the whole listing and the free space first. Throws as `listTree` and `HostGit` do,
- * ArchiveError `empty_artifact` or `invalid_archive`, DeploymentError `disk_full`, `host_not_writable` or
- * `step_failed`, and the signal's reason.
+ * and order of an extraction. Checks the whole listing and the free space first. Throws ArchiveError `empty_artifact`
+ * or `invalid_archive`, DeploymentError `disk_full`, `host_not_writable` or `step_failed`, and the signal's reason.
+ * Also throws as `listTree` and `HostGit` do.
  */
 async function readTree(reading, tree) {
     const { git, target, limits, signal } = reading;
@@ -45352,10 +45356,11 @@ function read_tree_unreadable() {
 /** The space to leave for git's own files, and for everything else on this file system. */
 const git_source_SPARE_BYTES = 64 * 1024 * 1024;
 /**
- * Uses the host's git to fetch the tree of a commit, or a directory of that tree, below `folder`, which is private and
- * empty. Nothing in the repository is run or interpreted. Throws what `fetchCommit`, `readTree`, `HostGit` and the
- * address rules throw, ArtifactError `invalid_manifest` for a subdirectory that the tree does not have and
- * `unpinned_source` for a tree that its digest does not cover, and DeploymentError `disk_full`.
+ * Uses the host's git to fetch the tree of a commit, or a directory of that tree. The tree is written below `folder`,
+ * which is private and empty at first. Nothing in the repository is run or interpreted. Throws what `fetchCommit`,
+ * `readTree`, `HostGit` and the address rules throw. Also throws ArtifactError `invalid_manifest` for a subdirectory
+ * that the tree does not have, ArtifactError `unpinned_source` for a tree that its digest does not cover, and
+ * DeploymentError `disk_full`.
  */
 async function fetchGitTree({ request, tools }, source, folder) {
     const { signal, log, wires } = tools;
@@ -45446,8 +45451,8 @@ function refuseReused({ version, source }, history) {
 }
 /**
  * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version from the same
- * source or cannot be compared with it, and for a `latest` whose bytes this host has had and replaced, whatever the hub
- * calls their version now.
+ * source or cannot be compared with it. Throws the same error for bytes that this host has had and replaced, whatever
+ * version the hub now gives them.
  */
 function source_history_refuseOlder({ version, source }, { installed, wasReplaced }) {
     // Versions of different plugins cannot be compared, and the signed manifest has chosen between the plugins.
@@ -45479,10 +45484,10 @@ const SOURCE_INPUTS = {
     subject: "the slug, kind and version in the project's manifest.json",
 };
 /**
- * Fetches a plugin or service by the marketplace contract's rules for signatures, archives and versions. Throws what
- * the marketplace's client and `unpackArtifact` throw, SignatureError, ArtifactError `version_mismatch`,
- * `no_published_version`, `version_reused` or `invalid_manifest` (also for a subdirectory that the artifact does not
- * have), and DeploymentError `downgrade_refused` or `disk_full`.
+ * Fetches a plugin or service by the marketplace contract's rules for signatures, archives and versions. Throws
+ * SignatureError, ArtifactError `version_mismatch`, `no_published_version`, `version_reused` or `invalid_manifest`
+ * (also for a subdirectory that the artifact does not have), and DeploymentError `downgrade_refused` or `disk_full`.
+ * Also throws what the marketplace's client and `unpackArtifact` throw.
  */
 async function fetchFromMarketplace({ request, tools }, source, { folder, past, isPinned }) {
     const { hubUrl = '', servicesUrl = hubUrl, apiKey = '', signingSecret = '' } = request.marketplace;
@@ -45535,8 +45540,7 @@ function marketplace_source_partOf({ staged, tree }, { slug, subdirectory }) {
 ;// CONCATENATED MODULE: ./build/sources/source-budget.js
 
 /**
- * Applies the limits of one artifact to all sources of a run together: each part gets the remainder that the earlier
- * parts have left.
+ * Applies the limits of one artifact to all sources of a run together: each part gets what the earlier parts have left.
  */
 class SourceBudget {
     #limits;
@@ -45750,8 +45754,8 @@ function readSignerKeys(read) {
     }
 }
 /**
- * This action has no `dry-run` input, but the runner passes on any value that a workflow sets for it, and an operator
- * who sets `dry-run` expects that nothing changes.
+ * This action has no `dry-run` input, but the runner passes on any value that a workflow sets. An operator who sets
+ * `dry-run` expects that nothing changes.
  */
 function readDryRun(read) {
     const dryRun = read.withDefault('dry-run', booleanSchema, false);
@@ -45800,8 +45804,8 @@ async function notifyReady() {
     return true;
 }
 /**
- * True if systemd is still starting the unit of this process. Units ordered after that unit start only once that unit
- * has started, so if this process waited for one of them, the wait would never end.
+ * True if systemd is still starting the unit of this process. In that case, do not wait for a unit that is ordered
+ * after it: such a unit starts only once the unit of this process has started, so the wait would never end.
  */
 async function isOwnUnitStarting() {
     const unit = findOwnUnit();
@@ -46135,7 +46139,7 @@ function deployment_namesOf(subject, slug) {
 
 /**
  * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. The hub
- * gets no report either if `host-id` is malformed, or if `dry-run` is, because the operator may have meant a dry run.
+ * gets no report either if `host-id` or `dry-run` is malformed: with the latter, the operator may have meant a dry run.
  */
 async function refuseRollback(request, { error, sender }, tools) {
     const isReal = request.dryRun === false && request.hostId !== undefined;
@@ -46164,11 +46168,14 @@ const RETRIES = 1;
 /** The properties that all these steps share. The steps have no real position, because they are in no file. */
 const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 };
 /**
- * Builds the steps of a rollback without a plan. They restore all parts. Then they restart and check each part's
- * service if the host config has a supervisor, or else run the part's health check if the host config has one. If no
- * row of the host config names a part's service, and the service with the usual name does not exist (with systemd: does
- * not run), the project's unit, if there is one, counts as the part's service. Without a project unit, no service is
- * restarted for a part that has no row, and a warning says so.
+ * Builds the steps of a rollback without a plan. The steps restore all parts. If the host config has a supervisor, they
+ * then restart and check each part's service. Otherwise, they run the health checks that the host config has for the
+ * parts.
+ *
+ * The service of a part has the name in the part's row of the host config, or else the usual name. If no row names the
+ * service, and no service with the usual name exists (with systemd: runs), the project's unit counts as the part's
+ * service. If there is no project unit either, no service is restarted for a part that has no row, and a warning says
+ * so.
  */
 async function buildDefaultSteps(rollback, { parts }, hostConfig) {
     const restores = parts.map(restoreStep);
@@ -46267,7 +46274,7 @@ async function orderRollback(rollback, target, files) {
     const { steps, skipped } = await readySteps(rollback, target, files);
     verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from));
     const { origin, removals } = target;
-    // The project's publisher has chosen the ids. So, as in a deployment, they must not reach other services.
+    // The project's publisher has chosen the ids. As in a deployment, these ids must not reach other services.
     if (origin.contract === 'project') {
         const used = steps.filter(step => !skipped.has(step.id));
         verifyServiceNames(files.hostConfig, { steps: used, removedIds: removals.map(({ id }) => id) });
@@ -46572,8 +46579,8 @@ async function project_target_chooseVersion(rollback, slug) {
     throw noProjectVersion(slug, { toVersion, known: [...new Set(known.map(({ version }) => version))] });
 }
 /**
- * Returns the candidates, newest first. A `toVersion` that names the current version means the earlier states of that
- * version or, if there are none, its current state.
+ * Returns the candidates, newest first. If `toVersion` names the current version, the candidates are the earlier states
+ * of that version or, if there are none, its current state.
  */
 function candidatesOf(known, toVersion) {
     const present = known.at(-1);
@@ -46592,7 +46599,10 @@ function project_target_describe({ version, parts }) {
         return version;
     return `${version} with ${listNames(sourced.map(part => `${placeName(placeOf(part))} ${part.version}`))}`;
 }
-/** Compares the times at which the newest part of each version was first installed. A rollback does not change them. */
+/**
+ * Compares the times at which the newest part of each version was first installed. A rollback does not change these
+ * times.
+ */
 function isBefore(present) {
     const timeOf = (version) => (version?.parts ?? []).reduce((latest, { installed_at: at }) => ((at ?? '') > latest ? (at ?? '') : latest), '');
     const presentTime = timeOf(present);
@@ -46746,7 +46756,7 @@ async function verifySnapshots(rollback, { parts }) {
 }
 /**
  * Compares the recorded version of a plugin with its plugin.yaml. Skips a part of a project, because the manifest may
- * give it another version, and a snapshot or plugin.yaml that may have been changed on the host.
+ * give it another version. Also skips a snapshot or plugin.yaml that may have been changed on the host.
  */
 function verify_verifyVersion({ layout, request }, part) {
     const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained);
@@ -46954,11 +46964,11 @@ function rollback_pathOf(subject, projectRoot, { report }) {
         return projectRoot;
     return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }));
 }
-/** True if a slug was given instead of the id: a slug belongs to a report, but no other input for a report is set. */
+/** True if a slug was given in place of an id: no id is set, and a slug alone is not enough for a report. */
 function namesSlugForId(read) {
     return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name));
 }
-/** Reads which plugin or service `kind` and `id` name, or which project `project-id` names. */
+/** Reads the plugin or service that `kind` and `id` name, or the project that `project-id` names. */
 function readSubject(read, isSlugForId) {
     const isNamed = read.isGiven('id') || read.isGiven('project-id');
     const kind = read.withDefault('kind', pipe(schemas_string(), kindSchema), 'plugin');
@@ -47085,8 +47095,8 @@ function activity_stampOf(path) {
 const EARLIER_KEEP_PATHS = ['.env', 'data'];
 /**
  * Compares the files of an installed part with those that were installed. Returns undefined if they do not differ, and
- * a reason if they could not be compared. Reads a file only if its inode and times do not show that it is unchanged.
- * Throws only the signal's reason.
+ * a reason if they could not be compared. Does not read a file whose inode and times show that it is unchanged. Throws
+ * only the signal's reason.
  */
 async function part_check_checkPart(setting, row) {
     const { layout, signal } = setting;
@@ -47246,8 +47256,8 @@ async function examine({ layout, keepPaths }, signal) {
 }
 /**
  * Returns the record with the commit of a dead run, if there is one. The journal of a dead run contains a copy of the
- * record. The copy counts in two cases: if the run has not committed, even if another process has since changed the
- * file, and if the run has committed but the file is gone. The recovery writes the file again, with the commit.
+ * record. The copy counts if the run has not committed, even if another process has since changed the file. The copy
+ * also counts if the run has committed but the file is gone. The recovery writes the file again, with the commit.
  */
 function readRecord(layout, activity) {
     const { commit, found } = activity.kind === 'interrupted' ? activity : {};
@@ -47702,11 +47712,11 @@ async function removePrivateFolder(parent, path) {
 const READ_BYTES = 256 * 1024;
 const local_artifact_readAt = (0,external_node_util_namespaceObject.promisify)(external_node_fs_namespaceObject.read);
 /**
- * Copies a file of the workspace into a file that no other process can reach, so that the bytes that are verified are
- * the bytes that are used, even if the original changes afterwards. Throws SignatureError `invalid_signature_format`,
- * ConfigError `invalid_input` (anything but a regular file in the workspace, or a file that changes while it is read),
- * ArchiveError `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once
- * the signal is aborted.
+ * Copies a file of the workspace into a file that no other process can reach. Exactly the verified bytes are then used,
+ * even if the original changes afterwards. Throws SignatureError `invalid_signature_format`, ConfigError
+ * `invalid_input` (anything but a regular file in the workspace, or a file that changes while it is read), ArchiveError
+ * `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once the signal is
+ * aborted.
  */
 async function readLocalArtifact(reading) {
     const { source } = reading;
@@ -47805,11 +47815,11 @@ function local_artifact_unusable({ path }, found) {
 
 
 /**
- * Checks a release as a deployment would, with the same code and the same error codes, but without a host: plan and
- * host config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan takes from the artifact.
- * Extracts the artifact into a private folder below the runner's temporary folder, because only an extraction shows
- * whether each file has its declared size and checksum, and removes the folder at the end. Never throws for a failed
- * check: the result contains the error.
+ * Checks a release as a deployment would, with the same code and the same error codes, but without a host. Checks the
+ * plan and the host config, the signature, the pin, the archive, `plugin.yaml`, the version, and the files that the
+ * plan takes from the artifact. Only an extraction shows whether each file has its declared size and checksum.
+ * Therefore, extracts the artifact into a private folder below the runner's temporary folder, and removes the folder at
+ * the end. Never throws for a failed check: the result contains the error.
  */
 async function checkRelease(request, tools) {
     const facts = {};
@@ -48108,7 +48118,8 @@ function buildVerifyOutputs({ mode }, { facts, error }) {
  */
 const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256'];
 /**
- * These inputs also ask for that check, unless they have their defaults, which the runner passes if they are left out.
+ * These inputs also ask for that check if they differ from their defaults. The runner passes the default of an input
+ * that is left out.
  */
 const ARTIFACT_SETTINGS = {
     version: 'latest',

@@ -71,8 +71,8 @@ function loadBundle(file, compiled) {
 
 /**
  * Returns this action's folder in the user's cache, whose data can be lost (XDG Base Directory Specification). The
- * folder may not exist yet. Returns undefined if the environment names no absolute path. The folder is not in a
- * project root by default: a service that runs as the same user, but may write only there, could otherwise replace this
+ * folder may not exist yet. Returns undefined if the environment names no absolute path. By default, the folder is not
+ * in a project root: a service that may write only there, but runs as the same user, must not be able to replace this
  * action's compiled code.
  */
 function cacheFolder({ XDG_CACHE_HOME, HOME }) {
@@ -125,8 +125,8 @@ function isOpenToOthers({ mode }) {
 const MIN_FREE_BYTES = 64 * 1024 * 1024;
 /**
  * Reads a regular file that belongs to us alone and has one name. Returns undefined for any other file, for a file of
- * more than `maxBytes`, and if there is no file. Never waits for a pipe. Throws the system's error for a symlink, and
- * if the file cannot be read.
+ * more than `maxBytes`, and if there is no file. Never waits for a pipe. Throws the system's error for a symlink and
+ * for a file that cannot be read.
  */
 function readPrivateFile(path, maxBytes) {
     const fd = openIfPresent(path);
@@ -325,10 +325,11 @@ const MAX_BYTES = 16 * 1024 * 1024;
  * decides what runs, so the file is read and written only in a folder that only this user and root can change. Never
  * throws: without the file, a run merely takes longer.
  *
- * Different runs need different functions: an update also compares and moves the old tree. So the file lists the kinds
- * of runs that have contributed to its code, and the first run of another kind adds the functions that it has compiled.
+ * Different runs need different functions. For example, an update also compares and moves the old tree. The file
+ * therefore lists the kinds of runs that have contributed to its code, and the first run of another kind adds the
+ * functions that it has compiled.
  *
- * The file is not synced. Its digest exposes a torn file, and a file for another bundle or another Node.js; the next
+ * The file is not synced. Its digest exposes a torn file, and a file for another bundle or another Node.js. The next
  * run that keeps its code replaces such a file.
  */
 class CompiledCode {
@@ -365,8 +366,8 @@ class CompiledCode {
     }
     /**
      * Replaces the kept code, unless a run of the same kind has already contributed to it or the list of kinds has no
-     * room. A run without a kind may have lost code that it compiled: its code is kept only if no other code is, and the
-     * next run with a kind replaces it.
+     * room. A run without a kind may have lost code that it compiled. Its code is kept only if no other code is kept, and
+     * the next run with a kind replaces it.
      */
     keep(run, compile) {
         attempt('kept', () => {
@@ -390,8 +391,8 @@ class CompiledCode {
     }
 }
 /**
- * Returns undefined if `act` throws. In that case, the runner's debug log, if it is on, says why this run or the next
- * one takes longer.
+ * Returns undefined if `act` throws. If the runner's debug log is on, it then says why this run or the next one takes
+ * longer.
  */
 function attempt(deed, act) {
     try {
@@ -416,7 +417,7 @@ function attempt(deed, act) {
  */
 const MAX_PROCESSOR_TIME = 1_000_000;
 /**
- * Runs an action of the bundle in `folder`, with the code that earlier runs compiled, if that code can be trusted.
+ * Runs an action of the bundle in `folder`. Uses the code that earlier runs compiled, if that code can be trusted.
  * After a run that changed the host, the code that the run needed is kept for later runs.
  */
 function start(folder, action) {
@@ -431,9 +432,9 @@ function start(folder, action) {
     return ended;
 }
 /**
- * Lets a cancel that arrives while the bundle is loaded reach the action: the signal waits until the event loop turns,
- * and the action begins to listen before its first `await`. Without a listener, the signal would end the process
- * without a result.
+ * Makes sure that the action sees a cancel that arrives while the bundle is loaded. The signal waits until the event
+ * loop turns, and the action begins to listen before its first `await`. Without a listener, the signal would end the
+ * process without a result.
  */
 function holdCancel() {
     const hold = () => { };

@@ -54,9 +54,9 @@ export function makeWorkspace(parent: string = tmpdir()): Workspace {
 }
 
 /**
- * Runs an action from `dist/` as the runner does: the file that its action.yml names, with the inputs and their
- * defaults as `INPUT_*`, the runner's variables and its command files. From this process's environment, the action
- * gets only PATH, HOME and XDG_CACHE_HOME. Throws if the program cannot start.
+ * Runs an action from `dist/` as the runner does. Runs the file that its action.yml names, with the inputs and their
+ * defaults as `INPUT_*`, the runner's variables and its command files. From this process's environment, the action gets
+ * only PATH, HOME and XDG_CACHE_HOME. Throws if the program cannot start.
  */
 export async function runAction(run: ActionRun): Promise<ActionResult> {
   const folder = resolve(run.repository ?? REPOSITORY, run.action ?? '.')

@@ -1,6 +1,6 @@
 /**
- * The help that an editor shows for each key of a plan and a host config; `*` stands for any item or name. It is not in
- * the zod schemas, because the actions would then load it in every run.
+ * The help that an editor shows for each key of a plan and a host config; `*` stands for any item or name. The zod
+ * schemas do not contain this help, because the actions would then load it in every run.
  */
 type Help = Readonly<Record<string, string>>
 

@@ -90,7 +90,10 @@ export function buildDeployOutputs(result: KnownResult, projectRoot: string | un
   )
 }
 
-/** With `check-only`, no hub is asked, so the inputs must name the version and the digest, and ask for nothing else. */
+/**
+ * With `check-only`, the run asks no hub, so the inputs must name the version and the digest. They must not ask for a
+ * dry run or a redeploy.
+ */
 function refuseUnclearCheck(read: InputReader, request: IncompleteRequest): void {
   if (request.version === 'latest') read.refuse('version', 'must name a version with check-only: true')
   if (request.artifactSha256 === undefined && !read.isRefused('artifact-sha256'))
@@ -124,8 +127,8 @@ async function refuse(inputs: DeployInputs, tools: DeploymentTools): Promise<End
 }
 
 /**
- * Finds the error for a base URL that is not secure, so that the run is refused before anything is locked or sent. If
- * the base for reports is not secure, no report is sent either.
+ * Returns the error for an insecure base URL, so that the run is refused before anything is locked or sent. If the base
+ * for reports is insecure, `usable` is undefined, and no report is sent.
  */
 function findInsecureBase({ request: { bases }, connection }: DeployInputs) {
   if (bases === undefined) return undefined

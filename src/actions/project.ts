@@ -116,8 +116,8 @@ function readSignerKeys(read: InputReader): IncompleteProjectRequest['signerKeys
 }
 
 /**
- * This action has no `dry-run` input, but the runner passes on any value that a workflow sets for it, and an operator
- * who sets `dry-run` expects that nothing changes.
+ * This action has no `dry-run` input, but the runner passes on any value that a workflow sets. An operator who sets
+ * `dry-run` expects that nothing changes.
  */
 function readDryRun(read: InputReader): boolean | undefined {
   const dryRun = read.withDefault('dry-run', booleanSchema, false)

@@ -23,7 +23,8 @@ import { runPostStep } from '../runner/post-step.ts'
 import { FLOWS } from './flows.ts'
 
 /**
- * The request for a rollback, and the access to the hub that gets its report. The access is undefined without a report.
+ * The request for a rollback, and the access to the hub that gets its report. If no hub gets a report, `access` is
+ * undefined.
  */
 type ReportedRollback = IncompleteRollback & { readonly access: MarketplaceAccess | undefined }
 
@@ -104,12 +105,12 @@ function pathOf(subject: Subject, projectRoot: string, { report }: KnownResult):
   return installPath(layoutOf(projectRoot), placeOf({ ...report, ...subject }))
 }
 
-/** True if a slug was given instead of the id: a slug belongs to a report, but no other input for a report is set. */
+/** True if a slug was given in place of an id: no id is set, and a slug alone is not enough for a report. */
 function namesSlugForId(read: InputReader): boolean {
   return read.isGiven('slug') && !['id', 'project-id', 'hub-url', 'api-key'].some(name => read.isGiven(name))
 }
 
-/** Reads which plugin or service `kind` and `id` name, or which project `project-id` names. */
+/** Reads the plugin or service that `kind` and `id` name, or the project that `project-id` names. */
 function readSubject(read: InputReader, isSlugForId: boolean): Subject | undefined {
   const isNamed = read.isGiven('id') || read.isGiven('project-id')
   const kind = read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin')

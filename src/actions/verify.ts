@@ -101,7 +101,8 @@ export function buildVerifyOutputs({ mode }: CheckedSubject, { facts, error }: G
  */
 const ARTIFACT_INPUTS = ['hub-url', 'services-url', 'api-key', 'signing-secret', 'artifact-sha256']
 /**
- * These inputs also ask for that check, unless they have their defaults, which the runner passes if they are left out.
+ * These inputs also ask for that check if they differ from their defaults. The runner passes the default of an input
+ * that is left out.
  */
 const ARTIFACT_SETTINGS = {
   version: 'latest',

@@ -4,7 +4,7 @@ export interface BoundedList {
   readonly omitted: number
 }
 
-/** Builds a list of as many of the first items as fit into `maxChars` characters of JSON. */
+/** Builds a list of the first items, as many as fit into `maxChars` characters of JSON. */
 export function fitList(items: readonly unknown[], maxChars: number): BoundedList {
   const texts: string[] = []
   let room = maxChars - '['.length

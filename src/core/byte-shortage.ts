@@ -11,8 +11,8 @@ export interface ByteShortage {
 }
 
 /**
- * Returns the free and the needed bytes as text for people, both in the unit that suits the needed bytes, with at most
- * one decimal. Rounds the free bytes down and the needed ones up, so that the two never read the same.
+ * Formats the free and the needed bytes for people. Both have the unit that suits the needed bytes, and at most one
+ * decimal. The free bytes are rounded down and the needed bytes up, so that the two never read the same.
  */
 export function byteShortage(freeBytes: number, neededBytes: number): ByteShortage {
   const [unit, size] = UNITS.find(([, bytes]) => neededBytes >= bytes) ?? (['KiB', KIBIBYTE] as const)

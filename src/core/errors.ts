@@ -105,8 +105,8 @@ export class ArchiveError extends ArtifactError {
 }
 
 /**
- * The run was cancelled; the state of this host or of the fleet stopped it (the disk, the lock, an installed version, a
- * step or the health); or the hub failed to authenticate the run or to accept its report.
+ * The run was cancelled, or the state of this host or of the fleet stopped it: the disk, the lock, an installed
+ * version, a step or the health. Also the error if the hub failed to authenticate the run or to accept its report.
  */
 export class DeploymentError extends DeployError {
   override readonly name: string = 'DeploymentError'

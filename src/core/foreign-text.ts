@@ -10,9 +10,9 @@ const CONTROL_OR_FORMAT = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu
 const WORKFLOW_COMMAND = /:(?=:)|#(?=#\[)/g
 
 /**
- * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log: no ANSI sequences,
- * no control, direction or zero-width characters (each run of them becomes a space), nothing that the runner would run
- * as a command (`::`, `##[`), and at most `maxChars` characters, plus a mark if the text was cut.
+ * Makes text from a hub, a child process or an archive safe to print on one line of a workflow log. Removes ANSI
+ * sequences, replaces each run of control, direction or zero-width characters with a space, and breaks up anything that
+ * the runner would run as a command (`::`, `##[`). Cuts the text after `maxChars` characters, and marks the cut.
  */
 export function cleanForeignText(text: string, maxChars: number = MAX_FOREIGN_TEXT_CHARS): string {
   const flat = text
@@ -28,10 +28,7 @@ export function cleanForeignText(text: string, maxChars: number = MAX_FOREIGN_TE
 
 const MAX_LISTED_NAMES = 20
 
-/**
- * Lists up to 20 names, each cleaned, with commas between them, and the number of the others: a publisher may list
- * thousands.
- */
+/** Lists up to 20 cleaned names, separated by commas, and counts the rest, because a publisher may list thousands. */
 export function listNames(names: readonly string[]): string {
   return listFirst(
     names.map(name => cleanForeignText(name, 64)),

@@ -1,13 +1,13 @@
 /** Reports the progress of a flow. The runner's log implements it; tests collect lines. */
 export interface Log {
   /**
-   * Opens a group of lines and closes the previous group. With `at once`, the lines show as they come: pass it if the
-   * run changes the host in the new group.
+   * Opens a group of lines and closes the previous group. With `at once`, lines appear as they are written. Use it for
+   * a group in which the run changes the host.
    */
   group(title: string, shown?: 'at once'): void
   /**
    * Says what the open group has done, so that a folded log shows it too. May be called several times. A log that folds
-   * ignores the call while no group is open, so no fact that a reader needs may appear only in `result`.
+   * ignores the call while no group is open, so `result` must not be the only place for a fact that a reader needs.
    */
   did(result: string): void
   /** Closes the open group, if there is one. */

@@ -1,6 +1,6 @@
 /**
- * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date. This is the
- * clock of `performance.now`. To provide that function, Node.js would load about ten of its modules.
+ * Returns the milliseconds of a clock that only moves forward, even when somebody sets the host's date.
+ * `performance.now` reads the same clock, but Node.js would load about ten of its modules to provide that function.
  */
 export function monotonicMs(): number {
   const [seconds, nanoseconds] = process.hrtime()

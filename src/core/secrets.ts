@@ -1,7 +1,7 @@
 import { CUT_MARK, cleanForeignText } from './foreign-text.ts'
 import { cellOf } from './markdown.ts'
 
-/** The minimum length of a secret, or of the beginning of a secret before a cut, that is replaced. */
+/** Shorter secrets are not replaced; nor are shorter beginnings of a secret before a cut. */
 export const SHORTEST_REDACTED = 4
 const CUT_SIGN = CUT_MARK.charAt(0)
 

@@ -37,8 +37,8 @@ export function createStateMachine<State extends string>(
 }
 
 /**
- * Returns the states to enter after `from` up to and including `to`, by the shortest path through the table; empty if
- * `from` and `to` are the same state, or if no path leads from one to the other.
+ * Returns the shortest path through the table: the states after `from`, up to and including `to`. The path is empty if
+ * the two are the same state, or if no path leads from `from` to `to`.
  */
 export function statesBetween(transitions: Transitions<string>, from: string, to: string): string[] {
   const ways = new Map<string, string[]>([[from, []]])

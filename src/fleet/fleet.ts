@@ -34,7 +34,7 @@ export interface Fleet {
   readonly reports: readonly HostReport[]
   /** The expected version, or by default the newest version that any of `hosts` runs. */
   readonly target: string | undefined
-  /** True if there is a host, every host is `current`, and no report is unusable. */
+  /** True if there is at least one host, every host is `current`, and no report is unusable. */
   readonly inSync: boolean
   /**
    * The hosts that need a deployment of the target version, and whose names are safe in a workflow or listed by the

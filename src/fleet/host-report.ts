@@ -74,8 +74,8 @@ const timeSchema = z
   .check(z.refine(time => !Number.isNaN(time)))
 
 /**
- * The time of a report; undefined if there is none, or if it is in the future, because such a time does not show when
- * the host reported.
+ * Returns the time of a report; undefined if there is none or it is in the future. A time in the future does not show
+ * when the host reported.
  */
 export function timeOf({ completedAt }: Pick<HostReport, 'completedAt'>, now: number): number | undefined {
   return credibleTime(Date.parse(completedAt ?? ''), now)
@@ -83,7 +83,7 @@ export function timeOf({ completedAt }: Pick<HostReport, 'completedAt'>, now: nu
 
 /**
  * Reads the last report of each host from a hub's answer. Ignores reports of other plugins and services, and older
- * reports of a host that is listed more than once; counts reports without a usable kind, slug and host_id. If several
+ * reports of a host that is listed more than once. Counts reports without a usable kind, slug and host_id. If several
  * reports may be a host's last one and disagree, the host's version is unknown. Throws ArtifactError `bad_response` for
  * anything but a list, and for a list of over 100,000 reports.
  */

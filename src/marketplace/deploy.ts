@@ -29,7 +29,7 @@ import type { DeployRequest } from './request.ts'
 
 /**
  * Deploys one plugin or service under the marketplace contract. However the run ends, the host runs exactly the old
- * version or exactly the new one (or the outcome is `inconsistent`), the local report says which, and the hub gets a
+ * version or exactly the new one, or the outcome is `inconsistent`. The local report says which, and the hub gets a
  * report, best-effort (contract 4.3). A dry run is the same flow, but ends before it installs, and reports nothing.
  * Never throws for a failed deployment: the result contains the error.
  */

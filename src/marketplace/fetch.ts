@@ -40,9 +40,9 @@ export async function fetchArtifact(deployment: ArtifactDeployment, fd: number):
 }
 
 /**
- * Fetches the requested version without recording it. With `latest`, the hub chooses, and may serve a version other
- * than the one that it lists as its latest, because it may hold that version back or have yanked it. For a private
- * plugin, the hub lists no version. Throws what the client throws.
+ * Fetches the requested version without recording it. With `latest`, the hub chooses the version. If the hub holds back
+ * or has yanked the version that it lists as its latest, it may serve another one. For a private plugin, the hub lists
+ * no version. Throws what the client throws.
  */
 export async function fetchRequested(fetching: Fetching): Promise<ServedVersion> {
   const { version } = fetching.request
@@ -63,7 +63,7 @@ async function readListed({ client, tools: { log } }: Fetching): Promise<string 
 }
 
 /**
- * Logs a notice if the hub served a version that was not requested or not listed, or did not say which version it
+ * Logs a notice if the hub served a version other than the requested or listed one, or did not say which version it
  * served.
  */
 export function noticeOtherVersion(log: Log, { asked, listed }: ServedVersion, decided: DeployedVersion): void {

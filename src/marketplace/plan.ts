@@ -22,10 +22,10 @@ export type ReadyArtifactPlan = WithDefault<ReadySteps>
 export type PlanSources = Pick<DeployRequest, 'slug' | 'kind' | 'plan' | 'hostConfig'>
 
 /**
- * Returns the operator's plan, or else the default plan, bound to the artifact and to what this host can do, before
- * anything is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` with
- * the positions of the problems, or HostConfigError `invalid_host_config` if only the host config is wrong. If there is
- * no plan and the default plan does not fit, throws ConfigError `invalid_plan`.
+ * Returns the operator's plan, or else the default plan, bound to the artifact and to what this host can do. Runs
+ * before anything is fetched (contract 4.3, rule 6). Pauses at each `yield`. Throws PlanError `invalid_plan` with the
+ * positions of the problems, or HostConfigError `invalid_host_config` if only the host config is wrong. If there is no
+ * plan and the default plan does not fit, throws ConfigError `invalid_plan`.
  */
 export function* readyArtifactPlan(request: PlanSources): Generator<void, ReadyArtifactPlan> {
   const { plan, hostConfig } = yield* parseSources(request)

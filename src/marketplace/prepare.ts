@@ -97,9 +97,9 @@ export async function verifyArtifact(deployment: ArtifactDeployment, found: Serv
 
 /**
  * Judges a version by the request or the hub's header before the artifact is extracted. Refuses a version that had
- * different bytes on this host, and a `latest` that is older than the installed version, cannot be compared with it or
- * has bytes that this host has replaced, unless the operator accepts the version. Throws ArtifactError `version_reused`
- * or DeploymentError `downgrade_refused`.
+ * different bytes on this host. Refuses a `latest` that is older than the installed version, that cannot be compared
+ * with it, or whose bytes this host has replaced. The operator can accept each of these. Throws ArtifactError
+ * `version_reused` or DeploymentError `downgrade_refused`.
  */
 export function acceptVersion(deployment: ArtifactDeployment, fetched: AcceptedVersion): AcceptedVersion {
   const claimed = claimedVersion(fetched)
@@ -118,8 +118,8 @@ function refuseOldBytes({ request, layout, record: { facts } }: ArtifactDeployme
 
 /**
  * Determines the artifact's version, and extracts the artifact into `folder` unless the same bytes are installed and
- * intact. Throws as `unpackArtifact` and `decideVersion` do, ArtifactError `version_reused`, or DeploymentError
- * `downgrade_refused`.
+ * intact. Throws ArtifactError `version_reused` or DeploymentError `downgrade_refused`. Also throws as `unpackArtifact`
+ * and `decideVersion` do.
  */
 export async function extractArtifact(
   deployment: ArtifactDeployment,
@@ -134,8 +134,7 @@ export async function extractArtifact(
 }
 
 /**
- * Returns the installed files instead of the artifact's if the installed files came from the same bytes and version and
- * are intact.
+ * Returns the installed files, in place of the artifact's, if they are intact and came from the same bytes and version.
  */
 async function findSameVersion(
   deployment: ArtifactDeployment,
@@ -161,8 +160,8 @@ function isInstalledVersion({ previous: { installed } }: Target, version: string
 }
 
 /**
- * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns what to
- * install, with the steps in order. Throws PlanError `invalid_plan`, and as `signForHost` does.
+ * Binds the plan to the artifact's files, signs an extracted plugin as `signForHost` does, and returns what to install,
+ * with the steps in order. Throws PlanError `invalid_plan`. Also throws as `signForHost` does.
  */
 export async function orderInstallation(
   deployment: ArtifactDeployment,
@@ -206,8 +205,8 @@ async function checkVersion(
 
 /**
  * Refuses a `latest` that is older than the installed version or cannot be compared with it, and a version that had
- * different bytes on this host. This function judges the claimed version before the artifact is extracted, and the
- * artifact's actual version afterwards.
+ * different bytes on this host. Called with the claimed version before the artifact is extracted, and with the actual
+ * version afterwards.
  */
 function refuseVersion(deployment: ArtifactDeployment, { served, target }: AcceptedVersion, version: string): void {
   const { request } = deployment

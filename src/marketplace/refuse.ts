@@ -10,8 +10,8 @@ import type { IncompleteRequest } from './request.ts'
 
 /**
  * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run or a check writes and sends no report.
- * The hub gets no report either if `host-id` is malformed, or if `dry-run` or `check-only` is, because the operator may
- * have meant a run that reports nothing.
+ * The hub gets no report either if `host-id`, `dry-run` or `check-only` is malformed: with the last two, the operator
+ * may have meant a run that reports nothing.
  */
 export async function refuseRequest(
   request: IncompleteRequest,
@@ -32,8 +32,8 @@ export async function refuseRequest(
 }
 
 /**
- * Returns the host that a request names, with a sender of reports if the inputs are enough for one; undefined without a
- * project root.
+ * Returns the host that a request names; undefined without a project root. The host has a sender of reports if the
+ * inputs are enough for one.
  */
 export function hostFor(request: IncompleteRequest, tools: DeploymentTools): Host | undefined {
   const { projectRoot, allowSharedRoot = false } = request

@@ -21,11 +21,11 @@ export interface VersionClaims {
 }
 
 /**
- * Decides which version an artifact is. A plugin's own `plugin.yaml` decides, and must match the requested version or,
- * if the hub chose, the hub's header. For a service, or if `plugin.yaml` names no version, the hub's header decides,
- * even if it differs from the requested version. Without a header, the request decides; for `latest`, that is the
- * version that the hub lists. Throws ArtifactError `version_mismatch`, or `no_published_version` if there is no claim
- * at all.
+ * Decides which version an artifact is. A plugin's own `plugin.yaml` decides. It must match the requested version or,
+ * if the hub chose the version, the hub's header. For a service, or if `plugin.yaml` names no version, the hub's header
+ * decides, even if it differs from the requested version. Without a header, the request decides; for `latest`, that is
+ * the version that the hub lists. Throws ArtifactError `version_mismatch`, or `no_published_version` if there is no
+ * claim at all.
  */
 export function decideVersion(claims: VersionClaims, pluginYaml: PluginYaml | undefined): DeployedVersion {
   const { version, versionAsWritten } = pluginYaml ?? {}

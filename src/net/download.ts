@@ -11,12 +11,12 @@ import type { WireSettings } from './settings.ts'
 
 export interface DownloadRequest {
   url: string
-  /** The URL that the operator gave, if the hub chose `url`: the address of `url` is then judged like a redirect's. */
+  /** The URL that the operator gave. Set if the hub chose `url`, whose address is then judged like a redirect's. */
   hub?: string
   /** Sent only to the URL's own origin: dropped as soon as a redirect leaves its scheme, host or port. */
   credentials?: Headers
   headers?: Headers
-  /** Open for writing; emptied before each body that is saved, written from position 0, never closed here. */
+  /** Open for writing. Emptied before each body that is saved, and written from position 0. Never closed here. */
   fd: number
   maxBytes: number
   /** True if the input max-artifact-bytes cannot raise `maxBytes`. */
@@ -52,10 +52,11 @@ export interface RefusedDownload extends AnswerHead {
 }
 
 /**
- * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`;
- * ArtifactError `network` (including a body that keeps breaking off), `timeout`, `bad_response` (bad redirects, an
- * answer that is not HTTP, an encoded body, a 2xx other than 200); ArchiveError `archive_too_large`; DeploymentError
- * `disk_full` or `host_not_writable`; and the reason of the settings' signal.
+ * Streams the URL's body to the descriptor in constant memory. Throws ConfigError `insecure_url` or `invalid_input`,
+ * ArchiveError `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and ArtifactError `network`,
+ * `timeout` or `bad_response`. The error is also `network` for a body that keeps breaking off; it is `bad_response` for
+ * bad redirects, an answer that is not HTTP, an encoded body, and a 2xx other than 200. Throws the reason of the
+ * settings' signal once that signal is aborted.
  */
 export async function download(request: DownloadRequest, settings: WireSettings): Promise<DownloadAnswer> {
   if (request.hmacSecret === '') throw new ConfigError('invalid_input', 'The signing secret is empty: set it.')

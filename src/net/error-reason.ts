@@ -11,8 +11,8 @@ export function readReasonFields(body: unknown): ReasonFields {
 }
 
 /**
- * Returns at most MAX_REASON_CHARS of a reason as text, not cleaned; undefined for an empty one. Some frameworks send a
- * reason that is not text; such a reason becomes JSON.
+ * Returns at most MAX_REASON_CHARS of a reason as text, not cleaned; undefined for an empty one. A reason that is not
+ * text, which some frameworks send, becomes JSON.
  */
 export function reasonText(field: unknown): string | undefined {
   if (field === undefined || field === null || field === '') return undefined

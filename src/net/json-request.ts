@@ -37,9 +37,10 @@ export interface JsonAnswer extends AnswerHead {
 }
 
 /**
- * Returns the answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`;
- * ArtifactError `network`, `timeout`, or `bad_response` (bad redirects, an answer that is not HTTP, a 2xx body that is
- * encoded or too long); and the reason of an aborted signal.
+ * Returns the answer to a request, whatever its status. Throws ConfigError `insecure_url` or `invalid_input`, and
+ * ArtifactError `network`, `timeout` or `bad_response`. The error is `bad_response` for bad redirects, an answer that
+ * is not HTTP, and a 2xx body that is encoded or too long. Throws the reason of either signal once that signal is
+ * aborted.
  */
 export async function requestJson(request: JsonRequest, settings: WireSettings): Promise<JsonAnswer> {
   const hasBody = request.body !== undefined

@@ -19,8 +19,8 @@ export interface Hop {
 /**
  * Opens the hop and follows its redirects, at most MAX_REDIRECTS. Permanently drops the credentials, `authorization`
  * and `cookie` at the first redirect to another scheme, host or port. Throws ConfigError `insecure_url` for a hop that
- * the policy refuses, ArtifactError `bad_response` for a redirect without a usable target, for a loop and for too
- * many redirects, and what `open` throws.
+ * the policy refuses, and ArtifactError `bad_response` for a redirect without a usable target, a loop or too many
+ * redirects. Also throws what `open` throws.
  */
 export async function followRedirects(
   start: Hop,

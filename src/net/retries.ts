@@ -35,11 +35,11 @@ export function attemptsBefore(error: unknown): number {
 }
 
 /**
- * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt with the number of attempts, or throws
- * its failure, for which `attemptsBefore` returns that number. Between attempts, waits an exponentially growing time
- * with full jitter, or longer if `Retry-After` asks for more; both times are capped. Does not start a wait that would
- * reach the deadline. Throws any error but a TransientError at once. Once the deadline's signal is aborted, attempts
- * nothing more and throws the signal's reason.
+ * Makes up to 1 + MAX_RETRIES attempts. Returns the answer of the last attempt with the number of attempts. If the last
+ * attempt fails, throws its failure, for which `attemptsBefore` returns that number. Between attempts, waits an
+ * exponentially growing time with full jitter, or longer if `Retry-After` asks for more; both times are capped. Does
+ * not start a wait that would reach the deadline. Throws any error but a TransientError at once. Once the deadline's
+ * signal is aborted, attempts nothing more and throws the signal's reason.
  */
 export async function withRetries<T extends Answer>(
   attempt: () => Promise<T>,
@@ -70,8 +70,8 @@ export async function withRetries<T extends Answer>(
 
 /**
  * Returns the milliseconds that a `Retry-After` header (seconds or an HTTP date) asks for, at most RETRY_AFTER_CAP_MS;
- * 0 for anything else. A date counts from the answer's own `Date`, so that this host's clock does not matter; 0 if
- * there is no usable `Date`.
+ * 0 for anything else. A date counts from the answer's own `Date`, so that this host's clock does not matter. Without a
+ * usable `Date`, the result for a date is 0.
  */
 export function parseRetryAfter({ 'retry-after': header = '', date = '' }: Headers): number {
   const text = header.trim()

@@ -26,13 +26,13 @@ export interface WireOptions {
 export interface Timeouts {
   /** The limit for name lookup, proxy, TCP and TLS together. */
   connectMs: number
-  /** The time for which a server may stay silent while this client waits for the server. */
+  /** The time for which a server may stay silent while this client waits for it. */
   idleMs: number
 }
 
 export type Sleep = (ms: number, signal?: AbortSignal) => Promise<void>
 
-/** Calls `expire` after `ms` milliseconds, unless the function that it returns is called first. */
+/** Calls `expire` after `ms` milliseconds, unless the returned function is called first. */
 export type StartTimer = (ms: number, expire: () => void) => () => void
 
 export interface WireSettings {
@@ -40,7 +40,7 @@ export interface WireSettings {
   trust: Trust
   userAgent: string
   log: (line: string) => void
-  /** Never aborted if the caller gave none. */
+  /** If the caller gave none, a signal that is never aborted. */
   signal: AbortSignal
   timeouts: Timeouts
   sleep: Sleep

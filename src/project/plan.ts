@@ -28,7 +28,7 @@ import type { VerifiedProject } from './verify.ts'
  * Binds the project's plan to its manifest, its files and what this host can do, fetches the parts that come from
  * elsewhere, and signs plugins for this host. Throws ConfigError `invalid_plan` or `invalid_host_config`, ArtifactError
  * `invalid_manifest` or `not_a_plugin`, DeploymentError `place_taken`, `host_not_writable`, `unsafe_host`, `disk_full`
- * or `step_failed` (any other system error), and as `fetchParts` does.
+ * or `step_failed` (any other system error). Also throws as `fetchParts` does.
  */
 export async function orderInstallation(
   deployment: ProjectDeployment,
@@ -86,8 +86,8 @@ interface ProjectReach extends ReadyPlan<BoundProject> {
 }
 
 /**
- * The publisher chooses the ids, so no id may reach a service that is not the project's or, unless the operator allows
- * a takeover, the place of another origin.
+ * The publisher chooses the ids, so no id may reach a service that is not the project's. No id may reach the place of
+ * another origin either, unless the operator allows a takeover.
  */
 function verifyReach(
   { layout, request, tools }: ProjectDeployment,
@@ -133,7 +133,7 @@ function verifyFetched(
 
 /**
  * Runs a check, and turns its PlanError into ConfigError `invalid_plan`. The plan is not in the operator's repository,
- * so no annotation can point to a line of it. Therefore, the log lists each problem with its line.
+ * so no annotation can point to its lines. Instead, the log lists each problem with its line.
  */
 function orRefusePlan<Result>(
   { manifest, tools }: Pick<VerifiedProject, 'manifest'> & Pick<ProjectDeployment, 'tools'>,

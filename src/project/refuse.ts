@@ -10,8 +10,8 @@ import type { IncompleteProjectRequest } from './request.ts'
 
 /**
  * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. If
- * `dry-run` is malformed, the run may have been meant as a dry run: it sends nothing to the hub, because the contract
- * has no field for a dry run (contract 2.2).
+ * `dry-run` is malformed, the operator may have meant a dry run. The run then sends nothing to the hub, because the
+ * contract has no field for a dry run (contract 2.2).
  */
 export async function refuseProject(
   request: IncompleteProjectRequest,
@@ -32,8 +32,8 @@ export async function refuseProject(
 }
 
 /**
- * Returns the host that a request names, with a sender of reports if the inputs are enough for one; undefined without a
- * project root.
+ * Returns the host that a request names; undefined without a project root. The host has a sender of reports if the
+ * inputs are enough for one.
  */
 export function hostFor(request: IncompleteProjectRequest, tools: DeploymentTools): Host | undefined {
   const { projectRoot, allowSharedRoot = false } = request

@@ -95,9 +95,9 @@ export async function verifySealed(
 }
 
 /**
- * Refuses a version that had different bytes on this host, and a `latest` that is older than the installed version or
- * that this host has replaced, unless the operator accepts that. Throws DeploymentError `downgrade_refused` or
- * ArtifactError `version_reused`.
+ * Refuses a version that had different bytes on this host. Refuses a `latest` that is older than the installed version,
+ * that cannot be compared with it, or whose bytes this host has replaced. The operator can accept each of these. Throws
+ * DeploymentError `downgrade_refused` or ArtifactError `version_reused`.
  */
 export function acceptVersion(
   deployment: ProjectDeployment,
@@ -131,8 +131,8 @@ export async function openSealed(
 }
 
 /**
- * Extracts a project, or only its manifest and plan if all parts that the plan installs are installed from this
- * artifact and intact. Consumes the artifact: its memory is freed before the tree is compared and recorded.
+ * Extracts a project. If all parts that its plan installs are installed from this artifact and intact, extracts only
+ * the manifest and the plan. Consumes the artifact: its memory is freed before the tree is compared and recorded.
  */
 export async function extractSealed(
   deployment: ProjectDeployment,

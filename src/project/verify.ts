@@ -16,7 +16,7 @@ export interface VerifiedProject extends ExtractedProject {
 }
 
 /**
- * Reads the manifest, and checks its project id, its version and the ids of its parts against the request, and the
+ * Reads the manifest. Checks its project id, its version and the ids of its parts against the request, and the
  * extracted files against its content digest. Throws ArtifactError `invalid_manifest`, `version_mismatch`,
  * `content_mismatch`, `unpinned_source` or `unexpected_part`, and ArchiveError `unsafe_archive`.
  */

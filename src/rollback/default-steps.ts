@@ -14,11 +14,14 @@ const RETRIES = 1
 const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 } as const
 
 /**
- * Builds the steps of a rollback without a plan. They restore all parts. Then they restart and check each part's
- * service if the host config has a supervisor, or else run the part's health check if the host config has one. If no
- * row of the host config names a part's service, and the service with the usual name does not exist (with systemd: does
- * not run), the project's unit, if there is one, counts as the part's service. Without a project unit, no service is
- * restarted for a part that has no row, and a warning says so.
+ * Builds the steps of a rollback without a plan. The steps restore all parts. If the host config has a supervisor, they
+ * then restart and check each part's service. Otherwise, they run the health checks that the host config has for the
+ * parts.
+ *
+ * The service of a part has the name in the part's row of the host config, or else the usual name. If no row names the
+ * service, and no service with the usual name exists (with systemd: runs), the project's unit counts as the part's
+ * service. If there is no project unit either, no service is restarted for a part that has no row, and a warning says
+ * so.
  */
 export async function buildDefaultSteps(
   rollback: RunningRollback,

@@ -56,7 +56,7 @@ export async function orderRollback(
   const { steps, skipped } = await readySteps(rollback, target, files)
   verifyTemplates(steps, rollback.keepPaths, from => hasTemplate(rollback, parts, from))
   const { origin, removals } = target
-  // The project's publisher has chosen the ids. So, as in a deployment, they must not reach other services.
+  // The project's publisher has chosen the ids. As in a deployment, these ids must not reach other services.
   if (origin.contract === 'project') {
     const used = steps.filter(step => !skipped.has(step.id))
     verifyServiceNames(files.hostConfig, { steps: used, removedIds: removals.map(({ id }) => id) })

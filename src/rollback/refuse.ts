@@ -14,7 +14,7 @@ export interface RollbackRefusal {
 
 /**
  * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run writes and sends no report. The hub
- * gets no report either if `host-id` is malformed, or if `dry-run` is, because the operator may have meant a dry run.
+ * gets no report either if `host-id` or `dry-run` is malformed: with the latter, the operator may have meant a dry run.
  */
 export async function refuseRollback(
   request: IncompleteRollback,

@@ -31,7 +31,7 @@ type Restored = Omit<RetainedPart, 'environment'>
 
 /**
  * Compares the recorded version of a plugin with its plugin.yaml. Skips a part of a project, because the manifest may
- * give it another version, and a snapshot or plugin.yaml that may have been changed on the host.
+ * give it another version. Also skips a snapshot or plugin.yaml that may have been changed on the host.
  */
 function verifyVersion({ layout, request }: RunningRollback, part: Restored): void {
   const isOwn = part.shelf === 'plugins' && request.subject.contract === 'marketplace' && isGenuine(part.retained)

@@ -25,8 +25,7 @@ export const HANDOVER_STATE = 'restored'
 /** The name of the state that is `true` if the main step may have left something to recover or to report. */
 export const BEGUN_STATE = 'locked'
 /**
- * The time from the end of a cancelled step until the process exits, even if a name lookup would keep the process
- * alive.
+ * A cancelled step's process exits at most this long after the step's end, even if a name lookup would keep it alive.
  */
 const EXIT_AFTER_MS = 200
 
@@ -144,10 +143,7 @@ export class ActionStep {
     if (this.tools.signal.aborted) setTimeout(() => process.exit(), EXIT_AFTER_MS).unref()
   }
 
-  /**
-   * Fails the step if the process would exit before the deployment has ended, because nothing is left to wake the
-   * process.
-   */
+  /** Fails the step if nothing is left to wake the process, which would then exit before the deployment has ended. */
   readonly #failUnsettled = (): void => {
     const message = 'This action stopped before its deployment had ended. This is a bug in this action: report it.'
     const error = { code: 'internal_error', message, step: null } as const

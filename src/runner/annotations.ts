@@ -19,8 +19,8 @@ export class Annotator {
   }
 
   /**
-   * Writes one error annotation with the cause, or one for each problem of a plan or host config, at the line of the
-   * problem. The log lists the problems after the tenth. Adds an annotation if the restored version is unhealthy. Logs
+   * Writes an error annotation with the cause. Each problem of a plan or host config gets an annotation at its line
+   * instead; the log lists the problems after the tenth. Adds an annotation if the restored version is unhealthy. Logs
    * a stack only for an `internal_error`.
    */
   annotateFailure(error: Error, report: LocalReport): void {

@@ -16,7 +16,7 @@ export function readRunnerFacts(env: NodeJS.ProcessEnv): RunnerFacts {
   }
 }
 
-/** Returns the workflow run of this process, from the runner's `GITHUB_*` variables; null for each that is not set. */
+/** Returns the facts about this process's workflow run. A fact is null if a `GITHUB_*` variable for it is not set. */
 export function readWorkflowRun(env: NodeJS.ProcessEnv): WorkflowRun {
   const read = (name: string): string | null => (env[name] ? cleanForeignText(env[name], 300) : null)
   const [server, repository, runId] = [read('GITHUB_SERVER_URL'), read('GITHUB_REPOSITORY'), read('GITHUB_RUN_ID')]

@@ -10,14 +10,14 @@ import { ActionStep, BEGUN_STATE, failStep, HANDOVER_STATE, type StepInputs } fr
 /** The inputs that a post step itself needs. */
 type LockedRequest = { [K in 'projectRoot' | 'lockTimeoutMs']: HostRequest[K] | undefined }
 
-/** Builds the host of a contract from the inputs that could be read; undefined if they are not enough. */
+/** Builds the host of a contract from the inputs that could be read. Returns undefined if they are not enough. */
 export type HostOf<Request> = (request: Request, tools: DeploymentTools) => Host | undefined
 
 /**
- * A post step: recovers the host after a main step that was killed, or that was cancelled and left its journal, and
- * checks the health of the version that a cancelled main step restored. After any other main step, there is nothing to
- * do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could not be
- * recovered or checked; never throws.
+ * Runs a post step. If the main step was killed, or was cancelled and left its journal, recovers the host. If a
+ * cancelled main step restored a version, checks the health of that version. After any other main step, there is
+ * nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could
+ * not be recovered or checked; never throws.
  */
 export async function runPostStep<Request extends LockedRequest>(
   readInputs: () => StepInputs<Request>,

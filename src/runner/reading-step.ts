@@ -9,8 +9,7 @@ import { createRunnerLog, type Note, type RunnerLog } from './runner-log.ts'
 import { createSecretKeeper, type GivenSecrets } from './secret-keeper.ts'
 
 /**
- * The time from the end of a cancelled step until the process exits, even if a name lookup would keep the process
- * alive.
+ * A cancelled step's process exits at most this long after the step's end, even if a name lookup would keep it alive.
  */
 const EXIT_AFTER_MS = 200
 
@@ -115,9 +114,7 @@ class ReadingStep {
     this.#annotator.annotateError(error)
   }
 
-  /**
-   * Fails the step if the process would exit before the step has ended, because nothing is left to wake the process.
-   */
+  /** Fails the step if nothing is left to wake the process, which would then exit before the step has ended. */
   readonly #failUnsettled = (): void => {
     const message = 'This action stopped before its work had ended. This is a bug in this action: report it.'
     this.fail(new DeployError('internal_error', message))

@@ -2,7 +2,7 @@ import { appendFileSync, statSync, truncateSync } from 'node:fs'
 import * as core from '@actions/core'
 import type { Log } from '../core/log.ts'
 
-/** Outputs without foreign text, or built from texts that were redacted one by one. */
+/** Outputs that contain no foreign text, or that are built from texts that were redacted one by one. */
 const OWN_OUTPUTS: ReadonlySet<string> = new Set([
   'outcome',
   'changed',

@@ -24,9 +24,9 @@ export interface RunnerLog extends Log {
 }
 
 /**
- * The workflow log. Every line is redacted and free of runner commands. The title of a group says what it did and how
- * long it took. If a group takes longer than half a second, or its lines must survive a kill, the group opens with its
- * bare title and shows its lines as they come; the full title follows in a line after the group. Each notice and
+ * The workflow log. Every line is redacted and free of runner commands. A group's title says what the group did and how
+ * long it took. A group that takes longer than half a second, or whose lines must survive a kill, opens with its bare
+ * title and shows its lines as they come. Its full title then follows in a line after the group. Each notice and
  * warning appears once, even if several parts of a run find the same problem.
  */
 export function createRunnerLog(redact: (text: string) => string): RunnerLog {

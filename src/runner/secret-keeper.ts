@@ -9,7 +9,8 @@ export type GivenSecrets = Pick<GivenInputs, 'secrets' | 'settingValues'>
 /**
  * Keeps the step's secrets, and those learned from a hub during the run, out of every log line, file and output. A hub
  * chooses its own secrets, so a hub's secret is not redacted if it is part of a fact that the run knows. Otherwise, a
- * hub could remove a version, a digest or a host from the run's messages. The same applies to the values of settings.
+ * hub could remove a version, a digest or a host from the run's messages. The same exception applies to the values of
+ * settings.
  */
 export function createSecretKeeper({ secrets, settingValues }: GivenSecrets): SecretKeeper {
   const redactGiven = createRedactor(secrets)

@@ -17,8 +17,7 @@ export interface SourceCost {
 }
 
 /**
- * Applies the limits of one artifact to all sources of a run together: each part gets the remainder that the earlier
- * parts have left.
+ * Applies the limits of one artifact to all sources of a run together: each part gets what the earlier parts have left.
  */
 export class SourceBudget {
   readonly #limits: SourceLimits

@@ -19,10 +19,11 @@ const MAX_BYTES = 16 * 1024 * 1024
  * decides what runs, so the file is read and written only in a folder that only this user and root can change. Never
  * throws: without the file, a run merely takes longer.
  *
- * Different runs need different functions: an update also compares and moves the old tree. So the file lists the kinds
- * of runs that have contributed to its code, and the first run of another kind adds the functions that it has compiled.
+ * Different runs need different functions. For example, an update also compares and moves the old tree. The file
+ * therefore lists the kinds of runs that have contributed to its code, and the first run of another kind adds the
+ * functions that it has compiled.
  *
- * The file is not synced. Its digest exposes a torn file, and a file for another bundle or another Node.js; the next
+ * The file is not synced. Its digest exposes a torn file, and a file for another bundle or another Node.js. The next
  * run that keeps its code replaces such a file.
  */
 export class CompiledCode {
@@ -60,8 +61,8 @@ export class CompiledCode {
 
   /**
    * Replaces the kept code, unless a run of the same kind has already contributed to it or the list of kinds has no
-   * room. A run without a kind may have lost code that it compiled: its code is kept only if no other code is, and the
-   * next run with a kind replaces it.
+   * room. A run without a kind may have lost code that it compiled. Its code is kept only if no other code is kept, and
+   * the next run with a kind replaces it.
    */
   keep(run: string | undefined, compile: () => Buffer): void {
     attempt('kept', () => {
@@ -86,8 +87,8 @@ export class CompiledCode {
 }
 
 /**
- * Returns undefined if `act` throws. In that case, the runner's debug log, if it is on, says why this run or the next
- * one takes longer.
+ * Returns undefined if `act` throws. If the runner's debug log is on, it then says why this run or the next one takes
+ * longer.
  */
 function attempt<Result>(deed: 'read' | 'kept', act: () => Result): Result | undefined {
   try {

@@ -19,8 +19,8 @@ const MIN_FREE_BYTES = 64 * 1024 * 1024
 
 /**
  * Reads a regular file that belongs to us alone and has one name. Returns undefined for any other file, for a file of
- * more than `maxBytes`, and if there is no file. Never waits for a pipe. Throws the system's error for a symlink, and
- * if the file cannot be read.
+ * more than `maxBytes`, and if there is no file. Never waits for a pipe. Throws the system's error for a symlink and
+ * for a file that cannot be read.
  */
 export function readPrivateFile(path: string, maxBytes: number): Buffer | undefined {
   const fd = openIfPresent(path)

@@ -10,7 +10,7 @@ import { CompiledCode } from './compiled-code.ts'
 const MAX_PROCESSOR_TIME = 1_000_000
 
 /**
- * Runs an action of the bundle in `folder`, with the code that earlier runs compiled, if that code can be trusted.
+ * Runs an action of the bundle in `folder`. Uses the code that earlier runs compiled, if that code can be trusted.
  * After a run that changed the host, the code that the run needed is kept for later runs.
  */
 export function start(folder: string, action: string): Promise<void> {
@@ -25,9 +25,9 @@ export function start(folder: string, action: string): Promise<void> {
 }
 
 /**
- * Lets a cancel that arrives while the bundle is loaded reach the action: the signal waits until the event loop turns,
- * and the action begins to listen before its first `await`. Without a listener, the signal would end the process
- * without a result.
+ * Makes sure that the action sees a cancel that arrives while the bundle is loaded. The signal waits until the event
+ * loop turns, and the action begins to listen before its first `await`. Without a listener, the signal would end the
+ * process without a result.
  */
 function holdCancel(): () => void {
   const hold = (): void => {}

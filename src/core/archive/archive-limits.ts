@@ -39,8 +39,8 @@ export function verifyExtractedBytes(bytes: number, limits: ExtractionLimits): v
 }
 
 /**
- * Throws ArchiveError `archive_too_large` if the names and symlink targets of a listing together exceed 256 bytes for
- * each entry that `max-entries` allows, plus 1 MiB, counted in UTF-8. All of them are in memory at once.
+ * Limits the names and symlink targets of a listing, because all of them are in memory at once. Throws ArchiveError
+ * `archive_too_large` if together, in UTF-8, they exceed 1 MiB plus 256 bytes for each entry that `max-entries` allows.
  */
 export function verifyNameBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
   const most = maxEntries * NAME_BYTES_PER_ENTRY + SPARE_NAME_BYTES
@@ -50,8 +50,8 @@ export function verifyNameBytes(bytes: number, { maxEntries }: ExtractionLimits)
 }
 
 /**
- * Throws ArchiveError `archive_too_large` if the PAX headers and long names of a tar together exceed 1 KiB for each
- * entry that `max-entries` allows, plus 1 MiB.
+ * Throws ArchiveError `archive_too_large` if the PAX headers and long names of a tar together exceed 1 MiB plus 1 KiB
+ * for each entry that `max-entries` allows.
  */
 export function verifyExtensionBytes(bytes: number, { maxEntries }: ExtractionLimits): void {
   const most = maxEntries * EXTENSION_BYTES_PER_ENTRY + SPARE_EXTENSION_BYTES

@@ -20,8 +20,8 @@ export interface PlannedSymlink {
   readonly path: string
   readonly target: string
   /**
-   * The file that the symlink leads to, directly or through other symlinks; null if it leads to a directory, or to a
-   * path that the archive does not contain.
+   * The file that the symlink leads to, directly or through other symlinks. Null if the symlink leads to a directory,
+   * or to a path that the archive does not contain.
    */
   readonly file: string | null
   /** The path of the deepest directory that the way to the target never leaves; empty for the top. */
@@ -50,9 +50,9 @@ export interface ExtractionRules extends ExtractionLimits {
 
 /**
  * An archive's listing, checked entry by entry as it is read, so that even a small archive cannot cost more than the
- * limits. Checks the number of entries (including the directories that paths imply), their sizes and the bytes of their
- * names. Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in which
- * they arrive.
+ * limits allow. Checks the number of entries (including the directories that paths imply), their sizes and the bytes of
+ * their names. Every path is safe on the platform, and no two are equal. Numbers the entries from 0 in the order in
+ * which they arrive.
  */
 export class ArchiveListing {
   readonly #rules: ExtractionRules
@@ -72,8 +72,8 @@ export class ArchiveListing {
 
   /**
    * Adds an entry. Returns its path, which is safe below any folder and next to the entries so far. Throws ArchiveError
-   * `unsafe_archive`, naming the entry and the rule that it breaks, or `archive_too_large` as soon as the entries so
-   * far exceed a limit.
+   * `unsafe_archive`, which names the entry and the rule that it breaks. Throws `archive_too_large` as soon as the
+   * entries so far exceed a limit.
    */
   add(entry: ArchiveEntry): string {
     const number = this.#sizes.length
@@ -95,16 +95,16 @@ export class ArchiveListing {
     return path
   }
 
-  /** Sets the target of a symlink, by the number of its entry, if it was not known when the entry was added. */
+  /** Sets a symlink's target that was not known when its entry was added. `entry` is the number of that entry. */
   setTarget(entry: number, target: string): void {
     this.#targets.set(entry, target)
   }
 
   /**
-   * Plans the extraction of all entries: a single top-level directory is left out if the rules say `flattened`,
-   * symlinks stay inside, and modes have no set-uid (contract 4.3, rule 5). Pauses at each `yield`, after little work.
-   * Throws ArchiveError `unsafe_archive` for a symlink that `SymlinkResolver` refuses and for a path that is unsafe
-   * without its top-level directory, `archive_too_large` above a limit, and `empty_artifact` if there is neither a file
+   * Plans the extraction of all entries (contract 4.3, rule 5). Leaves out a single top-level directory if the rules
+   * say `flattened`. Symlinks stay inside, and modes have no set-uid. Pauses at each `yield`, after little work. Throws
+   * ArchiveError `unsafe_archive` for a symlink that `SymlinkResolver` refuses, and for a path that is unsafe without
+   * its top-level directory. Throws `archive_too_large` above a limit, and `empty_artifact` if there is neither a file
    * nor a symlink.
    */
   *plan(): Generator<void, ExtractionPlan> {

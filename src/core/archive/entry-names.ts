@@ -10,7 +10,7 @@ const CONTROL_CHARACTER = /\p{Cc}/u
 const DRIVE_LETTER = /^[A-Za-z]:/
 
 /**
- * Decodes an entry's name: as UTF-8 if the archive says so, otherwise as ASCII. Throws ArchiveError `unsafe_archive` for
+ * Decodes an entry's name as UTF-8 if the archive says so, otherwise as ASCII. Throws ArchiveError `unsafe_archive` for
  * other bytes.
  */
 export function decodeEntryName(bytes: Buffer, encoding: 'utf-8' | 'ascii'): string {
@@ -40,8 +40,9 @@ function decodeUtf8(bytes: Buffer): string | undefined {
 /**
  * Returns the relative path of an entry's name, without a final `/`. Joined to a folder, the path is always below that
  * folder (contract 4.3, rule 5). Throws ArchiveError `unsafe_archive` for an empty name or component, `.` and `..`, a
- * leading `/`, a drive letter, backslashes, lone surrogates, NUL and control characters, more than 255 bytes in a
- * component, 4,096 bytes or 64 levels in total, and names that the platform does not keep as they are written.
+ * leading `/`, a drive letter, backslashes, lone surrogates, and NUL and other control characters. Also refuses more
+ * than 255 bytes in a component, 4,096 bytes or 64 levels in total, and names that the platform does not keep as they
+ * are written.
  */
 export function parseEntryName(name: string, platform: NodeJS.Platform): string {
   const path = name.endsWith('/') ? name.slice(0, -1) : name

@@ -28,7 +28,7 @@ interface Listed {
  * The tree that an extraction will create. Refuses entries that could not exist next to each other: two equal names, a
  * file that is also a directory, and anything below a file or symlink. Names are equal if the platform may treat them
  * as one name. Nodes are rows of columns, not objects: the garbage collector would copy all objects of a large archive,
- * and keep twice the room for new ones.
+ * and then double the room for new ones.
  */
 export class PlannedTree {
   /** All directories except the top, parents before their children. */

@@ -55,8 +55,8 @@ export class SymlinkResolver {
 
   /**
    * Vouches for a symlink: its target is relative, has at most 4,096 bytes and 64 components, and stays inside the root
-   * at every step. The way may pass through other symlinks (at most 40 with this one, and never in a loop) and may
-   * lead to a path that the archive does not contain. Throws ArchiveError `unsafe_archive` for any other symlink.
+   * at every step. The way may pass through other symlinks: at most 40 with this one, and never in a loop. It may lead
+   * to a path that the archive does not contain. Throws ArchiveError `unsafe_archive` for any other symlink.
    */
   resolve(symlink: TreeNode): ResolvedSymlink {
     return this.#resolve(symlink, 1)
@@ -127,8 +127,8 @@ export class SymlinkResolver {
   }
 
   /**
-   * Returns why a step is unsafe, if it is, on a path that the archive does not contain. The host may put its own
-   * symlink there, and a `..` after that symlink could lead outside.
+   * Returns why a step on a path that the archive does not contain is unsafe; undefined if it is safe. The host may put
+   * its own symlink there, and a `..` after that symlink could lead outside.
    */
   #danglingProblem(step: string): string | undefined {
     if (step === '..') return 'that goes up from a path that the archive does not contain'

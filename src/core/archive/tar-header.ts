@@ -3,7 +3,7 @@ import { type ArchiveEntry, invalidArchive } from './archive-entry.ts'
 /** The size of a header; all data is padded to a multiple of this size. */
 export const TAR_BLOCK_BYTES = 512
 
-/** The type of a header: the type of its member, or the kind of extra fields that it announces for the next member. */
+/** The type of a header's member, or the kind of extra fields that the header announces for the next member. */
 export type TarHeaderType = ArchiveEntry['type'] | 'sparse file' | 'pax' | 'pax global' | 'gnu name' | 'gnu link name'
 
 /** A header block with a correct checksum. Its texts may share the memory of the block. */
@@ -65,9 +65,9 @@ const OCTAL_FIELD = /^ *([0-7]+)[ \0]*$/
 
 /**
  * Parses one header block of a tar: POSIX ustar, GNU, or the older form without a magic. Strict where tools differ, so
- * that all of them see the same members. Numbers are octal digits only, so there are no base-256 numbers and no
- * negative sizes; a name has a prefix only if ustar's magic announces it. Throws ArchiveError `invalid_archive` for a
- * wrong checksum, another magic, an unannounced prefix, and a number in any other form.
+ * that all of them see the same members. Numbers must be octal digits, which excludes base-256 numbers and negative
+ * sizes. A name has a prefix only if ustar's magic announces it. Throws ArchiveError `invalid_archive` for a wrong
+ * checksum, another magic, an unannounced prefix, and a number in any other form.
  */
 export function parseTarHeader(block: Buffer): TarHeader {
   if (readOctal(block, FIELDS.checksum) !== checksum(block)) throw invalidArchive('a tar header has a wrong checksum')

@@ -33,8 +33,8 @@ export function isExtension({ type }: TarHeader): boolean {
 
 /**
  * Returns the announced values together with those of one more extension header of the same member. Throws ArchiveError
- * `invalid_archive` if the header is malformed, repeats an earlier one, or mixes PAX and GNU headers, and
- * `unsafe_archive` if a path or name in it is not UTF-8. `toEntry` verifies targets.
+ * `invalid_archive` if the header is malformed, repeats an earlier one, or mixes PAX and GNU headers. Throws
+ * `unsafe_archive` if a path or name in the header is not UTF-8. `toEntry` verifies targets.
  */
 export function announce(announced: Announced, { type }: TarHeader, body: Buffer): Announced {
   const key = type === 'pax' ? 'pax' : type === 'gnu name' ? 'name' : 'linkName'
@@ -51,8 +51,8 @@ export function announce(announced: Announced, { type }: TarHeader, body: Buffer
 
 /**
  * Builds a member from its header and the values that were announced for it. Throws ArchiveError `unsafe_archive` for a
- * type that is not extracted, such as a sparse file, for a file with a directory's name, for a name or target that is
- * not UTF-8, and for data in anything but a file; throws `invalid_archive` for two different sizes.
+ * type that is not extracted (such as a sparse file), a file with a directory's name, a name or target that is not
+ * UTF-8, and data in anything but a file. Throws `invalid_archive` for two different sizes.
  */
 export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announced): TarEntry {
   const storedName = pax.path ?? name ?? decodeEntryName(header.name, 'utf-8')
@@ -79,8 +79,8 @@ export function toEntry(header: TarHeader, { pax = {}, name, linkName }: Announc
 }
 
 /**
- * Tools differ on which of two announcements wins, so each value may be announced only once, and by either PAX or GNU
- * headers.
+ * Tools differ on which of two announcements wins. Each value may therefore be announced only once, and by either PAX
+ * or GNU headers.
  */
 function verifyAnnouncedOnce(announced: Announced, key: keyof Announced): void {
   const isMixed = key === 'pax' ? Object.keys(announced).length > 0 : announced.pax !== undefined

@@ -30,7 +30,7 @@ const SPECIAL_KEY = /^(GNU\.|SUN\.|SCHILY\.(realsize|filetype)$)/
 /**
  * Parses the fields of a PAX extended header about one member. Omits keys that change neither name nor content, such as
  * times and attributes. Throws ArchiveError `invalid_archive` for malformed records, a repeated key that matters, an
- * empty path or linkpath, and a size that is not a number; throws `unsafe_archive` for a path that is not UTF-8.
+ * empty path or linkpath, and a size that is not a number. Throws `unsafe_archive` for a path that is not UTF-8.
  */
 export function parsePaxFields(body: Buffer): PaxFields {
   const records = parseRecords(body)

@@ -41,9 +41,9 @@ interface Next {
 const HEADER_BLOCK: Next = { bytes: TAR_BLOCK_BYTES, header: null }
 
 /**
- * Reads a tar that arrives in pieces. Stricter than other tools, so that no two tools can see different members:
- * requires headers with correct checksums, complete members, two blocks of zeros as the end, and after them only more
- * such blocks.
+ * Reads a tar that arrives in pieces. Is stricter than other tools, so that no two tools can see different members.
+ * Every header must have a correct checksum, and every member must be complete. The tar must end in two blocks of
+ * zeros; only more such blocks may follow.
  */
 export class TarReader {
   readonly #limits: ExtractionLimits
@@ -68,8 +68,8 @@ export class TarReader {
 
   /**
    * Yields the members in the next piece, part by part. Take all parts before you pass the next piece. Throws
-   * ArchiveError `invalid_archive` for a damaged or misleading tar, `unsafe_archive` for a member that
-   * `toEntry` refuses and for names that are not UTF-8, and `archive_too_large` above a limit.
+   * ArchiveError `invalid_archive` for a damaged or misleading tar, and `archive_too_large` above a limit. Throws
+   * `unsafe_archive` for a member that `toEntry` refuses and for names that are not UTF-8.
    */
   *read(piece: Buffer): Generator<TarPart> {
     for (let at = 0; at < piece.length; ) {

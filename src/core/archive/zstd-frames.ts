@@ -47,7 +47,7 @@ interface FrameHeader extends Pick<ZstdFrame, 'contentBytes' | 'windowBytes'> {
  * Finds the frames of a zstd stream. They must fill the stream from the first byte to the last, because decoders stop
  * at the end of a frame without reporting what follows. Omits skippable frames, which contain no data. Throws
  * ArchiveError `invalid_archive` for anything but complete frames, for a stream without data, and for a frame that
- * needs a dictionary; throws `archive_too_large` for a window of more than 128 MiB, and for more than 10,000 frames or
+ * needs a dictionary. Throws `archive_too_large` for a window of more than 128 MiB, and for more than 10,000 frames or
  * 1,000,000 blocks.
  */
 export function parseZstdFrames(bytes: Buffer): ZstdFrame[] {

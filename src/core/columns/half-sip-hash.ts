@@ -1,4 +1,4 @@
-/** A key for `halfSipHash`, of 64 bits. */
+/** A 64-bit key for `halfSipHash`. */
 export type HashKey = readonly [low: number, high: number]
 
 const FINAL_ROUNDS = 3
@@ -7,8 +7,8 @@ const UNIT_BYTES = 2
 const NUMBER_BYTES = 4
 
 /**
- * Returns the HalfSipHash-1-3 of a number of 32 bits and a text in UTF-16, as an unsigned number of 32 bits. Without
- * the key, nobody can choose texts that collide.
+ * Returns the HalfSipHash-1-3 of a 32-bit number and a UTF-16 text, as an unsigned 32-bit number. Without the key,
+ * nobody can choose texts that collide.
  */
 export function halfSipHash([low, high]: HashKey, number: number, text: string): number {
   let v0 = low
@@ -37,8 +37,8 @@ export function halfSipHash([low, high]: HashKey, number: number, text: string):
 }
 
 /**
- * Returns the word at a position: first the number, then two units of the text in each word, and last the length in
- * bytes, together with the last unit of a text of odd length.
+ * Returns the word at a position. The first word is the number. Each of the next words has two units of the text. The
+ * last word has the length in bytes and, if the number of units is odd, the last unit.
  */
 function wordAt(at: number, number: number, text: string): number {
   if (at === 0) return number

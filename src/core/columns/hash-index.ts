@@ -9,7 +9,7 @@ export class HashIndex {
   #words = new Uint32Array(INITIAL_SLOTS * SLOT_WORDS)
   #count = 0
 
-  /** Adds a number below 2^32 - 1 under a hash of 32 bits. Several numbers may have the same hash. */
+  /** Adds a number below 2^32 - 1 under a 32-bit hash. Several numbers may have the same hash. */
   add(hash: number, number: number): void {
     if (this.#count >= this.#slots * MAX_FILLING) this.#grow()
     this.#put(hash, number)

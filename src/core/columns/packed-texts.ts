@@ -12,8 +12,8 @@ interface Block {
 }
 
 /**
- * Many texts, by number, outside the JavaScript heap. On the heap, the garbage collector would copy each string
- * twice before leaving it alone, and then give new objects twice the room. A lone surrogate becomes U+FFFD, as in every
+ * Many texts, by number, outside the JavaScript heap. On the heap, the garbage collector would copy each string twice
+ * before leaving it alone. It would then double the room for new objects. A lone surrogate becomes U+FFFD, as in every
  * path that is passed to the system.
  */
 export class PackedTexts {

@@ -2,7 +2,7 @@ import { z } from 'zod/mini'
 import { kindSchema, slugSchema, versionSchema } from '../identifiers.ts'
 import { MAX_PATH_BYTES } from '../limits.ts'
 
-/** For the escaped URL, which git gets and the host records: escaping may turn one letter into 12 characters. */
+/** Applies to the escaped URL, which git gets and the host records. Escaping may turn one letter into 12 characters. */
 const MAX_URL_CHARS = 2000
 const MAX_REF_CHARS = 255
 

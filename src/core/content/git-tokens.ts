@@ -21,12 +21,14 @@ export function parseGitTokens(text: string): ParsedGitTokens {
   return { tokens, problems }
 }
 
-/** Returns the credentials in which the common code hosts accept a token: as the password of a user with any name. */
+/**
+ * Returns credentials with the token as the password. The common code hosts accept it there, whatever the user's name.
+ */
 export function basicCredentials(token: string): string {
   return Buffer.from(`x-access-token:${token}`).toString('base64')
 }
 
-/** Adds a line's token. Returns the problem with the line, if any, without quoting the line, which may be a token. */
+/** Adds a line's token. Returns the problem with the line, if any. Does not quote the line, which may be a token. */
 function addLine(tokens: Map<string, string>, line: string, number: number): string | undefined {
   const equals = line.indexOf('=')
   const [host, token] = [hostOf(line.slice(0, Math.max(0, equals)).trim()), line.slice(equals + 1).trim()]

@@ -9,9 +9,9 @@ const pluginsSchema = z.nullish(z.object({ directory: z.optional(z.unknown()) })
 const directorySchema = z.nullish(z.string())
 
 /**
- * Returns the directory, relative to the project root, in which a host framework looks for plugins according to its own
- * `integration.yaml`; undefined if the file names none. Throws an Error whose message continues a sentence that begins
- * with the file's name.
+ * Reads a host framework's own `integration.yaml`. Returns the directory in which the framework looks for plugins,
+ * relative to the project root; undefined if the file names none. Throws an Error whose message continues a sentence
+ * that begins with the file's name.
  */
 export function parseIntegrationYaml(text: string): string | undefined {
   const { value } = readStrictYaml(text, PLUGIN_YAML_LIMITS)

@@ -120,7 +120,7 @@ function problemList(issues: readonly z.core.$ZodIssue[], value: unknown): strin
 }
 
 /**
- * Refuses a branch or tag as a source unless `sha256` pins its tree: a branch or tag can move at any time, and pushing
+ * Refuses a branch or tag as a source unless `sha256` pins its tree. A branch or tag can move at any time, and a push
  * to it does not need the publisher's key.
  */
 function verifyPinned(parts: readonly ManifestPart[]): void {

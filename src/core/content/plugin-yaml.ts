@@ -57,8 +57,8 @@ export function parsePluginYaml(text: string): PluginYaml {
 }
 
 /**
- * Returns the problem for which `parsePluginYaml` refuses a file with this value, as the end of a sentence about the
- * file; undefined if there is none.
+ * Returns why `parsePluginYaml` refuses a file with this value, as the end of a sentence about the file; undefined if
+ * it does not.
  */
 export function pluginYamlProblem(value: unknown): string | undefined {
   const { error } = schema.safeParse(value)

@@ -32,10 +32,11 @@ export interface ContentNotices {
 }
 
 /**
- * Vouches for an extracted project. Its tree digest is `content_sha256`, without the root's `manifest.json` and with
- * the target's bytes for symlinks to regular files (docs/files.md, "Tree digest"). Each embedded part of the manifest
- * has its directory, and no symlink leads out of a part's directory, because parts are installed separately. Throws
- * ArtifactError `content_mismatch` or `invalid_manifest`, and ArchiveError `unsafe_archive`.
+ * Vouches for an extracted project. Its tree digest is `content_sha256`; the digest leaves out the root's
+ * `manifest.json`, and covers the target's bytes for a symlink to a regular file (docs/files.md, "Tree digest"). Each
+ * embedded part of the manifest has its directory. No symlink leads out of a part's directory, because parts are
+ * installed separately. Throws ArtifactError `content_mismatch` or `invalid_manifest`, and ArchiveError
+ * `unsafe_archive`.
  */
 export function verifyContent(manifest: Manifest, tree: ProjectTree): ContentNotices {
   const digested = digestedFiles(tree)
@@ -116,8 +117,8 @@ function unnamedFolders({ parts, pluginsDirname }: Manifest, directories: Readon
 }
 
 /**
- * Returns a function that returns the first components of a path. If the path is in a plugin or extension, these
- * components are the directory of that plugin or extension.
+ * Returns a function from a path to its first components. For a path in a plugin or extension, they are the directory
+ * of that plugin or extension.
  */
 function folderFinder(parts: readonly ManifestPart[]): (path: string) => string {
   const [plugin] = parts.filter(({ shelf }) => shelf === 'plugins')

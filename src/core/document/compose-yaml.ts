@@ -64,8 +64,7 @@ function* compose(
   { options, end }: { options: YamlOptions; end: number },
 ): Generator<void, Document.Parsed | undefined> {
   const composer = new Composer(options)
-  // The library has no option for another handler. The library's own handler would create an error object for each of
-  // 100,000 mistakes.
+  // The library's own handler would create an error object for each of 100,000 mistakes, and no option replaces it.
   Reflect.set(composer, 'onError', complaints.take)
   let hasDocument = false
   for (const token of tokens) {
@@ -89,7 +88,9 @@ function tokenComplaint(token: CST.Token, hasDocument: boolean): Pick<YamlCompla
   return undefined
 }
 
-/** Also yields undefined, as a pause: the parser yields a whole document as one token, after its last lexeme. */
+/**
+ * Also yields undefined, as a pause: the parser yields a whole document as one token, after the document's last lexeme.
+ */
 function* limitedTokens(text: string, limits: YamlLimits, lines: LineCounter): Generator<CST.Token | undefined, void> {
   const parser = new Parser(lines.addNewLine)
   let lexemes = 0

@@ -1,9 +1,9 @@
 import { cleanForeignText } from '../foreign-text.ts'
 
 /**
- * Returns the first candidate that equals `word` or differs from it by one missing, added or changed character, by two
- * swapped neighbors, or only by capitalization, "-", "_" and spaces; undefined if there is none. The cost is linear in
- * the length of the arguments.
+ * Returns the first candidate that is `word` or a near miss of it, or undefined. A near miss has one missing, added or
+ * changed character or two swapped neighbors, or differs only in capitalization, "-", "_" and spaces. The cost is
+ * linear in the length of the arguments.
  */
 export function nearMiss(word: string, candidates: Iterable<string>): string | undefined {
   for (const candidate of candidates) {

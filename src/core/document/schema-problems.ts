@@ -10,7 +10,7 @@ type Issue = z.core.$ZodIssue
 export interface DocumentWords {
   /** The whole document: "the plan". */
   readonly document: string
-  /** Returns the beginning of a sentence about `path`, and how many keys of the path it covers: `step "up": ` and 2. */
+  /** Returns how a sentence about `path` begins, and how many keys of the path this covers: `step "up": ` and 2. */
   subjectOf(path: YamlPath, value: unknown): { prefix: string; covers: number }
   /** Returns the keys that the map at `path` accepts. */
   keysAt(path: YamlPath, value: unknown): readonly string[]

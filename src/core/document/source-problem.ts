@@ -23,8 +23,8 @@ export interface SourceProblem extends SourcePosition {
 }
 
 /**
- * The error for a plan or a host config that is refused, or for both. `problems` lists the mistakes file by file, and
- * those of each file in the file's order.
+ * The error for a refused plan, a refused host config, or both. `problems` lists the mistakes file by file, each file's
+ * mistakes in the order of the file.
  */
 export class SourceError extends ConfigError {
   override readonly name: string = 'SourceError'

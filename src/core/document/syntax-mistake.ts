@@ -8,8 +8,7 @@ export interface SyntaxMistake {
 }
 
 /**
- * Returns only the first mistake: the library misreads the text after the first mistake, so the library's other
- * complaints mislead.
+ * Returns only the first mistake. The library misreads the text after that mistake, so its other complaints mislead.
  */
 export function firstSyntaxMistake(complaints: readonly YamlComplaint[], text: string): SyntaxMistake | undefined {
   const [first, ...rest] = complaints.filter(isSyntax).toSorted((a, b) => a.offset - b.offset)
@@ -37,7 +36,7 @@ function isSyntax({ code, isWarning }: YamlComplaint): boolean {
 }
 
 /**
- * Returns the offset of the line that the library reads as a part of the value above it; the library complains at that
+ * Returns the offset of the line that the library reads as a part of the value above it. The library complains at that
  * value. Returns undefined for a value in quotes or brackets.
  */
 function nextLine(text: string, offset: number): number | undefined {

@@ -32,11 +32,11 @@ export interface YamlSource {
 }
 
 /**
- * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Anchors, aliases, tags outside the
- * core schema, directives, keys that are not text, repeated keys, `__proto__` as a key, more than one document,
- * unreadable characters, and any excess over `limits` or `MAX_YAML_LEVELS` become problems, but only the first
- * `MAX_REPORTED_PROBLEMS`. If the text is not valid YAML, only its first mistake becomes a problem. Never throws
- * because of the text.
+ * Parses one YAML 1.2 document (core schema) strictly, and pauses at each `yield`. Reports as problems: anchors,
+ * aliases, tags outside the core schema, directives, more than one document, unreadable characters, any excess over
+ * `limits` or `MAX_YAML_LEVELS`, and keys that are repeated, `__proto__` or not text. Reports only the first
+ * `MAX_REPORTED_PROBLEMS`, and only the first mistake of a text that is not valid YAML. Never throws because of the
+ * text.
  */
 export function* parseYamlSource(
   text: string,

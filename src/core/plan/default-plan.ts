@@ -21,8 +21,8 @@ const SPARE_CHECK_SECONDS = 30
 /**
  * Builds the plan for `slug`, which becomes the id. The plan installs the part and retains the version that it
  * replaces. If the host config has a supervisor other than `none`, the plan then restarts the service and checks its
- * health; if the host config has only a health check for this id, the plan runs that check. `parsePlan` reads the steps
- * from `text`.
+ * health. Otherwise, if the host config has a health check for this id, the plan runs that check. `parsePlan` reads the
+ * steps from `text`.
  */
 export function buildDefaultPlan(
   artifact: { kind: Kind; slug: string },

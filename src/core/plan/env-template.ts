@@ -14,11 +14,11 @@ export interface SeededSettings {
 const ASSIGNMENT = /^(\s*(?:export\s+)?)([A-Za-z_][A-Za-z0-9_]*)(\s*=)(.*)$/
 
 /**
- * Builds a settings file from a template of `KEY=value` lines. A key whose value in the operator's settings is not
- * empty gets that value, quoted by `quoteSetting`. The other lines stay unchanged, but all lines end in LF. Appends
- * declared keys that the template lacks if the operator's settings have a value for them. `given` is undefined if the
- * action has no input for settings. Throws DeploymentError `step_failed` if a declared key cannot be the name of a
- * variable, if no quoting fits a value, or if a required key ends up empty.
+ * Builds a settings file from a template of `KEY=value` lines. If the operator's settings have a nonempty value for a
+ * key, the key gets that value, quoted by `quoteSetting`. The other lines stay unchanged, but all lines end in LF.
+ * Appends declared keys that the template lacks if the operator's settings have values for them. `given` is undefined
+ * if the action has no input for settings. Throws DeploymentError `step_failed` if a declared key cannot be the name of
+ * a variable, if no quoting fits a value, or if a required key ends up empty.
  */
 export function seedSettings(template: string, names: VariableNames, given: Settings | undefined): SeededSettings {
   const keys = [...names.required, ...names.optional]

@@ -5,8 +5,8 @@ import { cleanForeignText } from '../foreign-text.ts'
 import { type DependentStep, findCycles } from './plan-order.ts'
 
 /**
- * Finds the mistakes in the ids and dependencies of a plan: repeated ids, unknown dependencies, dependencies of a step
- * on itself, and cycles, which are shown in full. Reads the plan as it is written, so that these mistakes are found
+ * Finds the mistakes in the ids and dependencies of a plan: repeated ids, unknown dependencies, steps that depend on
+ * themselves, and cycles, which are shown in full. Reads the plan as it is written, and therefore finds these mistakes
  * even if a step has others. Returns the first `MAX_REPORTED_PROBLEMS`, in the order of the file.
  */
 export function planGraphProblems(source: YamlSource): SourceProblem[] {

@@ -16,10 +16,10 @@ export interface PlanNeeds {
 }
 
 /**
- * Compares a plan's steps with the host config before any of them runs, so that no step silently does nothing: start,
- * stop and restart need a supervisor, healthcheck needs a supervisor or a health check, and provision needs its
- * command. A notify without its command is skipped, because plans made elsewhere name their own events. The timeout of
- * a healthcheck must exceed the time for which the probe must succeed without a break, or the step could never pass.
+ * Compares a plan's steps with the host config before any step runs, so that none silently does nothing. Start, stop
+ * and restart need a supervisor, healthcheck needs a supervisor or a health check, and provision needs its command. A
+ * notify without its command is skipped, because plans made elsewhere name their own events. The timeout of a
+ * healthcheck must be longer than the `stable_for` of each probe, or the step could never pass.
  */
 export function checkPlanNeeds(plan: Pick<Plan, 'steps'>, hostConfig: HostConfig | undefined): PlanNeeds {
   const check = new NeedsCheck(plan.steps, hostConfig)

@@ -19,8 +19,8 @@ export interface DependencyCycle<Step> {
 const MAX_CYCLES = 20
 
 /**
- * Returns the steps in the order in which they run: depth-first over the steps as written, dependencies first, so that
- * the same plan always gives the same order. Expects steps that `parsePlan` has checked, in any number and depth.
+ * Returns the steps in the order in which they run: depth-first over the steps as written, with dependencies first. The
+ * same plan always gives the same order. Expects steps that `parsePlan` has checked, in any number and depth.
  */
 export function orderSteps<Step extends DependentStep>({ steps }: { readonly steps: readonly Step[] }): Step[] {
   return new DependencyWalk(steps).order

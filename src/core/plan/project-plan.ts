@@ -34,10 +34,10 @@ export interface BoundProject {
 }
 
 /**
- * Binds a project's own plan to its manifest: both belong to one project, the manifest lists every part that a step
- * names, at least one part is installed, no id is installed twice or ends in `.env`, templates come from installed
- * parts, and no step that needs a part's files runs before they are installed. A step without `plugin` needs the files
- * of all parts. Throws PlanError `invalid_plan` with every problem.
+ * Binds a project's own plan to its manifest. Both must belong to the same project, and the manifest must list every
+ * part that a step names. The plan must install at least one part; no id may be installed twice or end in `.env`.
+ * Templates must come from installed parts, and no step that needs a part's files may run before they are installed. A
+ * step without `plugin` needs the files of all parts. Throws PlanError `invalid_plan` with every problem.
  */
 export function bindPlanToProject(plan: Plan, manifest: Manifest): BoundProject {
   const steps = orderSteps({ steps: plan.steps.map(step => withHostPath(step, manifest.pluginsDirname)) })
@@ -74,8 +74,8 @@ function isPartOf(part: ManifestPart, step: InstallStep): boolean {
 }
 
 /**
- * Refuses a plan that names a source that the manifest does not repeat, because the archive may contain only a stub of
- * that part. Throws PlanError `invalid_plan`.
+ * Refuses a plan with a source that the manifest does not repeat: the archive may contain only a stub of that part.
+ * Throws PlanError `invalid_plan`.
  */
 export function verifySources(steps: readonly PlanStep[], manifest: Manifest): void {
   const problems = steps
@@ -140,7 +140,7 @@ function strangerProblems(steps: readonly PlanStep[], manifest: Manifest): PlanP
 
 /**
  * Refuses templates of parts that are not installed. A template's first component also decides the shelf of the
- * settings, so the part that the settings are for must be installed on that shelf.
+ * settings, so the settings' part must be installed on that shelf.
  */
 function templateProblems(steps: readonly PlanStep[]): PlanProblem[] {
   const places = new Set(steps.filter(isInstallStep).map(placeOfInstall))

@@ -15,11 +15,11 @@ export interface ReadablePlan {
   readonly positions: PlanPositions
   /** Whether the plan has an unreadable step that installs a part or may be meant to. */
   readonly hidesInstall: boolean
-  /** Whether the plan was not refused, so that every step and dependency is known. */
+  /** Whether the plan was accepted, so that every step and dependency is known. */
   readonly isWhole: boolean
 }
 
-/** Describes a plan that was not refused. */
+/** Describes a plan that was accepted. */
 export function wholePlan(plan: Plan): ReadablePlan {
   return { ...plan, hidesInstall: false, isWhole: true }
 }
@@ -52,7 +52,9 @@ function* readSteps(source: YamlSource): Generator<void, Pick<ReadablePlan, 'ste
   return { steps, hidesInstall: !Array.isArray(written) || list.some(isHidden) }
 }
 
-/** The longest timeout: with it, no check of the time fails merely because the written timeout cannot be read. */
+/**
+ * Stands in for a timeout that cannot be read: with the longest timeout, no check of the time fails for that reason.
+ */
 const LONGEST = { timeoutSeconds: MAX_HEALTHCHECK_SECONDS }
 
 /** Reads a step and leaves out the values that cannot be read. Returns undefined if the other values are not enough. */

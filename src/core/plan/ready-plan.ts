@@ -29,8 +29,9 @@ export function readyPlan<Bound>(
 }
 
 /**
- * Finds the needs of a refused plan that the host config does not meet, as far as the plan can be read. A health check
- * without `plugin` concerns everything that the plan installs: it is ignored if an installing step cannot be read.
+ * Finds the needs of a refused plan that the host config does not meet, as far as the plan can be read. Ignores a
+ * health check without `plugin` if an installing step cannot be read, because such a check concerns everything that the
+ * plan installs.
  */
 export function needsProblems(
   { steps, hidesInstall }: ReadablePlan,
@@ -41,8 +42,8 @@ export function needsProblems(
 }
 
 /**
- * Checks the templates that a plan takes from the artifact: each must be a regular file of the artifact, and must not
- * be at or below a kept path, where the host's own file would be read instead. `hasFile` receives the `from` of a step.
+ * Checks the templates that a plan takes from the artifact. Each must be a regular file of the artifact. None may be at
+ * or below a kept path, because the host's own file would be read instead. `hasFile` receives the `from` of a step.
  * Throws PlanError `invalid_plan`.
  */
 export function verifyTemplates(

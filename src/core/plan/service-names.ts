@@ -13,9 +13,9 @@ export interface ServiceUse {
 }
 
 /**
- * Refuses names of services that a project's publisher would choose: a systemd or Docker template that is only `{id}`
- * with the usual suffix, for an id without its own row under `plugins`. The publisher could choose the id `sshd`.
- * Throws ConfigError `invalid_host_config`. Ignores a template that no step and no removal uses.
+ * Refuses a systemd or Docker template that is only `{id}` (in systemd, perhaps with a suffix such as `.service`), if
+ * the project uses it for an id without its own row under `plugins`. The project's publisher would choose the service,
+ * and could choose the id `sshd`. Throws ConfigError `invalid_host_config`.
  */
 export function verifyServiceNames(config: HostConfig | undefined, use: ServiceUse): void {
   const template = config && bareTemplateOf(config)

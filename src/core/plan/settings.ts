@@ -13,8 +13,8 @@ const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
 
 /**
  * Parses lines of the form `NAME=value`; a value ends with its line. Ignores empty lines and lines that begin with `#`.
- * Refuses a line without `=`, a name that no variable can have, a repeated name, and a value for which no quotes make
- * all readers agree.
+ * Refuses a line without `=`, a name that no variable can have, a repeated name, and a value for which `quoteSetting`
+ * finds no form.
  */
 export function parseSettings(text: string): ParsedSettings {
   const settings = new Map<string, string>()
@@ -26,7 +26,7 @@ export function parseSettings(text: string): ParsedSettings {
   return { settings, problems }
 }
 
-/** Adds a line's value. Returns the problem with the line, if any, without quoting the line, which may be a secret. */
+/** Adds a line's value. Returns the problem with the line, if any. Does not quote the line, which may be a secret. */
 function addLine(settings: Map<string, string>, line: string, number: number): string | undefined {
   const equals = line.indexOf('=')
   const name = line.slice(0, Math.max(0, equals)).trim()

@@ -29,8 +29,8 @@ export interface BoundPlan {
 /**
  * Binds a plan to the artifact that it installs. The plan's `project_id` must equal the slug (contract 4.3, rule 6).
  * The plan must install exactly one part, of this kind, with an id that does not end in `.env`. Every other step must
- * work on that part, templates must come from it, and no step that needs its files may run before they are installed.
- * Throws PlanError `invalid_plan` with every problem.
+ * work on that part, templates must come from it, and no step that needs the part's files may run before they are
+ * installed. Throws PlanError `invalid_plan` with every problem.
  */
 export function bindPlanToArtifact(plan: Plan, artifact: { kind: Kind; slug: string }): BoundPlan {
   const problems = bindingProblems(wholePlan(plan), artifact)

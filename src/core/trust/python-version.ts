@@ -12,9 +12,9 @@ const CANDIDATE = '2'
 const FINAL = '3'
 
 /**
- * Compares two versions by the rules of PEP 440: negative if `a` is older; undefined if either of them has another
- * form. Epochs (`1!...`) and local versions (`+...`) are not accepted, and neither is `1.0-1`, which means 1.0.post1 in
- * PEP 440, but not elsewhere.
+ * Compares two versions by the rules of PEP 440. Returns a negative number if `a` is older, and undefined if either
+ * version has another form. Does not accept epochs (`1!...`), local versions (`+...`), or `1.0-1`, which means
+ * 1.0.post1 in PEP 440 but not elsewhere.
  */
 export function comparePythonVersions(a: string, b: string): number | undefined {
   const [first, second] = [parse(a), parse(b)]

@@ -13,7 +13,7 @@ export interface SealedArtifact {
   readonly bytes: Buffer
   /** Lowercase hex SHA-256 of the bytes. */
   readonly sha256: string
-  /** The hub's signature of the bytes (contract 2.2, base64); undefined if the hub gave none. */
+  /** The signature of the bytes as the hub gave it (contract 2.2, base64); undefined if the hub gave none. */
   readonly signature: string | undefined
 }
 
@@ -63,9 +63,9 @@ export function parseSealedSignature(signature: string | undefined): Buffer {
 }
 
 /**
- * Vouches for a sealed artifact whose Ed25519 signature over its exact bytes, including nonce and tag, is the signer's
- * (contract 5.2, rule 4) according to `check`. Afterwards, use only the returned bytes. Throws SignatureError
- * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ * Vouches for a sealed artifact if `check` finds that its Ed25519 signature is the signer's. The signature covers the
+ * artifact's exact bytes, including nonce and tag (contract 5.2, rule 4). Afterwards, use only the returned bytes.
+ * Throws SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 export async function verifySealedSignature(
   artifact: SealedArtifact,

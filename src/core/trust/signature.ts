@@ -5,8 +5,8 @@ import { cleanForeignText } from '../foreign-text.ts'
 declare const verified: unique symbol
 
 /**
- * An artifact as the hub served it, or as the operator's file contains it: untrusted bytes behind an open descriptor,
- * with the digest computed while they were written. The file no longer has a name, so no other job can replace it.
+ * An untrusted artifact, from the hub or from the operator's file: bytes behind an open descriptor, and the digest that
+ * was computed while they were written. The file no longer has a name, so no other job can replace it.
  */
 export interface FetchedArtifact {
   /** An open file descriptor, readable; the owner closes it. */
@@ -19,9 +19,9 @@ export interface FetchedArtifact {
   readonly signedFor?: SigningInputs
 }
 
-/** The names of the inputs for the key that fetches the artifact and for the secret that verifies it, for messages. */
+/** The inputs' names in messages: for the key that fetches the artifact, and for the secret that verifies it. */
 export interface SigningInputs {
-  /** Undefined if no key was needed, because the artifact is a file of the operator. */
+  /** Undefined if the artifact is the operator's file, for which no key was needed. */
   readonly apiKey: string | undefined
   readonly signingSecret: string
 }
@@ -36,8 +36,8 @@ const FORM_WORDS = {
 } as const
 
 /**
- * Parses the 32 bytes of a signature `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature"), which a hub
- * sends as `X-Signature` and an operator passes as the input `signature`. Throws SignatureError `missing_signature` if
+ * Parses the 32 bytes of a signature `hmac_sha256:<64 hex digits>` (contract 2.1, "Artifact signature"). A hub sends it
+ * as `X-Signature`, and an operator passes it as the input `signature`. Throws SignatureError `missing_signature` if
  * there is none, and `invalid_signature_format` if it has another form or algorithm.
  */
 export function parseSignatureHeader(header: string | undefined, from: keyof typeof FORM_WORDS = 'hub'): Buffer {
@@ -59,9 +59,9 @@ export function parseSignatureHeader(header: string | undefined, from: keyof typ
 }
 
 /**
- * Vouches for an artifact whose HMAC-SHA256 over its exact bytes, computed with the signing secret, equals the one in
- * `header`, compared in constant time (contract 4.3, rules 3 and 4). Throws SignatureError
- * `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
+ * Vouches for an artifact if the HMAC in `header` equals `computedHmac`: the HMAC-SHA256 over the artifact's exact
+ * bytes, computed with the signing secret (contract 4.3, rules 3 and 4). Compares the two in constant time. Throws
+ * SignatureError `missing_signature`, `invalid_signature_format` or `signature_mismatch`.
  */
 export function verifyHmacSignature(
   artifact: FetchedArtifact,

@@ -27,10 +27,10 @@ interface WrittenKey {
 }
 
 /**
- * Parses the keys of the input `signer-public-key`: one per line as base64 or hex of the raw 32 bytes, or PEM blocks
- * (`BEGIN PUBLIC KEY`), in any mixture; at least one. Throws ConfigError `invalid_input` for anything else, naming the
- * line and quoting nothing from it. Also refuses keys of small order, for which anyone can sign, and keys that are not
- * in canonical form.
+ * Parses the keys of the input `signer-public-key`: at least one, each a line of base64 or hex of the raw 32 bytes, or
+ * a PEM block (`BEGIN PUBLIC KEY`). Also refuses keys of small order, for which anyone can sign, and keys that are not
+ * in canonical form. Throws ConfigError `invalid_input`, which names the line of a wrong key and quotes nothing from
+ * it.
  */
 export function parseSignerKeys(text: string): SignerKey[] {
   const keys = splitKeys(text).map(parseKey)

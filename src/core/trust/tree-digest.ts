@@ -10,8 +10,8 @@ export interface DigestedFile {
 }
 
 /**
- * Returns the tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of the UTF-8 lines
- * `<relative path>:<sha256 of the file>` joined by `\n`, ordered by path component by component.
+ * Returns the tree digest (docs/files.md, "Tree digest"): lowercase hex SHA-256 of UTF-8 lines joined by `\n`. Each
+ * line is `<relative path>:<sha256 of the file>`. The lines are in the order of `comparePaths`.
  */
 export function treeDigest(files: readonly DigestedFile[]): string {
   return orderedTreeDigest(inTreeOrder(files))

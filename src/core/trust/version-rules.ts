@@ -31,8 +31,8 @@ const LATEST_WORDS = {
 } as const
 
 /**
- * Refuses a `latest` that is older than the installed version, or that cannot be compared with one that this action
- * installed: throws DeploymentError `downgrade_refused`.
+ * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version, or that cannot be
+ * compared with a version that this action installed.
  */
 export function refuseDowngrade(
   latest: string,
@@ -53,8 +53,8 @@ export interface PresentVersion {
 }
 
 /**
- * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
- * version the hub calls them now: they may be the bytes of an older version.
+ * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced. Whatever
+ * version the hub calls them now, they may be the bytes of an older version.
  */
 export function replacedBytes(
   { version, sha256 }: { readonly version: string | null; readonly sha256: string },
@@ -91,9 +91,10 @@ export interface AcceptedBytes {
 }
 
 /**
- * Refuses a version that this host knows with different bytes, unless the operator has pinned the new bytes and set
- * `redeploy`: throws ArtifactError `version_reused`. A published version must never change. A pin alone is not enough:
- * it may come from a release gate, which knows what the hub serves now, but not what the hub served before.
+ * Throws ArtifactError `version_reused` for a version that this host knows with different bytes, because a published
+ * version must never change. Accepts the new bytes only if the operator has pinned them and set `redeploy`. A pin alone
+ * is not enough: it may come from a release gate, which knows what the hub serves now, but not what the hub served
+ * before.
  */
 export function refuseReusedVersion(
   { version, sha256 }: ServedVersion,

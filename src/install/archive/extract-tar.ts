@@ -10,10 +10,7 @@ import { declaredBytes, unpackZstd } from './zstd-stream.ts'
 
 /** A request to extract a tar, or some of its files. */
 export interface TarExtractionRequest extends Extraction {
-  /**
-   * The paths of the files to write; undefined for everything. The directories that contain these files are created,
-   * too.
-   */
+  /** The paths of the files to write; undefined for everything. Their directories are created, too. */
   readonly only?: ReadonlySet<string> | undefined
 }
 
@@ -22,13 +19,12 @@ interface TarExtraction extends TarSource, TarExtractionRequest {
 }
 
 /**
- * Extracts an opened artifact's tar. Paths stay as the tar has them, apart from a leading `./`, which is left out.
- * Writes each file as it passes, once the file's own path has been checked, while the listing is still being read. The
- * caller must not use anything in `target` before this function returns: only then has the whole listing passed. Writes
- * only into `target` and directories that it created, creates files exclusively, and creates symlinks last, so that
- * nothing is written through a symlink. Files become 0644 or 0755 and directories 0755, whatever the umask. With
- * `only`, performs the same checks, but writes only the files listed there, with their directories. Works in slices,
- * between which signals are handled.
+ * Extracts an opened artifact's tar. Keeps the paths of the tar, but drops a leading `./`. Writes each file as soon as
+ * the file's own path has been checked, while the rest of the listing is still being read. The caller must not use
+ * anything in `target` before this function returns: only then has the whole listing passed. Never writes through a
+ * symlink: it writes only into `target` and directories that it created, creates files exclusively, and creates
+ * symlinks last. Files become 0644 or 0755 and directories 0755, whatever the umask. With `only`, performs the same
+ * checks, but writes only those files and their directories. Works in slices, between which signals are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`. Throws
  * DeploymentError `disk_full`, `host_not_writable` or `step_failed` only if the archive itself is sound. Throws the
  * signal's reason once the signal is aborted.
@@ -45,8 +41,8 @@ export async function extractTar(opened: OpenedArtifact, request: TarExtractionR
 
 /**
  * Throws DeploymentError `disk_full` unless there is room for all that will be written. It is enough if there is room
- * for the largest tree that the limits and the declared size allow. Without that much room, an extra pass over the tar
- * finds out what its entries need, and throws as `readTar` does.
+ * for the largest tree that the limits and the declared size allow. If there is less room, makes an extra pass over the
+ * tar to find out what its entries need. That pass throws as `readTar` does.
  */
 async function requireRoom(extraction: TarExtraction): Promise<void> {
   const { target, limits, opened } = extraction

@@ -34,11 +34,10 @@ export interface PassingFile {
 
 /**
  * Reads a whole tar once and plans its extraction. Passes each file to `onFile`, which may read as much of the file's
- * data as it wants. The archive has passed only when this function returns, and may be refused until then. If `onFile`
- * throws, it gets no more files, but the tar is still read to its end, because a fault in the archive takes precedence
- * over an error from `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`,
- * `archive_too_large` or `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the
- * error from `onFile`.
+ * data as it wants. The archive may still be refused until this function returns. After `onFile` throws, it gets no
+ * more files. The tar is still read to its end, because a fault in the archive takes precedence over an error from
+ * `onFile`. Works in slices. Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or
+ * `empty_artifact`, the signal's reason once the slice's signal is aborted, and otherwise the error from `onFile`.
  */
 export async function readTar(
   { rules, slice, unpack }: TarSource,

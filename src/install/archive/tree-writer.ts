@@ -30,7 +30,7 @@ type FileToWrite = Pick<ExtractedFile, 'path' | 'mode'>
  * Creates new files, directories and symlinks below a folder. Files get the given modes, and directories 0755, whatever
  * the umask. Never overwrites anything that exists. Create symlinks last, so that nothing is written through them.
  * Every method throws DeploymentError `disk_full`, `host_not_writable` or `step_failed` if the host refuses a write,
- * and ArchiveError `unsafe_archive` if this file system treats two paths as one or a path is too long for it.
+ * and ArchiveError `unsafe_archive` if two paths are the same on this file system, or if a path is too long for it.
  */
 export class TreeWriter {
   readonly #root: string

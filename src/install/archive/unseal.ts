@@ -22,11 +22,11 @@ const PIECE_BYTES = 1024 * 1024
 
 /**
  * Decrypts a sealed artifact (AES-256-GCM: a 12-byte nonce, the ciphertext, a 16-byte tag; no associated data) in its
- * own buffer. The sealed bytes are gone afterwards, so call this function once for each artifact. The function returns
- * nothing before the tag has been verified. If it throws, it has overwritten the buffer with zeros. Works in slices,
- * between which signals are handled.
+ * own buffer. The sealed bytes are gone afterwards, so call this function once for each artifact. Returns only after
+ * the tag has been verified. If the function throws, it has overwritten the buffer with zeros. Works in slices, between
+ * which signals are handled.
  * Throws ArtifactError `decryption_failed` for a `dek` that is not 32 bytes long or belongs to another artifact, and
- * for a file that is too short; throws the signal's reason once the signal is aborted.
+ * for a file that is too short. Throws the signal's reason once the signal is aborted.
  */
 export async function unseal(
   artifact: VerifiedSealedArtifact,

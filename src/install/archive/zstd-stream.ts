@@ -18,10 +18,11 @@ const TAR_BYTES_PER_ENTRY = 4096
 const TAR_TRAILER_BYTES = 1024 * 1024
 
 /**
- * Yields the tar in an opened artifact, in pieces of up to 1 MiB that are valid until the next one is requested. Can be
- * called more than once for an artifact. Finds all frames by their headers before it unpacks the first. Each frame must
- * be used up and yield as many bytes as it declares. Throws ArchiveError `invalid_archive`; throws `archive_too_large`
- * as `parseZstdFrames` and `verifyWindowUse` do, and as soon as the tar exceeds the limits plus a tar's own overhead.
+ * Yields the tar in an opened artifact in pieces of up to 1 MiB. A piece is valid until the next one is requested. Can
+ * be called more than once for an artifact. Finds all frames by their headers before it unpacks the first. Each frame
+ * must be used up and yield as many bytes as it declares. Throws ArchiveError `invalid_archive`. Throws
+ * `archive_too_large` as `parseZstdFrames` and `verifyWindowUse` do, or as soon as the tar exceeds the limits plus a
+ * tar's own overhead.
  */
 export async function* unpackZstd({ zstd }: OpenedArtifact, limits: ExtractionLimits): AsyncGenerator<Buffer> {
   const frames = parseZstdFrames(zstd)

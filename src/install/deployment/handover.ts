@@ -39,8 +39,8 @@ const handoverSchema = z.lazy(() =>
 type Handover = z.infer<typeof handoverSchema>
 
 /**
- * Returns the checks of a restored version as text for the post step, which gets the text from the runner. In a file on
- * the host, the checks would be commands that another process could change.
+ * Returns the checks of a restored version as text for the post step, which gets the text from the runner. If the
+ * checks were kept in a file on the host, another process could change their commands.
  */
 export function writeHandover(layout: Layout, facts: DeploymentFacts, checks: readonly RestoredCheck[]): string {
   const { deployment_id, slug, started_at } = facts

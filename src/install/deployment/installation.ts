@@ -49,7 +49,8 @@ export function describeSnapshots({ rows, removed, discard }: Installation): str
 }
 
 /**
- * Returns the version of a project with all parts that it has on this host, including those that its plan left alone.
+ * Returns the version of a project with all of the project's parts on this host, including those that the plan left
+ * alone.
  */
 function versionOfProject(
   { order, deployment }: StepContext,
@@ -71,8 +72,8 @@ interface Retained<Row> {
 }
 
 /**
- * Builds a part's row. If the part is already installed and the run has changed nothing that the host runs, in any
- * part, the row stays as it is, apart from its keep-paths and snapshots.
+ * Builds a part's row. If the part is already installed, and the run has changed nothing that the host runs (in any
+ * part), only the row's keep-paths and snapshots change.
  */
 function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const { order, transaction } = context
@@ -109,8 +110,8 @@ function isInstalledAlready(
 }
 
 /**
- * Builds the row of a removed part. Its last tree, if it still exists, always stays as a snapshot, because no newer
- * version replaced it.
+ * Builds the row of a removed part. The part's last tree, if it still exists, always stays as a snapshot, because no
+ * newer version replaced that tree.
  */
 function buildRemovedRow(context: StepContext, part: InstalledPart): Retained<RemovedRow> {
   const { id, installed } = part

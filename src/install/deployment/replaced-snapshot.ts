@@ -40,7 +40,7 @@ export function findReplaced(
 /**
  * Notes in a snapshot's row the kept paths that the snapshot contains and that no newer version has taken over. A
  * snapshot with such paths is never pruned. A path that a newer version has taken over does not count, even if the
- * replaced version recreates the path before that version is stopped.
+ * replaced version recreates the path before being stopped.
  */
 function withHostFiles(
   { layout, keepPaths, tools }: Deployment,

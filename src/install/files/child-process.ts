@@ -40,11 +40,11 @@ const MAX_OUTPUT_BYTES = 2048
 const DRAIN_MS = 200
 
 /**
- * Runs a program in its own process group with /dev/null as stdin, and resolves when the program has exited,
- * successfully or not, or could not be started. After `timeoutMs`, the group gets SIGTERM, and SIGKILL 5 s later or as
- * soon as the program has exited. When `signal` aborts, the same happens, but with SIGKILL after `abortGraceMs`, and
- * the promise rejects with the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and the first 2
- * KiB of stdout alone for callers that parse it; longer output ends with a mark. Never blocks the event loop.
+ * Runs a program in its own process group, with /dev/null as stdin. Resolves when the program has exited, successfully
+ * or not, or could not be started. After `timeoutMs`, sends SIGTERM to the group, and SIGKILL 5 s later or as soon as
+ * the program has exited. When `signal` aborts, does the same, but with SIGKILL after `abortGraceMs`, and rejects with
+ * the signal's reason. Keeps the first 2 KiB of stdout and stderr together, and, for callers that parse stdout, the
+ * first 2 KiB of stdout alone. Longer output ends with a mark. Never blocks the event loop.
  */
 export async function runChild(request: ChildRequest): Promise<ChildEnd> {
   request.signal?.throwIfAborted()

@@ -25,8 +25,8 @@ const PARALLEL_SYNCS = 4
 export const syncFile: (fd: number) => Promise<void> = promisify(fsync)
 
 /**
- * Creates a file with this text and mode 0600, or replaces the existing file with one. After a crash, the path has
- * either the old file or the new one. The directory must exist.
+ * Writes this text to a new file with mode 0600, which replaces any existing file at the path. After a crash, the path
+ * has either the old file or the new one. The directory must exist.
  */
 export async function replaceFile(path: string, text: string): Promise<void> {
   const temporary = temporaryName(path)
@@ -41,8 +41,8 @@ export async function replaceFile(path: string, text: string): Promise<void> {
 }
 
 /**
- * Creates a file with mode 0600, complete and durable, or not at all; on a file system without hard links, a crash may
- * leave an empty file. Resolves to false if the name is taken.
+ * Creates a complete, durable file with mode 0600, or no file at all. On a file system without hard links, however, a
+ * crash may leave an empty file. Resolves to false if the name is taken.
  */
 export async function createFile(path: string, text: string): Promise<boolean> {
   const temporary = temporaryName(path)
@@ -61,8 +61,8 @@ export async function createFile(path: string, text: string): Promise<boolean> {
 
 /**
  * Gives a complete file a new name, which must be free. If the file system has hard links, the file also keeps its
- * first name, and this function returns true. Otherwise claims the new name with an empty file, renames the file to it,
- * and returns false; a crash in between leaves the empty file behind.
+ * first name, and this function returns true. Otherwise, claims the new name with an empty file, renames the complete
+ * file to that name, and returns false. A crash in between leaves the empty file behind.
  */
 export function linkOrClaimSync(file: string, path: string): boolean {
   try {
@@ -102,10 +102,10 @@ export async function syncDirectory(path: string): Promise<void> {
 }
 
 /**
- * Makes whole trees of one file system durable, with one syncfs by `sync -f` (coreutils): an fsync of each file takes
- * ten times as long as the whole deployment. If `sync -f` is missing or fails, calls fsync for every file and directory
- * instead. Returns which of the two was used. Throws an error if the bytes could not be made durable, and the signal's
- * reason if the signal is aborted before `sync` has ended.
+ * Makes whole trees of one file system durable with a single syncfs, by `sync -f` (coreutils). An fsync of each file
+ * would take ten times as long as the whole deployment. If `sync -f` is missing or fails, calls fsync for every file
+ * and directory instead. Returns which of the two was used. Throws an error if the bytes could not be made durable, and
+ * the signal's reason if the signal is aborted before `sync` has ended.
  */
 export async function syncTrees(
   [root, ...others]: readonly [string, ...string[]],

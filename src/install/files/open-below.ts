@@ -8,7 +8,7 @@ export class NotReadable extends Error {}
 
 /**
  * Opens a regular file below `folder` for reading, and returns its descriptor. Follows no symlink below the folder, not
- * even one that another process puts there meanwhile; opens no device, and waits for no pipe. `path` is relative to the
+ * even one that another process puts there meanwhile. Opens no device and waits for no pipe. `path` is relative to the
  * folder, or absolute and below it. Throws NotReadable.
  */
 export function openBelowSync(folder: string, path: string): number {

@@ -5,8 +5,8 @@ import { tryReadSmallFileSync } from './read-small-file.ts'
 /**
  * A directory that is reached by its descriptor: `entry` leads into this very directory, even if another process has
  * moved the directory away and put a symlink in its place. This guarantee needs Linux's /proc. Without /proc, a
- * directory is refused if any user other than this one and root owns it or can write to it, because its entries can be
- * swapped at any time; any other directory is reached by its name.
+ * directory is reached by its name. It is refused if any user other than this one and root owns it or can write to it,
+ * because its entries could be swapped at any time.
  */
 export interface OpenDirectory {
   readonly stats: Stats
@@ -25,8 +25,8 @@ const MAX_DESCRIPTOR_FACTS_BYTES = 64 * 1024
 
 /**
  * Opens a directory. If the last component of the path is a symlink, does not follow it, and throws the system's error
- * ENOTDIR or ELOOP. Throws DeploymentError `unsafe_host` if other users own the directory or can write to it, and it
- * can be reached only by its name.
+ * ENOTDIR or ELOOP. Throws DeploymentError `unsafe_host` if the directory can be reached only by its name, and other
+ * users own it or can write to it.
  */
 export function openDirectorySync(path: string | Buffer): OpenDirectory {
   const fd = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW)

@@ -13,8 +13,8 @@ export interface PrivateFile {
 }
 
 /**
- * Opens a file for private data, such as a download. The file is created in a private directory (0700) below `parent`
- * and then unlinked, so no other job can reach it by name, and nothing is left behind, even if this process is killed
+ * Opens a file for private data, such as a download. Creates the file in a private directory (0700) below `parent`, and
+ * then unlinks it. No other job can reach the file by name, and nothing is left behind, even if this process is killed
  * later. Throws DeploymentError `disk_full`, `host_not_writable` or `step_failed`.
  */
 export function openPrivateFileSync(parent: string): PrivateFile {

@@ -1,6 +1,7 @@
 /**
- * Who chose the directory or the id of a part: the operator, for this run; the host, by its own file, our record or the
- * default; the publisher of a project; or the version that a rollback restores, by its former directory or id.
+ * Who chose the directory or the id of a part. `operator` chose it for this run. `host` means the host's own file, our
+ * record or the default. `publisher` is the publisher of a project. `rollback` means that a version is restored with
+ * its former directory or id.
  */
 export type Chooser = 'operator' | 'host' | 'publisher' | 'rollback'
 

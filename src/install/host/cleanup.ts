@@ -103,8 +103,8 @@ export async function cleanStaging(layout: Layout, log: Log): Promise<void> {
 }
 
 /**
- * Removes three kinds of temporary files: those of processes that no longer exist, those with the id of this process
- * (which is writing none at this time), and those that are older than an hour. Leaves the lock's temporary files alone,
+ * Removes the temporary files of processes that no longer exist, and those that are older than an hour. Also removes
+ * those with the id of this process, which is writing none at this time. Leaves the lock's temporary files alone,
  * because the holder of the lock has already removed those that no process could still be writing.
  */
 export async function removeStrayTemporaries(layout: Layout, log: Log): Promise<void> {

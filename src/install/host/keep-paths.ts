@@ -16,8 +16,8 @@ export function uniteKeepPaths(...lists: readonly (readonly string[] | undefined
 
 /**
  * Returns the keep-paths that exist in a tree, except those inside another keep-path. Throws DeploymentError
- * `step_failed` if one of these paths cannot be moved to the staged tree, because a parent of the path is not a
- * directory in one of the two trees.
+ * `step_failed` if one of these paths cannot be moved to the staged tree, because in one of the two trees, a parent of
+ * the path is not a directory.
  */
 export function findKeptPaths(tree: HostTree, staged: string): string[] {
   const kept = findMovablePaths(tree)

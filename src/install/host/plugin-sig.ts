@@ -37,8 +37,8 @@ export function needsPluginSig(plugin: PluginYaml): boolean {
 }
 
 /**
- * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"): HMAC-SHA256 under the host's secret over
- * `plugin.yaml`, then over each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
+ * Builds the text of a plugin's `plugin.sig` (docs/files.md, "plugin.sig"), with an HMAC-SHA256 under the host's
+ * secret. The HMAC covers `plugin.yaml`, then each of the `signedFiles` in order, as path, zero byte, bytes, zero byte.
  *
  * Throws file system errors, and ArtifactError `not_a_plugin` if the entry point is not a path inside the plugin.
  */
@@ -78,8 +78,8 @@ function entryDirectory(plugin: PluginYaml): string {
 }
 
 /**
- * Returns the paths of the regular files below the entry point's directory that the signature of the plugin in `root`
- * covers, in order. Throws as `buildPluginSig` does.
+ * Returns, in order, the paths of the regular files that the signature of the plugin in `root` covers. All of them are
+ * below the entry point's directory. Throws as `buildPluginSig` does.
  */
 export async function signedFiles(root: string, plugin: PluginYaml): Promise<string[]> {
   const directory = entryDirectory(plugin)

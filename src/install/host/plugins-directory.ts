@@ -15,8 +15,8 @@ const INTEGRATION = 'integration.yaml'
 export interface PluginsDirectory {
   readonly directory: string
   /**
-   * False if the directory comes from the host's own file, which other programs may write, or from our record, or if it
-   * is the default.
+   * False if the directory is the default, or comes from our record or from the host's own file, which other programs
+   * may write.
    */
   readonly isOperators: boolean
 }
@@ -31,9 +31,9 @@ export interface KnownDirectories {
 
 /**
  * Returns the directory that the operator names, else the one in the host framework's own file, else `plugins`. Warns
- * if that file names a different directory than the operator does. If the operator names none and the file cannot be
- * used, warns and returns the recorded directory (`plugins` without a record), because somebody may have damaged the
- * file to make plugins move.
+ * if that file names a different directory than the operator does. If the operator names no directory and the file
+ * cannot be used, warns and returns the recorded directory, or `plugins` without a record. Somebody may have damaged
+ * the file to make plugins move.
  */
 export function findPluginsDirectory(
   layout: Layout,

@@ -60,8 +60,8 @@ export function versionsFrom({ installed }: PreviousInstall, origin: Origin): In
 }
 
 /**
- * Returns the absolute path of the newest snapshot that contains kept paths of this origin, if there is one and nothing
- * is in the place. Otherwise returns undefined: a version in the place has its own kept paths.
+ * If nothing is in the place, returns the absolute path of the newest snapshot that contains kept paths of this origin,
+ * if there is one. Otherwise returns undefined: a version in the place has its own kept paths.
  */
 export function findLeftBehind(layout: Layout, previous: PreviousInstall, origin: Origin): string | undefined {
   const { place, installed, removed } = previous
@@ -103,7 +103,7 @@ export interface Claim {
 }
 
 /**
- * Throws DeploymentError `place_taken` if another recorded plugin, service or project has this place; with
+ * Throws DeploymentError `place_taken` if another recorded plugin, service or project has this place. With
  * `allowTakeover`, logs a warning instead. Also logs the kept paths of other origins in the snapshots of a removed
  * part.
  */

@@ -17,8 +17,8 @@ import { nearestDirectory, requireOneMount, requireSwitchable, type SwitchingHos
 const MIN_FREE_BYTES = 1024 * 1024
 
 /**
- * Prepares a project root for its lock: creates the root, if its parent exists, and `.hub-deploy/` with its folders,
- * which only this user can access (0700). Touches nothing if the first `requireSafeHost` refuses the host, and logs a
+ * Prepares a project root for its lock. Creates the root, if its parent exists, and `.hub-deploy/` with its folders,
+ * which only this user can access (0700). Touches nothing if the first `requireSafeHost` refuses the host. Logs a
  * warning for each risk that the operator accepts.
  *
  * Throws UntouchableHostError, or DeploymentError `host_not_writable` or `disk_full`.
@@ -41,10 +41,10 @@ export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
 }
 
 /**
- * Checks in advance that this run can switch versions in a place: that the place's shelf passes `checkShelf`, and that
- * the place's current content can be moved. Throws as `checkShelf` and `requireSwitchable` do, and DeploymentError
- * `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the current content
- * is a directory that this user cannot write to.
+ * Checks in advance that this run can switch versions in a place. The place's shelf must pass `checkShelf`, and this
+ * run must be able to move the place's current content. Throws as `checkShelf` and `requireSwitchable` do. Also throws
+ * DeploymentError `host_not_writable` if anything but a directory is at the path for the place's snapshots, or if the
+ * current content is a directory that this user cannot write to.
  */
 export function checkHost(host: SwitchingHost, place: Place): void {
   const { layout } = host
@@ -69,8 +69,8 @@ export function checkPlaces(host: SwitchingHost, present: Place, target: Place):
  * Checks that a shelf is, or can become, a writable directory on the same mount as `.hub-deploy/`, so that one rename
  * switches versions. Also checks that there is space for this action's own records.
  *
- * Throws DeploymentError `host_not_writable` or `disk_full`, or as `openDirectorySync` does, or `step_failed` for any
- * other system error.
+ * Throws DeploymentError `host_not_writable` or `disk_full`, or `step_failed` for any other system error. Also throws
+ * as `openDirectorySync` does.
  */
 export function checkShelf(layout: Layout, shelf: ShelfPlace): void {
   try {

@@ -31,11 +31,11 @@ export interface Destination {
 }
 
 /**
- * Checks that a plugin can be in the directory chosen for it: that the directory, unless it is `plugins`, leads neither
- * to `extensions` nor to `.hub-deploy`, and leads out of the project root only if the operator chose it; that a
- * publisher's directory has no other purpose; that the plugin is not inside another part and contains none; that the
- * plugin does not unexpectedly replace content without a record; and that `requireMovableData` allows the move. A
- * service always passes. Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
+ * Checks that a plugin can be in the directory chosen for it. A directory other than `plugins` must lead neither to
+ * `extensions` nor to `.hub-deploy`, and may lead out of the project root only if the operator chose it. A publisher's
+ * directory must have no other purpose. The plugin must neither be inside another part nor contain one, and must not
+ * unexpectedly replace content without a record. `requireMovableData` must allow the move. A service always passes.
+ * Throws DeploymentError `unsafe_host` or `place_taken`, and file system errors.
  */
 export async function verifyDestination(host: SwitchingHost, destination: Destination): Promise<void> {
   const { layout } = host
@@ -73,8 +73,8 @@ function refuseForeignDirectory(layout: Layout, { directory }: Place): void {
 }
 
 /**
- * A subdirectory of a directory of parts, and everything in it, belongs to the part that has the subdirectory's name,
- * no matter which process created the subdirectory.
+ * Each subdirectory of a directory of parts, with everything in it, belongs to the part of that name, whichever process
+ * created the subdirectory.
  */
 function refuseBelowPart(layout: Layout, { target: { directory }, chosenBy }: Destination): void {
   const path = realDirectory(layout, directory)

@@ -18,10 +18,10 @@ export interface PluginToSign extends StagedPlugin {
 }
 
 /**
- * Writes `plugin.sig` into a staged plugin that needs one, replacing any that the artifact shipped, and returns the
- * tree with that file. Without a secret, only logs a warning. Also warns about kept paths that the signature covers,
- * because their files belong to the host. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside
- * the plugin.
+ * Writes `plugin.sig` into a staged plugin that needs one, replacing any that the artifact shipped. Returns the tree
+ * with that file. Without a secret, only logs a warning. Also warns about kept paths that the signature covers, because
+ * their files belong to the host. Throws ArtifactError `not_a_plugin` if the entry point is not a path inside the
+ * plugin.
  */
 export async function signForHost(plugin: PluginToSign, secret: string | undefined): Promise<PluginToSign['tree']> {
   const { staged, tree, pluginYaml } = plugin

@@ -12,8 +12,8 @@ export interface Retention {
 }
 
 /**
- * Returns the name of the next snapshot in the folder of a place: the number after the highest one in the folder or on
- * record, a hyphen, and the version or `unknown`.
+ * Returns the name of the next snapshot in the folder of a place. The name consists of the number after the highest one
+ * in the folder or on record, a hyphen, and the version or `unknown`.
  */
 export function nextSnapshotName(
   folder: string,
@@ -48,9 +48,10 @@ export function isIrreplaceable(row: SnapshotRow): boolean {
 }
 
 /**
- * Chooses the snapshots to keep: the newest `limit` snapshots without changes made on this host, but at least one (the
- * last good version); the newest `limit` snapshots with such changes, but at least one; and all snapshots whose content
- * nobody could fetch again, because we did not install them or because they contain kept paths.
+ * Chooses the snapshots to keep. Of the snapshots without changes made on this host, keeps the newest `limit`, but at
+ * least one (the last good version). Of those with such changes, also keeps the newest `limit`, but at least one. Keeps
+ * every snapshot whose content nobody could fetch again, because we did not install it or because it contains kept
+ * paths.
  */
 export function chooseRetained(rows: readonly SnapshotRow[], limit: number): Retention {
   const newestOf = (some: readonly SnapshotRow[]): readonly SnapshotRow[] => some.slice(-Math.max(limit, 1))

@@ -23,8 +23,8 @@ export interface SwitchingHost {
 }
 
 /**
- * Checks that the content of a place can be switched by renames: that the content neither is nor contains a mount
- * point, and that the system lets this run move the content and the kept paths in it. Leaves the content where it is.
+ * Checks that the content of a place can be switched by renames. The content must neither be nor contain a mount point,
+ * and the system must let this run move the content and the kept paths in it. Leaves the content where it is.
  *
  * Throws DeploymentError `unsafe_host`, which says what to do. Throws `inconsistent` as `requireNothingStranded` does,
  * or if the check moved a path and could not move it back.
@@ -153,7 +153,7 @@ function isWritable(path: string): boolean {
 }
 
 /**
- * Returns a directory that no rename can replace, because it is never empty. Therefore, several runs can use it without
+ * Returns a directory that no rename can replace, because it is never empty. Several runs can therefore use it without
  * a lock. The directory is created once and kept, and nothing in it is opened. Throws as `requireNothingStranded` does.
  */
 function irreplaceable(layout: Layout): string {
@@ -166,8 +166,8 @@ function irreplaceable(layout: Layout): string {
 
 /**
  * Throws DeploymentError `inconsistent` if the target of the renames that must fail contains an entry other than
- * `full`. In that case, a rename may have succeeded and put another directory where the target was, in a run that was
- * killed or could not move that directory back.
+ * `full`. In that case, a rename may have put another directory where the target was, in a run that was killed or could
+ * not move that directory back.
  */
 export function requireNothingStranded(layout: Layout): void {
   const names = strandedNames(layout)

@@ -139,8 +139,8 @@ async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSi
 
 /**
  * Returns the record with the commit of a dead run, if there is one. The journal of a dead run contains a copy of the
- * record. The copy counts in two cases: if the run has not committed, even if another process has since changed the
- * file, and if the run has committed but the file is gone. The recovery writes the file again, with the commit.
+ * record. The copy counts if the run has not committed, even if another process has since changed the file. The copy
+ * also counts if the run has committed but the file is gone. The recovery writes the file again, with the commit.
  */
 function readRecord(layout: Layout, activity: Activity): HostRecord {
   const { commit, found } = activity.kind === 'interrupted' ? activity : {}

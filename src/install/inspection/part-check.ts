@@ -55,8 +55,8 @@ const EARLIER_KEEP_PATHS = ['.env', 'data']
 
 /**
  * Compares the files of an installed part with those that were installed. Returns undefined if they do not differ, and
- * a reason if they could not be compared. Reads a file only if its inode and times do not show that it is unchanged.
- * Throws only the signal's reason.
+ * a reason if they could not be compared. Does not read a file whose inode and times show that it is unchanged. Throws
+ * only the signal's reason.
  */
 export async function checkPart(setting: CheckSetting, row: InstalledRow): Promise<PartDrift | undefined> {
   const { layout, signal } = setting

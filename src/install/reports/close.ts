@@ -55,10 +55,10 @@ const LOCAL_REPORT = 'the local report'
 const REPORT_TIMEOUT_MS = 10_000
 
 /**
- * Reports how a deployment ended: always the local report first, then the hub, best-effort (contract 4.3, rules 7 and
- * 8), then one audit line. A report that the hub did not accept waits in the outbox. Calls `onLocalReport` before it
- * sends the report to the hub, because sending may take more time than a cancelled run has left. Never throws: the
- * result names anything that could not be written, and the outcome does not change.
+ * Reports how a deployment ended. Always writes the local report first, then reports to the hub, best-effort (contract
+ * 4.3, rules 7 and 8), and then writes one audit line. A report that the hub did not accept waits in the outbox. Calls
+ * `onLocalReport` before it sends the report to the hub, because sending may take more time than a cancelled run has
+ * left. Never throws: the result names anything that could not be written, and the outcome does not change.
  */
 export async function closeDeployment(
   host: Host,

@@ -97,8 +97,8 @@ export function redactReport(report: LocalReport, secrets: Redaction): LocalRepo
 
 /**
  * Returns the report as it is written to files. Omits what steps did and checked, and the fields `previous_sha256`,
- * `unrecorded` and `signature_valid`: people read these facts in the log and the summary, and a process that recovers
- * this run reads the facts in the journal.
+ * `unrecorded` and `signature_valid`. People read these facts in the log and the summary, and a process that recovers
+ * this run reads them in the journal.
  */
 export function contractOf({
   previous_sha256: _,
@@ -115,7 +115,7 @@ export type ReportFolder = { readonly layout: Layout; readonly secrets: Redactio
 /**
  * Writes the redacted report, completely or not at all, with mode 0600. Returns its path. Every process derives the
  * same path, so there is at most one local report for each deployment. If two deployments of one slug started in the
- * same millisecond, the name of the report that is written later also contains its deployment's id.
+ * same millisecond, the report that is written later also has its deployment's id in its name.
  */
 export async function writeLocalReport({ layout, secrets }: ReportFolder, report: LocalReport): Promise<string> {
   const text = textOf(report, secrets)
@@ -127,8 +127,8 @@ export async function writeLocalReport({ layout, secrets }: ReportFolder, report
 }
 
 /**
- * Returns the local report's entry about the hub if the hub has already accepted a report of this deployment that is
- * alike.
+ * If the hub has already accepted a report of this deployment for which `isReportedAlike` is true, returns the local
+ * report's entry about the hub.
  */
 export function findAccepted(layout: Layout, report: LocalReport): Reported | undefined {
   const known = findReport(layout, report)?.report

@@ -10,7 +10,7 @@ import { MAX_WAITING_DAYS, type OutboxPlace, type WaitingReport, WaitingReports 
 
 const OUTBOX_TIMEOUT_MS = 10_000
 const MAX_UNANSWERED = 2
-/** A hub may lock out a client that keeps sending credentials that the hub rejects. */
+/** A hub may lock out a client that keeps sending rejected credentials. */
 const MAX_DENIED = 5
 
 /** The waiting reports, and the sender that sends them until the signal is aborted. */
@@ -21,11 +21,11 @@ export interface Outbox extends OutboxPlace {
 }
 
 /**
- * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in total, and continues after
- * a report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
+ * Sends each waiting report for the sender's address once, oldest first, for at most 10 s in total. Continues after a
+ * report that the hub does not accept. A report that the hub accepts or refuses for good leaves the outbox. The
  * deployment's local report notes an acceptance.
  *
- * A report that is refused with 401 or 403 waits for other credentials: after the first such refusal, the newest
+ * A report that is refused with 401 or 403 waits for other credentials. After the first such refusal, the newest
  * reports come next. After the fifth, no more reports are sent. Sending also stops after a cancel, if the hub asks to
  * wait (429), or if the hub fails to answer twice in a row.
  *

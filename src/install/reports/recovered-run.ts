@@ -2,10 +2,7 @@ import type { Outcome } from '../../core/outcome.ts'
 import { nameRun } from '../transaction/run-name.ts'
 import type { LocalReport } from './local-report.ts'
 
-/**
- * Describes in one sentence how an interrupted deployment ended, and, if that is known, which version the host runs
- * now.
- */
+/** Describes in one sentence how an interrupted deployment ended, and, if known, which version the host runs now. */
 export function describeRecovered(report: LocalReport): string {
   return `The interrupted ${nameRun(report)} was recovered: ${describeEnd(report)}.`
 }

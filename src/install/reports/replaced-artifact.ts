@@ -53,9 +53,9 @@ export interface KnownSupply {
 }
 
 /**
- * True if this host has had the content of a source, according to its retained versions or its audit log, and replaced
- * it: in the same part, or in another part of the same origin if no part has that content now. The last version of a
- * removed part does not count as replaced.
+ * True if this host has had the content of a source, according to its retained versions or its audit log, and has
+ * replaced that content. The content may have been in the same part or, if no part has it now, in another part of the
+ * same origin. The last version of a removed part does not count as replaced.
  */
 export function wasSupplyReplaced(layout: Layout, { origin, part, source }: KnownSupply): boolean {
   const { installed, removed } = readHostRecord(layout)

@@ -38,8 +38,8 @@ export function refusalVerb({ status, denied }: Undelivered): string {
  */
 export interface ReportSender {
   /**
-   * Names the hub and the plugin, service or project, but not the credentials: any run that reports to the same
-   * address, but no other run, may send a waiting report.
+   * Names the hub and the plugin, service or project, but not the credentials. Only a run that reports to the same
+   * address may send a waiting report.
    */
   readonly address: string
   send(report: LocalReport, limits: ReportLimits): Promise<Delivery>

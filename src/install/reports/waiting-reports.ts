@@ -84,9 +84,9 @@ export class WaitingReports {
 }
 
 /**
- * Keeps a report that the hub has not accepted, for the next run that reports to the same address: that run sends the
- * waiting reports, then drops the excess. A run that is refused early sends nothing, so this function itself drops the
- * excess if more than 400 reports wait.
+ * Keeps a report that the hub has not accepted, for the next run that reports to the same address. That run sends the
+ * waiting reports, and then drops the excess. A run that is refused early sends nothing, so this function itself drops
+ * the excess if more than 400 reports wait.
  */
 export async function keepInOutbox(
   { layout, log, secrets }: OutboxPlace & { readonly secrets: Redaction },

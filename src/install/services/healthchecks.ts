@@ -24,8 +24,8 @@ export const healthcheckSchema = z.lazy(() =>
 export type Healthcheck = z.infer<typeof healthcheckSchema>
 
 /**
- * The check of a restored version, with that version, which is null if nothing was installed before or if the version
- * is not known.
+ * The check of a restored version, and that version. The version is null if nothing was installed before, or if it is
+ * not known.
  */
 export const restoredCheckSchema = z.lazy(() =>
   z.extend(healthcheckSchema.def.getter(), { previous_version: z.nullable(z.string()) }),

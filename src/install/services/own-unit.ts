@@ -16,8 +16,8 @@ export async function notifyReady(): Promise<boolean> {
 }
 
 /**
- * True if systemd is still starting the unit of this process. Units ordered after that unit start only once that unit
- * has started, so if this process waited for one of them, the wait would never end.
+ * True if systemd is still starting the unit of this process. In that case, do not wait for a unit that is ordered
+ * after it: such a unit starts only once the unit of this process has started, so the wait would never end.
  */
 export async function isOwnUnitStarting(): Promise<boolean> {
   const unit = findOwnUnit()

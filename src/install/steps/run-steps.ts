@@ -14,9 +14,9 @@ import { goneAlready } from './switch/remove-part.ts'
 import { switchParts } from './switch/switch-parts.ts'
 
 /**
- * Prepares all staged parts, removes the parts that the new version does not contain, then runs the plan's steps in
- * order, and records each step with its duration. Calls `beforeStep` before each step of the plan. All parts that a run
- * of steps removes or installs are switched together, before the first step of that run is recorded. If a step or its
+ * Prepares all staged parts, removes the parts that the new version does not contain, and then runs the plan's steps in
+ * order. Records each step with its duration. Calls `beforeStep` before each step of the plan. All parts that a run of
+ * steps removes or installs are switched together, before the first step of that run is recorded. If a step or its
  * preparation throws, records that step as failed and the remaining steps as not run, and throws the same error.
  */
 export async function runSteps(context: StepContext, beforeStep: (step: PlanStep) => Promise<void>): Promise<void> {

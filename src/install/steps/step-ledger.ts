@@ -28,8 +28,8 @@ export class StepLedger {
   }
 
   /**
-   * Divides the time since the last call to `share` or `end`, or since the start, equally among these steps. Without
-   * any steps, that time is dropped.
+   * Divides the time since the last call to `share` or `end`, or since the start, equally among these steps. Drops that
+   * time if there are no steps.
    */
   share(steps: readonly Step[]): void {
     const each = (this.#now() - this.#since) / steps.length

@@ -40,8 +40,8 @@ const UNKNOWN: Verification = { verified: null, problems: [] }
 
 /**
  * Compares the restored trees with their records. A recorded file of the old version counts as damaged if it is missing
- * or different, if that was not already the case before the deployment, and if no other process wrote it or is renaming
- * it. A tree with only other differences counts as not verified. Never throws.
+ * or different. It does not count if that was already the case before the deployment, or if another process wrote the
+ * file or is renaming it. A tree with only other differences counts as not verified. Never throws.
  */
 export async function verifyRestored(files: RestoredFiles): Promise<Verification> {
   try {

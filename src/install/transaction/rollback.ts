@@ -43,9 +43,9 @@ export interface RolledBack {
 }
 
 /**
- * Rolls a deployment back: restores the files, then the previous state of the services, which then use the old files.
- * Compares the restored trees with their records, and runs the plan's health checks on the old version. After a cancel,
- * does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
+ * Rolls a deployment back. Restores the files, and then the previous state of the services, so the services use the old
+ * files. Compares the restored trees with their records, and runs the plan's health checks on the old version. After a
+ * cancel, does no more than the grace allows. Problems of the rollback are not thrown: the result contains them.
  */
 export async function rollBack(request: RollbackRequest): Promise<RolledBack> {
   let wasChanged: boolean
@@ -126,8 +126,8 @@ async function restoreAndCheckServices(request: RollbackRequest, starts: Service
 }
 
 /**
- * Records, for later runs, which services were restored. If the services cannot be recorded, returns the error; in that
- * case, they must be restored again.
+ * Records, for later runs, which services were restored. If they cannot be recorded, returns the error, and the
+ * services must be restored again.
  */
 async function noteServices({ layout }: RollbackRequest, restorations: Restorations): Promise<DeployError | undefined> {
   try {

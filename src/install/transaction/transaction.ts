@@ -14,9 +14,9 @@ export interface Transaction {
   /** Whether anything that the host runs has been changed so far. */
   readonly changed: boolean
   /**
-   * Announces changes, none of which depends on another, durably in one record of the journal, then makes them, one
-   * right after another. Calls `reach` with each change before the change is examined, and again before it is made. If
-   * the examination shows that a change cannot be made, announces none of them and throws.
+   * Announces independent changes durably, in one record of the journal. Then makes them, one right after another.
+   * Calls `reach` with each change before the change is examined, and again before it is made. If the examination shows
+   * that a change cannot be made, announces no change and throws.
    */
   apply(changes: readonly PlannedChange[], reach?: (change: PlannedChange) => void): Promise<void>
   /**

@@ -101,8 +101,8 @@ function wasCertainlyMade({ seq, change }: AnnouncedChange, latest: number): boo
 
 /**
  * Returns the index from which every change is undone. An undo goes from the newest change to the oldest: when a change
- * is undone, so are all changes that were announced after it. Each of the changes that were announced together with it
- * may or may not have been made, because any of them may have survived a power cut.
+ * is undone, so are all changes that were announced after it. Each of the changes that were announced together with
+ * that change may or may not have been made, because any of them may have survived a power cut.
  */
 function firstUndone(root: string, pending: readonly AnnouncedChange[]): number {
   const index = findBack(root, pending)

@@ -7,7 +7,7 @@ export interface HubBases {
   deployments: string
 }
 
-/** A base URL, and its input in the words that end a message: `hub-url`, or `hub-url, or set services-url`. */
+/** A base URL, and its input as a message ends with it: `hub-url`, or `hub-url, or set services-url`. */
 export interface NamedBase {
   readonly url: string
   readonly input: string

@@ -29,7 +29,7 @@ type Refused = Pick<JsonAnswer, 'status' | 'body' | 'foreign'>
 
 /**
  * Builds the error for an answer other than 200, with the hub's reason: AuthenticationError `authentication_failed` for
- * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`, which is a TransientError if another
+ * 401 and 403, ArtifactError `not_found` for 404, else `artifact_unavailable`. The last is a TransientError if another
  * attempt may get another answer.
  */
 export function refusal(answer: Refused, subject: MarketplaceSubject, wanted: Wanted): DeployError {
@@ -43,8 +43,8 @@ export function refusal(answer: Refused, subject: MarketplaceSubject, wanted: Wa
 }
 
 /**
- * Returns, for example, `the hub answered 403 (its reason)`. Leaves out a reason that another server gave, because
- * messages are sent to the hub, which must not learn what other servers answer.
+ * Returns, for example, `the hub answered 403 (its reason)`. Leaves out a reason that another server gave: messages are
+ * sent to the hub, which must not learn what other servers answer.
  */
 export function saidBy({ status, body, foreign }: Refused): string {
   const reason = foreign ? undefined : parseErrorText(body)

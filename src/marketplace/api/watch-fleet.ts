@@ -72,7 +72,7 @@ function describeLook({ fleet, error }: WatchedFleet): string {
   return `Asking again, because the hub gave no usable answer: ${error?.message.replace(/\.$/, '')}`
 }
 
-/** Logs a line if anything but its remaining time differs from the last logged line, and otherwise once a minute. */
+/** Logs a line if it differs from the last logged one in more than the remaining time, and otherwise once a minute. */
 function reporterOf(log: Log, clock: Clock): (line: string) => void {
   let [said, at] = ['', Number.NEGATIVE_INFINITY]
   return line => {

@@ -85,11 +85,11 @@ export interface GateResult {
 }
 
 /**
- * Checks a release as a deployment would, with the same code and the same error codes, but without a host: plan and
- * host config, signature, pin, archive, `plugin.yaml`, version, and the files that the plan takes from the artifact.
- * Extracts the artifact into a private folder below the runner's temporary folder, because only an extraction shows
- * whether each file has its declared size and checksum, and removes the folder at the end. Never throws for a failed
- * check: the result contains the error.
+ * Checks a release as a deployment would, with the same code and the same error codes, but without a host. Checks the
+ * plan and the host config, the signature, the pin, the archive, `plugin.yaml`, the version, and the files that the
+ * plan takes from the artifact. Only an extraction shows whether each file has its declared size and checksum.
+ * Therefore, extracts the artifact into a private folder below the runner's temporary folder, and removes the folder at
+ * the end. Never throws for a failed check: the result contains the error.
  */
 export async function checkRelease(request: GateRequest, tools: GateTools): Promise<GateResult> {
   const facts: GateFacts = {}

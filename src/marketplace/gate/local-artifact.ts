@@ -31,11 +31,11 @@ export interface LocalReading {
 }
 
 /**
- * Copies a file of the workspace into a file that no other process can reach, so that the bytes that are verified are
- * the bytes that are used, even if the original changes afterwards. Throws SignatureError `invalid_signature_format`,
- * ConfigError `invalid_input` (anything but a regular file in the workspace, or a file that changes while it is read),
- * ArchiveError `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once
- * the signal is aborted.
+ * Copies a file of the workspace into a file that no other process can reach. Exactly the verified bytes are then used,
+ * even if the original changes afterwards. Throws SignatureError `invalid_signature_format`, ConfigError
+ * `invalid_input` (anything but a regular file in the workspace, or a file that changes while it is read), ArchiveError
+ * `archive_too_large`, DeploymentError `disk_full` or `host_not_writable`, and the signal's reason once the signal is
+ * aborted.
  */
 export async function readLocalArtifact(reading: LocalReading): Promise<ServedArtifact> {
   const { source } = reading

@@ -8,8 +8,8 @@ type WatchSettings = Pick<WireSettings, 'timeouts' | 'signal' | 'startTimer'>
 
 /**
  * Watches one connection. Aborts `signal` with TransientError `timeout` if the connection is not ready within
- * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for the server. The time that
- * the client itself takes does not count.
+ * `connectMs`, or if the server then stays silent for `idleMs` while this client waits for it. The time that the client
+ * itself takes does not count.
  */
 export class ConnectionWatch {
   readonly server: string
@@ -32,13 +32,14 @@ export class ConnectionWatch {
   }
 
   /**
-   * Starts to wait for the server once the request's connection is ready; with TLS, once the certificate is verified.
+   * Starts to wait for the server once the request's connection is ready. A TLS connection is ready once the
+   * certificate is verified.
    */
   follow(request: ClientRequest): void {
     request.once('socket', socket => whenReady(socket, () => this.#ready()))
   }
 
-  /** Counts the server's silence from now on, because it is the server's turn. */
+  /** Starts to count the server's silence, because it is the server's turn. */
   awaitServer(): void {
     this.#stopTimer()
     const expire = () => this.#controller.abort(this.#silent())
@@ -51,8 +52,8 @@ export class ConnectionWatch {
   }
 
   /**
-   * Ends the connection, in any state, after an error. Returns the error to throw: the signal's reason if the signal is
-   * aborted, otherwise the error, explained.
+   * Ends the connection, in any state, after an error, and returns the error to throw. If the signal is aborted, this is
+   * the signal's reason; otherwise, it is the error, explained.
    */
   endWith(error: unknown): unknown {
     const reason = this.signal.aborted ? this.signal.reason : explainFailure(error, this)

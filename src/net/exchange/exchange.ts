@@ -39,9 +39,9 @@ export interface Exchange {
 
 /**
  * Sends one request on a separate connection and waits for the head of the answer; a redirect is an answer too. Throws
- * ConfigError `insecure_url` for an address that must not be reached, TransientError `network` or `timeout`,
- * ArtifactError `network` for a refused certificate and `bad_response` for an answer that is not HTTP or is HTTP 101,
- * and the reason of the settings' signal once that signal is aborted.
+ * ConfigError `insecure_url` for an address that must not be reached, and TransientError `network` or `timeout`. Throws
+ * ArtifactError `network` for a refused certificate, and `bad_response` for an answer that is not HTTP or is HTTP 101.
+ * Throws the reason of the settings' signal once that signal is aborted.
  */
 export async function openExchange(request: HttpRequest, settings: WireSettings): Promise<Exchange> {
   const watch = new ConnectionWatch({ server: request.server, foreign: isForeign(request) }, settings)

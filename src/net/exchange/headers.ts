@@ -6,7 +6,7 @@ export type Headers = Record<string, string>
 
 /**
  * Returns the headers under lower-case names. Throws ConfigError `invalid_input` for a name or value that a header
- * cannot carry, such as a secret with a line break; the message names the header, never its value.
+ * cannot carry, such as a secret with a line break. The message names the header, never its value.
  */
 export function readRequestHeaders(headers: Headers | undefined): Headers {
   return Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [checkedName(name, value), value]))
@@ -27,8 +27,8 @@ function checkedName(name: string, value: string): string {
 
 /**
  * Returns an answer's headers under lower-case names. The values of a repeated header are joined with `, `, so that a
- * signature header sent twice never passes for one of the two. Of a few headers, such as `location`, Node keeps only
- * the first value.
+ * signature header that was sent twice never passes for one of the two. Of a few headers, such as `location`, Node
+ * keeps only the first value.
  */
 export function readResponseHeaders(headers: IncomingHttpHeaders): Headers {
   const entries = Object.entries(headers).flatMap(([name, value]) =>

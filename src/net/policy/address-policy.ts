@@ -10,8 +10,8 @@ export interface AddressSources {
 /**
  * Judges the addresses to which a hub or publisher sends a request, by a redirect, a `download_url` or a git source.
  * Refuses the addresses of this host and all loopback, unspecified and link-local addresses, unless the operator's own
- * URL resolves to the same address. For a direct connection, judges the very addresses that the connection then uses,
- * so that a name cannot resolve to another address in between. `server` is the server's name in messages.
+ * URL resolves to the same address. For a direct connection, judges exactly the addresses that the connection then
+ * uses: a name cannot resolve to another address in between. `server` is the server's name in messages.
  */
 export class AddressPolicy {
   readonly #sources: AddressSources
@@ -48,8 +48,8 @@ export class AddressPolicy {
   }
 
   /**
-   * Refuses a URL whose host is given as an address if that address must not be reached. No lookup sees such a host.
-   * Throws ConfigError `insecure_url`.
+   * Refuses a URL that names its host by an address that must not be reached. No lookup sees such a host. Throws
+   * ConfigError `insecure_url`.
    */
   async verifyLiteral(url: URL, hub: URL, server = url.origin): Promise<void> {
     const address = bare(url.hostname)

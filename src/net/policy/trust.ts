@@ -35,8 +35,8 @@ export function faultOfAuthorities(ca: string): string | undefined {
 }
 
 /**
- * Returns Node's default authorities and those in `ca`, each as a text of its own: TLS ignores the rest of a text after a
- * block that it cannot read.
+ * Returns Node's default authorities and those in `ca`. Each is a separate text, because TLS ignores the rest of a text
+ * after a block that it cannot read.
  */
 export function allAuthorities(ca: string): string[] {
   return [...getCACertificates('default'), ...certificatesIn(ca)]

@@ -7,9 +7,9 @@ export interface UrlPolicy {
 }
 
 /**
- * Parses a URL that may be requested: https, or plain http for a loopback address (any host with `allowHttp`); no
- * userinfo. Throws ConfigError `invalid_input` if the text is not a URL, and `insecure_url` if the policy refuses the
- * URL.
+ * Parses a URL that may be requested: https, or plain http for a loopback address (with `allowHttp`, for any host). It
+ * must not contain userinfo. Throws ConfigError `invalid_input` if the text is not a URL, and `insecure_url` if the
+ * policy refuses the URL.
  */
 export function parseRequestUrl(text: string, policy: UrlPolicy): URL {
   if (!URL.canParse(text)) {
@@ -39,8 +39,8 @@ export function refuseInsecureUrl(url: URL, policy: UrlPolicy): void {
 }
 
 /**
- * Refuses a redirect from https to http, even with `allowHttp`, and any redirect to a URL that no policy accepts:
- * throws ConfigError `insecure_url`.
+ * Throws ConfigError `insecure_url` for a redirect from https to http, even with `allowHttp`, and for any redirect to a
+ * URL that no policy accepts.
  */
 export function refuseInsecureHop(from: URL, to: URL): void {
   const fault = faultOf(to)

@@ -15,8 +15,8 @@ export interface RelayTarget {
 }
 
 /**
- * The only connection to a server for a program that speaks HTTPS itself: a proxy in this process, on loopback. It
- * connects only to the judged addresses or through the environment's proxy. It counts the bytes that arrive on all
+ * A proxy in this process, on loopback. It is the only connection to a server for a program that speaks HTTPS itself.
+ * It connects only to the judged addresses or through the environment's proxy. It counts the bytes that arrive on all
  * connections together, and breaks any connection on which bytes beyond `maxBytes` arrive. It sees no plaintext. Its
  * connections end with this process, however this process ends.
  */

@@ -17,8 +17,8 @@ export type ChildRoute =
 
 /**
  * Judges the address of a URL that a hub or publisher chose, as for a redirect, and returns the only route to use.
- * Throws ConfigError `insecure_url` for an address that must not be reached, ArtifactError `network` or `timeout` if
- * the name cannot be resolved, and the signal's reason if the signal is aborted before the name is resolved.
+ * Throws ConfigError `insecure_url` for an address that must not be reached, and ArtifactError `network` or `timeout`
+ * if the name cannot be resolved. Throws the signal's reason if the signal is aborted before the name is resolved.
  */
 export async function routeForChild(
   url: URL,

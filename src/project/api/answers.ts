@@ -62,7 +62,7 @@ export function parseAnswer<Schema extends z.ZodMiniType>(
 
 /**
  * Builds the error for an answer other than 2xx to this call (contract 7). Its message contains the HTTP status and, if
- * the hub gives a reason, that reason, cleaned. Codes: `authentication_failed` for a denied login or authorization,
+ * the hub gives a reason, the cleaned reason. Codes: `authentication_failed` for a denied login or authorization,
  * `report_refused` for a report, and for any other refusal `not_found` (404) or `artifact_unavailable`.
  */
 export function refusalOf({ call, subject }: CallSubject, answer: RefusedAnswer): DeployError {
@@ -86,8 +86,8 @@ function malformedAnswer({ call, subject }: CallSubject, expected: string): Depl
 
 /**
  * Shows no query, and only the origin of a `download_url`, because anyone who knows the whole URL can download. Some
- * hubs put the permission into the query of a `download_url`, others into its path. A URL of another server may be a
- * foreign answer's.
+ * hubs put the permission into the query of a `download_url`, others into its path. For a foreign answer, shows
+ * `server`, because the URL may come from another foreign answer.
  */
 function shownServer(call: HubCall, { url, foreign, server }: RefusedAnswer): string {
   const { origin, pathname } = new URL(url)

@@ -3,11 +3,11 @@ import { faultOf } from '../../net/policy/url-policy.ts'
 
 /**
  * Resolves the descriptor's `download_url`, which may be relative to the URL of the hub's answer. Plain http on an
- * https hub's own host becomes https, because a hub behind a proxy may not know that it is reached over https. This
- * applies only if the URL names the hub's own port or no port, and the port stays as the URL names it. Another port is
- * another service, to which the wire's rules for plain http apply. Throws ArtifactError `bad_response` if
- * `download_url` is not a URL, and ConfigError `insecure_url` for a scheme other than https and http, and for a user
- * name or password. The wire judges the address.
+ * https hub's own host becomes https: a hub behind a proxy may not know that it is reached over https. This applies
+ * only if the URL names the hub's own port or no port. The port stays as the URL names it. Another port is another
+ * service, to which the wire's rules for plain http apply. Throws ArtifactError `bad_response` if `download_url` is not
+ * a URL. Throws ConfigError `insecure_url` for a scheme other than https and http, and for a user name or password. The
+ * wire judges the address.
  */
 export function resolveDownloadUrl(downloadUrl: string, answerUrl: string, hub: URL): URL {
   if (!URL.canParse(downloadUrl, answerUrl)) {

@@ -90,9 +90,9 @@ export class HubSession {
   }
 
   /**
-   * Sends a request with the token as a header if the URL has the hub's own origin, and without the token to any other
-   * origin (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub answers 401 to a
-   * token from before this call, the token may have expired: gets a new token and sends the request once more. With
+   * Sends a request: to the hub's own origin with the token as a header, to any other origin without the token
+   * (contract 2.2, `download_url`). Authenticates first if there is no token yet. If the hub answers 401 to a token
+   * from before this call, the token may have expired: gets a new token and sends the request once more. With
    * `hasCredential`, does so only for a token that no longer counts as fresh. Returns the 401 if the time is over or
    * the hub refuses the devkey.
    */
@@ -132,8 +132,8 @@ export class HubSession {
   }
 
   /**
-   * The URLs of this project's routes as messages show them. The run knows them before the hub issues a token, because
-   * a token that is part of such a URL would remove the URL from the messages.
+   * The URLs of this project's routes as messages show them. The run knows them before the hub issues a token:
+   * otherwise, a token that is part of such a URL would remove the URL from the messages.
    */
   #ownUrls(): string[] {
     const ofProject = ['projects', this.projectId]
@@ -158,8 +158,8 @@ function parseHubUrl(text: string): URL {
 }
 
 /**
- * Also refuses "." and "..", because a URL drops these parts of its path, however they are encoded, and the part that
- * follows would take the place of the project id.
+ * Also refuses "." and "..": a URL drops these parts of its path, however they are encoded. The part that follows would
+ * then take the place of the project id.
  */
 function verifyProjectId(projectId: string): string {
   if (projectIdSchema.safeParse(projectId).success && !/^\.{1,2}$/.test(projectId)) return projectId

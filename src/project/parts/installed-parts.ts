@@ -29,9 +29,10 @@ export async function noteInstalledVersion(deployment: ProjectDeployment): Promi
 }
 
 /**
- * Checks the host as far as possible before the artifact's content is known: the extensions' directory, the directories
- * of the installed parts and, if none of them is a plugin, the usual plugins directory. Ignores the plugins directory
- * that the host framework's own file names, because a project does not use it. Throws as `checkHost` does.
+ * Checks the host as far as possible before the artifact's content is known: the extensions' directory, and the
+ * directories of the installed parts. If none of these parts is a plugin, also checks the usual plugins directory.
+ * Ignores the plugins directory that the host framework's own file names, because a project does not use it. Throws as
+ * `checkHost` does.
  */
 export function checkInstalledParts(deployment: ProjectDeployment): void {
   const { layout, request } = deployment
@@ -59,7 +60,7 @@ export async function findInstalledParts(
 
 /**
  * True if `installed` contains every part that the plan in this folder installs, each in the directory that the
- * manifest names, and no part has a source that may have changed. False if the plan or the manifest cannot be read.
+ * manifest names. False if any part has a source that may have changed, or if the plan or the manifest cannot be read.
  */
 export function isAllInstalled(content: string, installed: ReadonlyMap<string, IntactTree>): boolean {
   try {

@@ -16,7 +16,7 @@ export interface PlacedTree {
 const STUB_FILES: ReadonlySet<string> = new Set(['plugin.yaml', 'service.yaml', 'extension.yaml'])
 
 /**
- * True if a file of the archive may be part of a stub. Nothing else is laid next to code that its source vouches for.
+ * True if a file of the archive may be part of a stub. No other file is laid next to code that its source vouches for.
  */
 export function isStubFile({ path }: { readonly path: string }): boolean {
   return STUB_FILES.has(path) || basename(path).endsWith('.template')
@@ -25,7 +25,7 @@ export function isStubFile({ path }: { readonly path: string }): boolean {
 /**
  * Lays a fetched tree over the part's stub from the archive: moves each stub file (`isStubFile`) into the fetched
  * tree's folder if nothing is in its way. If both trees have a file of the same name, the fetched file wins, even if it
- * is plugin.yaml. Two names are the same if this platform may not tell them apart. Leaves out a stub's symlinks,
+ * is plugin.yaml. Two names count as the same if this platform may treat them as one. Leaves out a stub's symlinks,
  * because they could now lead elsewhere.
  */
 export async function layOverStub(fetched: PlacedTree, stub: PlacedTree, slice: TimeSlice): Promise<PlacedTree> {

@@ -14,7 +14,7 @@ export interface WantedPart {
 export interface PartPast {
   /** The version that is installed there now; undefined unless this project installed it from a source. */
   readonly installed: SuppliedVersion | undefined
-  /** The versions from any source that this project has installed there and that are still there or retained. */
+  /** The versions that this project has installed there from any source, and that are still there or retained. */
   readonly history: readonly SuppliedVersion[]
   /**
    * True if this project installed exactly this content on this host and later replaced it, according to the host's

@@ -70,8 +70,8 @@ async function chooseVersion(rollback: RunningRollback, slug: string): Promise<W
 }
 
 /**
- * Returns the candidates, newest first. A `toVersion` that names the current version means the earlier states of that
- * version or, if there are none, its current state.
+ * Returns the candidates, newest first. If `toVersion` names the current version, the candidates are the earlier states
+ * of that version or, if there are none, its current state.
  */
 function candidatesOf(known: readonly ProjectVersion[], toVersion: string | undefined): readonly ProjectVersion[] {
   const present = known.at(-1)
@@ -89,7 +89,10 @@ function describe({ version, parts }: ProjectVersion): string {
   return `${version} with ${listNames(sourced.map(part => `${placeName(placeOf(part))} ${part.version}`))}`
 }
 
-/** Compares the times at which the newest part of each version was first installed. A rollback does not change them. */
+/**
+ * Compares the times at which the newest part of each version was first installed. A rollback does not change these
+ * times.
+ */
 function isBefore(present: ProjectVersion | undefined): (version: ProjectVersion) => boolean {
   const timeOf = (version: ProjectVersion | undefined): string =>
     (version?.parts ?? []).reduce((latest, { installed_at: at }) => ((at ?? '') > latest ? (at ?? '') : latest), '')

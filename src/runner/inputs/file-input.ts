@@ -4,10 +4,10 @@ import { errnoOf } from '../../core/errors.ts'
 import { NotReadable, openBelowSync } from '../../install/files/open-below.ts'
 
 /**
- * Reads the start of one of the operator's files as text: at most one byte more than `maxBytes`, so that the parser
- * notices a file that is too large. Invalid UTF-8 becomes U+FFFD, which the parser reports. Never waits for the other
- * end of a pipe. Throws an Error for anything but a readable regular file; the error's message is a reason that
- * completes a sentence.
+ * Returns the start of one of the operator's files as text. Reads up to one byte more than `maxBytes`, so that the
+ * parser notices a file that is too large. Invalid UTF-8 becomes U+FFFD, which the parser reports. Never waits for the
+ * other end of a pipe. Throws an Error for anything but a readable regular file. The error's message is a reason, which
+ * can complete a sentence.
  */
 export function readStart(path: string, maxBytes: number): string {
   try {

@@ -14,7 +14,8 @@ export interface GivenInputs {
   /** Every secret that was read, including malformed ones. All are masked, and redacted as `createRedactor` does. */
   readonly secrets: readonly string[]
   /**
-   * Values that are masked too, but may be ordinary words. They are not redacted if part of a fact that the run knows.
+   * Values that are masked too, but may be ordinary words. They are not redacted if they are part of a fact that the
+   * run knows.
    */
   readonly settingValues: readonly string[]
   readonly problems: readonly InputProblem[]
@@ -68,18 +69,15 @@ export class InputReader implements GivenInputs {
     return this.#parse(take(name), schema)
   }
 
-  /**
-   * Returns `fallback` if the input was left out, but not if it is malformed: whoever gives a malformed value does not
-   * ask for the default.
-   */
+  /** Returns `fallback` only if the input was left out. A malformed value does not ask for the default. */
   withDefault<T>(name: string, schema: TextSchema<T>, fallback: T): T | undefined {
     const input = take(name)
     return input.text === undefined ? fallback : this.#parse(input, schema)
   }
 
   /**
-   * Reads a secret, which is masked in the log at once and never quoted. White space belongs to the secret, except for
-   * one line break at the end.
+   * Reads a secret, masks it in the log at once, and never quotes it. White space belongs to the secret, except for one
+   * line break at the end.
    */
   requiredSecret(name: string, schema?: TextSchema<string>): string | undefined {
     return this.#wellFormed(this.#present(this.#takeSecret(name), EMPTY_SECRET), schema)
@@ -101,7 +99,10 @@ export class InputReader implements GivenInputs {
     return settings
   }
 
-  /** Reads lines `host=token`, as `parseGitTokens` does. Masks each token, including the form that a request sends. */
+  /**
+   * Reads lines `host=token`, as `parseGitTokens` does. Masks each token, both as it is written and in the form that a
+   * request sends.
+   */
   gitTokens(name: string): GitTokens {
     const text = takeRaw(name)
     for (const secret of text.split(/\r\n|\r|\n/).map(line => line.slice(line.indexOf('=') + 1).trim()))

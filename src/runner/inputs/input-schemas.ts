@@ -3,7 +3,7 @@ import { z } from 'zod/mini'
 import { hostIdSchema, idSchema, versionSchema } from '../../core/identifiers.ts'
 import { MAX_PROJECT_ROOT_BYTES } from '../../core/limits.ts'
 
-/** Leaves room in the line of 2,000 characters in which the host records a part's name and the hub that supplied it. */
+/** Leaves room for a part's name: the host records this URL and the name in one line of at most 2,000 characters. */
 const MAX_BASE_URL_CHARS = 1800
 
 const isBaseUrl = (text: string): boolean => {

@@ -42,7 +42,7 @@ function withoutDrift({ drift: entries = [] }: LocalReport, notes: readonly Note
 }
 
 /**
- * Sentences about the drift before the deployment: the edits that the deployment replaced, the edits that it did not
+ * Sentences about the drift before the deployment: the edits that the deployment replaced, those that it did not
  * replace, and the parts that could not be compared.
  */
 function drift(report: LocalReport): string[] {

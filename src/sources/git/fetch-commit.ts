@@ -96,8 +96,8 @@ const LIMIT =
   /^(?:error: \S+ died of signal 25|fatal: .*(?:File too large|Out of memory)|fatal: Out of memory.*|error: .*out of memory.*|fatal: mmap failed.*)$/i
 
 /**
- * The beginnings of git's error lines, which git does not translate with `LC_ALL=C`, and the error for each. The server
- * causes each of these errors by its status or its data, so it gains nothing by faking a line.
+ * The beginnings of git's error lines, each with its error. With `LC_ALL=C`, git does not translate these lines. The
+ * server causes each of these errors by its status or its data, so it gains nothing by faking a line.
  */
 const REASONS: readonly (readonly [RegExp, (server: GitServer) => DeployError])[] = [
   [

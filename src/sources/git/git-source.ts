@@ -26,10 +26,11 @@ export interface GitTree {
 const SPARE_BYTES = 64 * 1024 * 1024
 
 /**
- * Uses the host's git to fetch the tree of a commit, or a directory of that tree, below `folder`, which is private and
- * empty. Nothing in the repository is run or interpreted. Throws what `fetchCommit`, `readTree`, `HostGit` and the
- * address rules throw, ArtifactError `invalid_manifest` for a subdirectory that the tree does not have and
- * `unpinned_source` for a tree that its digest does not cover, and DeploymentError `disk_full`.
+ * Uses the host's git to fetch the tree of a commit, or a directory of that tree. The tree is written below `folder`,
+ * which is private and empty at first. Nothing in the repository is run or interpreted. Throws what `fetchCommit`,
+ * `readTree`, `HostGit` and the address rules throw. Also throws ArtifactError `invalid_manifest` for a subdirectory
+ * that the tree does not have, ArtifactError `unpinned_source` for a tree that its digest does not cover, and
+ * DeploymentError `disk_full`.
  */
 export async function fetchGitTree(
   { request, tools }: { request: SourceRequest; tools: SourceTools },

@@ -21,8 +21,8 @@ const NO_LIMITS = 121
 
 /**
  * Sets limits that git itself does not have. A lower limit of the host is accepted. The text that the shell runs is
- * constant, and `"$@"` passes the arguments as they are. Descriptor 3 closes when this process ends for any reason, and
- * then the shell's process group, which includes git, is killed.
+ * constant, and `"$@"` passes the arguments as they are. When this process ends, for any reason, descriptor 3 closes,
+ * and the shell's process group, which includes git, is killed.
  */
 const LIMITED = `
 limit() { ulimit "$1" "$2" 2>/dev/null || { own=$(ulimit "$1") && [ "$own" -le "$2" ]; } 2>/dev/null || exit ${NO_LIMITS}; }
@@ -59,8 +59,8 @@ export class HostGit {
   }
 
   /**
-   * Throws DeploymentError `source_not_supported` if this host has no git that runs, has a git older than
-   * `LEAST_VERSION`, or cannot set the limits. Also throws as `run` does.
+   * Throws DeploymentError `source_not_supported` if git does not run on this host, if git is older than
+   * `LEAST_VERSION`, or if this host cannot set the limits. Also throws as `run` does.
    */
   async verifyVersion(): Promise<void> {
     const end = await this.run({ args: ['version'] })

@@ -18,7 +18,7 @@ const SMALL_FILE_BYTES = 1024 * 1024
 
 export interface TreeReading {
   readonly git: HostGit
-  /** A private folder for unnamed files that list the ids of the blobs for git to print. */
+  /** A private folder for unnamed files. Each lists the ids of the blobs that git prints. */
   readonly folder: string
   /** The directory to create for the tree. */
   readonly target: string
@@ -28,9 +28,9 @@ export interface TreeReading {
 
 /**
  * Writes a tree of the repository to `target`, with exactly the bytes that were committed, and with the modes, limits
- * and order of an extraction. Checks the whole listing and the free space first. Throws as `listTree` and `HostGit` do,
- * ArchiveError `empty_artifact` or `invalid_archive`, DeploymentError `disk_full`, `host_not_writable` or
- * `step_failed`, and the signal's reason.
+ * and order of an extraction. Checks the whole listing and the free space first. Throws ArchiveError `empty_artifact`
+ * or `invalid_archive`, DeploymentError `disk_full`, `host_not_writable` or `step_failed`, and the signal's reason.
+ * Also throws as `listTree` and `HostGit` do.
  */
 export async function readTree(reading: TreeReading, tree: string): Promise<ExtractedTree> {
   const { git, target, limits, signal } = reading

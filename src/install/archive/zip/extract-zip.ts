@@ -19,8 +19,8 @@ interface ZipExtraction extends OpenZip {
 }
 
 /**
- * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Before it writes the first byte,
- * checks the whole listing and the free space. Verifies that each file has its declared size and CRC. Files become 0644
+ * Extracts a ZIP, leaving out a single top-level directory (contract 4.3, rule 5). Checks the whole listing and the
+ * free space before it writes the first byte. Verifies that each file has its declared size and CRC. Files become 0644
  * or 0755 and directories 0755, whatever the umask; symlinks are created last. Works in slices, between which signals
  * are handled.
  * Throws ArchiveError `invalid_archive`, `unsafe_archive`, `archive_too_large` or `empty_artifact`, DeploymentError

@@ -29,10 +29,9 @@ export function canInflateTogether({ method, size }: ZipPacking): boolean {
 }
 
 /**
- * Inflates many small entries in one call. The setup for one entry costs as much as inflating it, and the thread pool
- * can inflate entries while this thread writes the ones before them. The packed bytes of the entries, one after the
- * other, become the members of a gzip file (RFC 1952), each with a trailer that contains the CRC and the size from the
- * directory.
+ * Inflates many small entries in one call, because the setup for one entry costs as much as inflating it. The thread
+ * pool can inflate entries while this thread writes the ones before them. The packed bytes of each entry become one
+ * member of a gzip file (RFC 1952), with a trailer that contains the CRC and the size from the directory.
  */
 export class BatchInflater {
   readonly zip: LocatedZip
@@ -45,12 +44,12 @@ export class BatchInflater {
 
   /**
    * Returns all bytes of small entries that pass `canInflateTogether`, one entry after the other, in memory that they
-   * share with nothing else. Returns undefined if it cannot vouch for the entries together. Another call may still
-   * vouch for fewer of the entries, and `readSmallEntry` for a single entry.
+   * share with nothing else. Returns undefined if it cannot vouch for the entries together. In that case, try again
+   * with fewer of the entries, or read a single entry with `readSmallEntry`.
    * Vouches that each entry has its declared size and CRC, and that none of its packed bytes were left over. A member
-   * can begin only at the magic, which only our headers contain, so each member ends immediately before one of our
-   * headers or at the end. Each member ends with a trailer that matches its content. Because the sizes add up, each
-   * trailer is that of its own entry.
+   * can begin only at the magic, and only our headers contain the magic. Each member therefore ends immediately before
+   * one of our headers, or at the end. Each member ends with a trailer that matches its content. Because the sizes add
+   * up, each trailer is that of its own entry.
    * Throws ArchiveError `invalid_archive` if the file does not contain all packed bytes.
    */
   async inflate(entries: Iterable<number>): Promise<Buffer | undefined> {
@@ -84,7 +83,7 @@ export class BatchInflater {
 
 /** Resolves to undefined if the bytes are not valid gzip or unpack to more than `size` bytes. */
 function gunzipWhole(members: Buffer, size: number): Promise<{ bytes: Buffer; used: number } | undefined> {
-  // The chunk is too large for the pool that small buffers share, because the memory of the answer is freed as a whole.
+  // The memory of the answer is freed as a whole, so the chunk must be too large for the pool that small buffers share.
   const options = { info: true, maxOutputLength: size, chunkSize: Math.max(size + SPARE_BYTES, Buffer.poolSize) }
   return new Promise(resolve => {
     gunzip(members, options, (error, answer) => {

@@ -31,8 +31,7 @@ interface CentralHeader {
 const HEADER_SIGNATURE = 0x02014b50
 const HEADER_BYTES = 46
 /**
- * Most headers, central and local, fit into this many bytes with their names and extra fields: one view is enough for
- * them.
+ * Most headers, central and local, fit into this many bytes with their names and extra fields, so one view is enough.
  */
 export const MOST_HEADER_BYTES = 512
 const ENCRYPTED = 0x0001

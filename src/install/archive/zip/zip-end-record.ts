@@ -28,10 +28,11 @@ const SATURATED_16 = 0xffff
 const SATURATED_32 = 0xffffffff
 
 /**
- * Finds the only central directory of a ZIP. Requires one end record, whose comment ends with the file and contains no
- * signature of another end record; zip64 only if a field asks for it, without an extensible sector; one disk; and the
- * directory immediately before its end record. Throws ArchiveError `invalid_archive` for anything in which another
- * reader might find another directory, and `empty_artifact` for an empty directory.
+ * Finds the only central directory of a ZIP. Requires exactly one end record whose comment ends with the file. That
+ * comment must not contain the signature of another end record. Requires one disk, and the directory immediately before
+ * its end record. Accepts zip64 only if a field asks for it, and without an extensible sector. Throws ArchiveError
+ * `invalid_archive` for anything in which another reader might find another directory, and `empty_artifact` for an
+ * empty directory.
  */
 export function locateDirectory(window: ReadWindow): DirectoryLocation {
   const end = readEndRecord(window)

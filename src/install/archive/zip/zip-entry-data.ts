@@ -7,8 +7,8 @@ import { unpack, unpackingAhead } from '../unpack-stream.ts'
 import type { LocatedZipEntry, ZipPacking } from './zip-entries.ts'
 
 /**
- * The size of one piece of a large entry: half the size would cost more turns of the event loop, and a piece of twice
- * the size would not stay in the processor's cache.
+ * The size of one piece of a large entry. Half as much would cost more turns of the event loop, and twice as much would
+ * not stay in the processor's cache.
  */
 const PIECE_BYTES = 256 * 1024
 /** Spare room, so that zlib sees the end of an entry without a second buffer. */
@@ -31,10 +31,10 @@ export function readSmallEntry(window: ReadWindow, entry: LocatedZipEntry): Buff
 }
 
 /**
- * Yields the bytes of an entry of any size, in bounded memory, in pieces that are valid until the next one is
- * requested. Vouches for the bytes only at the end. Throws ArchiveError `invalid_archive` for data that cannot be
- * unpacked, as soon as there are more bytes than declared, and at the end for too few bytes, a different CRC or packed
- * bytes left over.
+ * Yields the bytes of an entry of any size in pieces, using bounded memory. A piece is valid until the next one is
+ * requested. Vouches for the bytes only at the end. Throws ArchiveError `invalid_archive` if the data cannot be
+ * unpacked, or as soon as there are more bytes than declared. At the end, also throws it for too few bytes, a different
+ * CRC or packed bytes left over.
  */
 export async function* readLargeEntry(window: ReadWindow, entry: LocatedZipEntry): AsyncGenerator<Buffer> {
   let size = 0

@@ -28,11 +28,11 @@ export interface EntryAttributes {
 }
 
 /**
- * Returns the type of an entry: its Unix type if a Unix system gave it one, otherwise a directory if its name ends in
- * `/`, and a file if not.
- * Throws ArchiveError `unsafe_archive` if the attributes call the entry a directory but its name does not end in `/`,
- * and if they call it a symlink, device or the like although neither Unix nor DOS made it: some tools believe such
- * attributes, and others extract a file.
+ * Returns the Unix type of an entry if a Unix system gave it one. Otherwise, an entry is a directory if its name ends
+ * in `/`, and a file if not.
+ * Throws ArchiveError `unsafe_archive` if the attributes mark the entry as a directory but its name does not end in
+ * `/`. Also throws it if they mark the entry as a symlink, device or the like although neither Unix nor DOS made it:
+ * some tools believe such attributes, and others extract a file.
  */
 export function entryType(attributes: EntryAttributes, name: string): ArchiveEntry['type'] {
   verifySystem(attributes, name)

@@ -26,7 +26,7 @@ export class ZipExtraFields {
 
   /**
    * Throws ArchiveError `invalid_archive` if the data of a field is cut short, or if a zip64 or Unicode path field
-   * occurs twice, and `unsafe_archive` for a field that gives the entry another type in some tools.
+   * occurs twice. Throws `unsafe_archive` for a field that gives the entry another type in some tools.
    */
   constructor(header: Buffer, { start, end: extraEnd, rawName }: ExtraFieldsAt) {
     this.#rawName = rawName
@@ -54,7 +54,7 @@ export class ZipExtraFields {
 
   /**
    * Throws ArchiveError `unsafe_archive` if a Unicode path differs from the header's name, because some tools would use
-   * the Unicode path, and `invalid_archive` if the field is cut short, has another version or was made for another
+   * the Unicode path. Throws `invalid_archive` if the field is cut short, has another version or was made for another
    * name.
    */
   verifyUnicodePath(rawName: Uint8Array): void {
@@ -73,8 +73,8 @@ export class ZipExtraFields {
   }
 
   /**
-   * Returns the true values of 32-bit fields. The zip64 field contains a 64-bit value for each saturated 32-bit field,
-   * in the order in which `fields` must be given. Throws ArchiveError `invalid_archive` if a value is missing or too
+   * Returns the true values of 32-bit fields. The zip64 field contains a 64-bit value for each saturated 32-bit field.
+   * Pass `fields` in the order of these values. Throws ArchiveError `invalid_archive` if a value is missing or too
    * large for a JavaScript integer.
    */
   resolveZip64(fields: readonly number[]): readonly number[] {

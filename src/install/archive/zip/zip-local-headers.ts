@@ -36,11 +36,11 @@ interface TakenUp {
 }
 
 /**
- * Locates the data of each entry of the directory. Verifies that each entry has a local header that agrees with the
- * directory in name, encoding of the name, method, CRC and sizes. If a data descriptor follows, the header may leave
- * the CRC and the sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that
- * goes from local header to local header sees the same entries, because deflated data shows its own end, and stored
- * data of open size ends at the first signature of a data descriptor.
+ * Locates the data of each entry of the directory. Verifies that the local header of each entry has the name, name
+ * encoding, method, CRC and sizes that the directory gives. If a data descriptor follows, the header may leave the CRC
+ * and the sizes open. Verifies that every byte before the directory belongs to exactly one entry. A reader that goes
+ * from one local header to the next sees the same entries: deflated data shows its own end, and stored data of open
+ * size ends at the first signature of a data descriptor.
  * Throws ArchiveError `invalid_archive` or `unsafe_archive` if a header or byte breaks these rules, and the signal's
  * reason once the slice's signal is aborted.
  */

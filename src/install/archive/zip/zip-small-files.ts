@@ -22,10 +22,10 @@ const MAX_BATCH_FILES = 1000
 const BATCHES_AHEAD = 2
 
 /**
- * Yields small files that pass `canInflateTogether`, in the given order and in batches, because a promise for each file
- * would take time. Each file comes with all of its bytes, which are valid until the next file is requested. While one
- * batch is being used, the thread pool inflates the next batches. Vouches that each file has its declared size and CRC,
- * and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
+ * Yields small files that pass `canInflateTogether`, in the given order. Yields them in batches, because a promise for
+ * each file would take time. Each file comes with all of its bytes, which are valid until the next file is requested.
+ * While one batch is being used, the thread pool inflates the next batches. Vouches that each file has its declared
+ * size and CRC, and that no packed bytes were left over. Throws ArchiveError `invalid_archive`.
  */
 export async function* readInBatches(zip: LocatedZip, files: PlannedFiles): AsyncGenerator<Iterable<ReadFile>> {
   const inflater = new BatchInflater(zip)

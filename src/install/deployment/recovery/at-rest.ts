@@ -10,7 +10,7 @@ import { readRecords, verifyRecoverable, verifyRestored } from './dead-run.ts'
 /**
  * Checks that no other run is in progress, and that none has left a journal to recover. Throws as `findUnended` does.
  * Also throws DeploymentError `inconsistent` if the rollback of an earlier run failed and the host may have neither
- * version intact, and `locked` if another run is in progress, or was interrupted and can be recovered.
+ * version intact. Throws `locked` if another run is in progress, or was interrupted and can be recovered.
  */
 export async function requireAtRest(host: Host, signal: AbortSignal): Promise<void> {
   const { layout } = host

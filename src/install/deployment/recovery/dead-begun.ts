@@ -38,10 +38,10 @@ export interface BegunJournal {
 }
 
 /**
- * Finds the journals of runs that died before they had the host: those of processes that have provably ended or no
- * longer lock their journal, that of this run's own main step, those that are older than any run can be, and those that
- * do not say which process wrote them. Ignores the journals of all other runs, and those of any process that is seen to
- * be running.
+ * Finds the journals of runs that died before they had the host. A run counts as dead if its process has provably ended
+ * or no longer locks the journal, or if it is this run's own main step. A run also counts as dead if its journal is
+ * older than any run can be, or does not say which process wrote it. A run whose process is seen to be running never
+ * counts as dead.
  */
 export async function findDeadBegun(host: Pick<Host, 'layout' | 'run'>): Promise<BegunJournal[]> {
   const { own } = host.layout

@@ -19,11 +19,11 @@ import { recover } from './recovery.ts'
 const RECOVERY_LOCK_TIMEOUT_MS = 5000
 
 /**
- * For the post step: recovers and reports what its main step left, as `recoverHost` does. Returns how the main step
- * ended, even if another run recovered it, provided that the main step's report is found. Otherwise, returns what was
- * recovered, if anything. Returns undefined if another run has the lock, the main step left no report, and
- * `journal.jsonl` is not the main step's. In that case, a later run reports the main step if it left a journal from
- * before it had the lock.
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. If the main step's report is
+ * found, returns how the main step ended, even if another run recovered it. Otherwise, returns what was recovered, if
+ * anything. Returns undefined if another run has the lock, the main step left no report, and `journal.jsonl` is not the
+ * main step's. In that case, if the main step left a journal from before it had the lock, a later run reports that
+ * step.
  */
 export async function recoverMainStep(host: Host, lockTimeoutMs?: number): Promise<ClosedDeployment | undefined> {
   try {
@@ -60,8 +60,8 @@ function isOwnJournal({ layout, run }: Host): boolean {
 
 /**
  * Recovers and reports what dead runs left, as `recover` does. Waits for the lock for at most 5 s, or for
- * `lockTimeoutMs` if that is shorter, because a live holder has already recovered the host. Throws as `requireSafeHost`
- * does; if there is anything to recover, also as `requireOwnKinds`, `holdLock` and `recover` do.
+ * `lockTimeoutMs` if that is shorter. A longer wait is not needed: a live holder has already recovered the host. Throws
+ * as `requireSafeHost` does; if there is anything to recover, also as `requireOwnKinds`, `holdLock` and `recover` do.
  */
 export async function recoverHost(
   host: Host,
@@ -97,10 +97,10 @@ async function recoverLocked(host: Host, lockTimeoutMs: number): Promise<ClosedD
 
 /**
  * Recovers what a dead run left, before another run is refused for its own reasons. Returns `end`. Its outcome becomes
- * `inconsistent` if the recovery fails and the journal's records say that the host may have neither version intact, or
- * if a tree is stranded by a rename that should have failed. Does not wait for the lock: a live holder recovers the
- * host itself, and a run that is refused as `locked` has waited long enough. Returns the UntouchableHostError if the
- * host must not be touched.
+ * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. It also
+ * becomes `inconsistent` if a rename that should have failed has stranded a tree. Does not wait for the lock: a live
+ * holder recovers the host itself, and a run that is refused as `locked` has waited long enough. Returns the
+ * UntouchableHostError if the host must not be touched.
  */
 export async function recoverBeforeRefusal(
   host: Host,

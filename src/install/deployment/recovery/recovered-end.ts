@@ -56,8 +56,8 @@ export async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
 }
 
 /**
- * Returns the record of the host as the run knew it. If the rollback of the run left a problem, the record lists all
- * services that the run changed as unrestored, because the run may have noted any of them.
+ * Returns the record of the host as the run knew it. If the rollback of the run left a problem, the record lists as
+ * unrestored all services that the run changed, because the run may have noted any of them.
  */
 function knownRecord(records: readonly JournalRecord[]): KnownRecord | undefined {
   const found = findHostRecord(records)
@@ -70,8 +70,8 @@ function knownRecord(records: readonly JournalRecord[]): KnownRecord | undefined
 
 /**
  * Ends a run that died before its commit, or that could not roll back. If the run recorded an end after which all files
- * are restored, that end stands, and only the services that the run left are restored. The run was interrupted in
- * `state`.
+ * are restored, that end stands, and only the services that the run left are restored. `state` is the state in which
+ * the run was interrupted.
  */
 async function endRolledBack(request: RollbackRequest, run: DeadRun, state: string): Promise<RecoveredEnd> {
   const { records } = run

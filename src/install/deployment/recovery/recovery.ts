@@ -38,13 +38,13 @@ import { endRun } from './recovered-end.ts'
 const BEGUN_REPORTS_TIMEOUT_MS = 10_000
 
 /**
- * Ends the runs that died on this host. Rolls back a run that had the host and died before its commit; finishes the
+ * Ends the runs that died on this host. Rolls back a run that had the host and died before its commit. Finishes the
  * cleanup of a run that died after its commit. A run that never had the host has changed nothing. Reports each outcome
  * on behalf of its run. The caller must hold the lock. Returns how this run's own main step ended, or else how the run
  * that had the host ended; undefined if neither left anything. Throws DeploymentError `inconsistent` if the journal is
- * damaged, if the host could not be restored, after 5 failed attempts, or as `requireNothingStranded` does. Throws
- * UntouchableHostError if another user could write to a directory in which the run worked. Also throws file system
- * errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
+ * damaged, if the host could not be restored, or after 5 failed attempts. Throws as `requireNothingStranded` does.
+ * Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws file
+ * system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
@@ -90,9 +90,9 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
 }
 
 /**
- * Ends the runs that never had the host, and returns how this run's own main step ended, if it is one of them. The host
- * waits in the meantime, so the reports of the other runs get 10 s in total, and a cancel leaves the remaining runs to
- * the next run.
+ * Ends the runs that never had the host, and returns how this run's own main step ended, if that step is one of them.
+ * The host waits in the meantime, so the reports of the other runs get 10 s in total, and a cancel leaves the remaining
+ * runs to the next run.
  */
 async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
   let own: ClosedDeployment | undefined
@@ -158,7 +158,7 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
 }
 
 /**
- * Removes what no recovery needs, once the host's record is as the journal says. A run that never had the host has left
+ * Removes what no recovery needs, once the host's record is as the journal says. If the run never had the host, removes
  * only its journal: anything else may belong to a run that had the host and could not be recovered.
  */
 async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {

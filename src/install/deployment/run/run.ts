@@ -12,8 +12,8 @@ import { type HostSession, openSession } from './session.ts'
 import { surveyHost } from './survey.ts'
 
 /**
- * Runs a deployment on its host: the survey, the fetch, then the lock, the recovery of what a dead run left, the rest
- * of the contract's flow, commit or rollback, and the reports. With this order, no run waits for another run's
+ * Runs a deployment on its host. After the survey and the fetch, takes the lock, recovers what a dead run left, runs
+ * the rest of the contract's flow, commits or rolls back, and reports. In this order, no run waits for another run's
  * download. However the deployment ends, the host runs exactly the old version or exactly the new one, or the outcome
  * says `inconsistent`. Never throws for a failure of the run: the result contains the error.
  */

@@ -31,10 +31,10 @@ export interface HostSession extends Omit<BegunDeployment, 'claimHost'> {
    */
   makeRoom(): Promise<void>
   /**
-   * Ends a session that leaves nothing to recover: writes the host's record again if another process has changed it,
-   * gives up the staging folder, removes the journal, and only then deletes the staged files. If a kept path is lost,
-   * sets the staged files aside instead. Never throws: anything that cannot be written or removed causes a warning and
-   * is left to the next run, and the outcome does not change.
+   * Ends a session that leaves nothing to recover. Writes the host's record again if another process has changed it.
+   * Then gives up the staging folder, removes the journal, and only after that deletes the staged files. If a kept path
+   * is lost, sets the staged files aside instead. Never throws: logs a warning about anything that cannot be written or
+   * removed, and leaves it to the next run. The outcome does not change.
    */
   settle(): Promise<void>
 }

@@ -16,12 +16,13 @@ const MAX_OPEN = 70
 const MAX_MOVED_UP = 10_000
 
 /**
- * Removes the file, symlink or directory at the path, with everything in it; does nothing if nothing is there. The
+ * Removes the file, symlink or directory at the path, with everything in it. Does nothing if nothing is there. The
  * caller must make sure that only this user can change the directory that contains the path. Removes everything below
- * the path by descriptor: whatever another process renames, replaces or links in the tree meanwhile, nothing outside
- * the tree is touched. Enters no mount point; a bind mount of the same file system is recognized only with /proc. Works
- * in slices, between which signals are handled. Removes everything that it can, then throws the system's error about
- * the first item that stays, or DeploymentError `unsafe_host` for a mount point or as `openDirectorySync` does.
+ * the path by descriptor, so it touches nothing outside the tree, whatever another process renames, replaces or links
+ * in the tree meanwhile. Enters no mount point, but recognizes a bind mount of the same file system only with /proc.
+ * Works in slices, between which signals are handled. Removes everything that it can, and then throws the error about
+ * the first item that stays. That is the system's error, or DeploymentError `unsafe_host` for a mount point or as
+ * `openDirectorySync` throws it.
  */
 export async function removeTree(path: string): Promise<void> {
   const stat = lstatIfPresentSync(path)

@@ -6,9 +6,9 @@ import type { InstalledRow, InstalledVersion, ProjectVersion, RemovedRow } from 
 const MAX_PROJECT_VERSIONS = 20
 
 /**
- * Returns the versions that stay recorded, with `added` if there is one: for each project, the newest 20 versions whose
- * parts this host still has (see `isLeft`). A version whose sources had different contents at different times is
- * recorded once for each set of trees.
+ * Returns the versions that stay recorded, including `added` if there is one. For each project, these are the newest 20
+ * versions whose parts this host still has (see `isLeft`). A version whose sources had different contents at different
+ * times is recorded once for each set of trees.
  */
 export function retainVersions(
   known: readonly ProjectVersion[],

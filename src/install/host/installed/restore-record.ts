@@ -24,9 +24,9 @@ export interface KnownRecord {
 
 /**
  * Writes the record again as the run knows it, unless the file already contains that record, with or without the run's
- * later commit and notes. Any other content is from another process, which must not write there. In that case, this
- * function sets the file aside, even if the file contains a valid record. Throws file system errors. After an error,
- * the file is as it was.
+ * later commit and notes. Any other content is from another process, which must not write there. This function then
+ * sets the file aside, even if the file contains a valid record. Throws file system errors. After an error, the file is
+ * as it was.
  */
 export async function restoreRecord(
   { layout, log }: RecordedHost,

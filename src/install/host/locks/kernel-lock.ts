@@ -27,9 +27,9 @@ export interface KernelLock {
 export type KernelLockAttempt = KernelLock | 'busy' | 'unavailable'
 
 /**
- * Tries once to lock a file, which is created if it is missing and must never be removed. `flock` (util-linux) locks a
- * descriptor that this process keeps open, and then exits. Only `flock` inherits the descriptor, so the lock ends with
- * this process, however this process ends. Throws the system's error, the signal's reason, or DeploymentError
+ * Tries once to lock a file. Creates the file if it is missing. The file must never be removed. `flock` (util-linux)
+ * locks a descriptor that this process keeps open, and then exits. Only `flock` inherits the descriptor, so the lock
+ * ends with this process, however this process ends. Throws the system's error, the signal's reason, or DeploymentError
  * `unsafe_host` if the path is not a regular file.
  */
 export async function tryKernelLock(request: KernelLockRequest): Promise<KernelLockAttempt> {

@@ -12,8 +12,8 @@ export function notAFile(path: string, expected = 'a regular file'): DeploymentE
 }
 
 /**
- * Returns `notAFile` if the error of an `open` that follows no symlinks means that the path is not a regular file;
- * otherwise returns the error unchanged.
+ * Returns `notAFile` if an `open` that follows no symlinks failed because the path is not a regular file. Otherwise
+ * returns the error unchanged.
  */
 export function toOpenError(path: string, error: unknown): unknown {
   return NOT_A_FILE.has(errnoOf(error) ?? '') ? notAFile(path) : error

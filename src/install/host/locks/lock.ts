@@ -39,9 +39,9 @@ export interface HeldLock {
 }
 
 /**
- * Takes the lock of a project root, and waits for its holder for up to `timeoutMs`. The lock consists of a kernel lock,
- * which ends with its holder, and a file that names the holder. A file whose holder is provably dead, or whose content
- * is garbage, is taken over at once. If no kernel lock is available, the file alone decides.
+ * Takes the lock of a project root. If another process has the lock, waits for up to `timeoutMs`. The lock consists of
+ * a kernel lock, which ends with its holder, and a file that names the holder. A file whose holder is provably dead, or
+ * whose content is garbage, is taken over at once. If no kernel lock is available, the file alone decides.
  *
  * Throws DeploymentError `locked` with the holder and the link to its run, `unsafe_host` as `tryKernelLock` and
  * `readLock` do, or a system error as `toHostError` returns it. Throws the signal's reason once the signal is aborted.

@@ -4,9 +4,9 @@ import { lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 import { auditPath, type Layout, renameProbePath, reservePath } from '../layout.ts'
 
 /**
- * Checks that the folders and files with fixed names in `.hub-deploy/`, except the kernel lock, have the type that this
- * action gives them: directory or regular file. A missing path passes. Throws DeploymentError `host_not_writable`,
- * which names the obstructing path and says what to do.
+ * Checks that each folder or file with a fixed name in `.hub-deploy/`, except the kernel lock, is a directory or a
+ * regular file, as this action created it. A missing path passes. Throws DeploymentError `host_not_writable`, which
+ * names the obstructing path and says what to do.
  */
 export function requireOwnKinds(layout: Layout): void {
   const { staging, snapshots, trees, reports, outbox, lock, journal, installed } = layout

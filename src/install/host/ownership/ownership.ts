@@ -31,7 +31,7 @@ export interface SharedRoot {
  * nobody else may be able to write there. `.hub-deploy/` must pass `requireOwnFolder`. A missing path passes. Reads
  * names, owners and modes, and then, from `installed.json`, the directories of plugins.
  *
- * Returns one sentence for each path that others own or can write to and that the operator accepts.
+ * Returns one sentence for each path that the operator accepts although others own it or can write to it.
  *
  * Throws UntouchableHostError `unsafe_host`, which says what is unsafe and how to fix it. If the host could not be
  * checked, throws UntouchableHostError with the code and message of the error that prevented the check.

@@ -25,13 +25,13 @@ export interface InstalledTree extends PartName {
 
 /**
  * Returns the differences between the files of an installed plugin or extension and those that were installed. Leaves
- * out keep-paths and unrecorded files in bytecode caches. Apart from these exceptions, three empty lists mean that
- * every file and symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an
- * earlier version of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
+ * out keep-paths and unrecorded files in bytecode caches. Apart from these, three empty lists mean that every file and
+ * symlink has the recorded bytes, mode and target, and that there are no other files. (A record of an earlier version
+ * of the action has no modes.) A file that was touched, or replaced by a copy, counts as unchanged.
  *
- * Undefined means that the differences are not known, because nothing is recorded or (with a warning) because the
- * record or the tree cannot be read. In that case, do not treat the tree as intact. Throws only the signal's reason,
- * once the signal is aborted. Reads a file only if its inode and times do not show that it is unchanged.
+ * Undefined means that the differences are not known: nothing is recorded, or, after a warning, the record or the tree
+ * cannot be read. In that case, do not treat the tree as intact. Throws only the signal's reason, once the signal is
+ * aborted. Does not read a file whose inode and times show that it is unchanged.
  */
 export async function findDrift(
   folder: RecordFolder,

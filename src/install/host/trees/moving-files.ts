@@ -12,9 +12,9 @@ const MAX_ATTEMPTS = 14
 const MAX_MS = 1000
 
 /**
- * Examines the damaged paths again, and returns those at which the old file is found after all, because another process
- * is renaming it, or a directory that contains it, back and forth. Never throws; once the signal is aborted, examines
- * nothing more.
+ * Examines the damaged paths again, and returns those at which the old file is found after all. In that case, another
+ * process is renaming the file, or a directory that contains it, back and forth. Never throws; once the signal is
+ * aborted, examines nothing more.
  */
 export async function findMoving(
   before: TreeBefore,

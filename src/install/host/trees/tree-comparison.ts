@@ -39,10 +39,9 @@ export interface Pair {
 export type ScannedTree = HostTree & Omit<ScanRules, 'isLeftOut'>
 
 /**
- * Compares a tree with its record: types, modes, symlink targets, and bytes. Reads a file only if its inode and times
- * do not show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in
- * slices. Throws any error from reading the record, the system's error, and the signal's reason once the signal is
- * aborted.
+ * Compares a tree with its record: types, modes, symlink targets, and bytes. Does not read a file whose inode and times
+ * show that it is unchanged. Ignores keep-paths, and unrecorded files for which `isCache` is true. Works in slices.
+ * Throws any error from reading the record, the system's error, and the signal's reason once the signal is aborted.
  */
 export async function compareTree(
   tree: ScannedTree,

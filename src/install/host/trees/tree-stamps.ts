@@ -22,9 +22,9 @@ export class TreeStamps {
   }
 
   /**
-   * True if nothing in this tree has changed since the scan. The stamp of the root is ignored, because the tree may
-   * have been moved, but the number of entries in the root is compared. A directory counts as changed if a kept path
-   * was moved out of it. Throws the signal's reason once the signal is aborted.
+   * True if nothing in this tree has changed since the scan. Ignores the stamp of the root, because the tree may have
+   * been moved, but compares the number of entries in the root. A directory counts as changed if a kept path was moved
+   * out of it. Throws the signal's reason once the signal is aborted.
    */
   async areThoseOf({ root, keepPaths }: HostTree, signal: AbortSignal): Promise<boolean> {
     const slice = new TimeSlice(signal)

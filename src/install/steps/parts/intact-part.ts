@@ -48,8 +48,8 @@ export interface IntactTree {
 
 /**
  * Finds the tree that is installed in a place, if extracting this artifact would give the same tree, apart from added
- * files: the tree came from the same bytes, with the same keep-paths and `plugin.sig`, and no file is missing or
- * changed. Returns undefined otherwise, and also if only an extraction could show whether the trees are the same.
+ * files. The tree must have come from the same bytes, with the same keep-paths and `plugin.sig`, and no file may be
+ * missing or changed. Returns undefined otherwise, or if only an extraction could show whether the trees are the same.
  */
 export async function findIntactTree(
   deployment: SigningDeployment,

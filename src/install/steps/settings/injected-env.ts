@@ -40,12 +40,12 @@ export function willLackInjectedEnv(
 }
 
 /**
- * Creates the settings that the host framework injects into an installed plugin, with this text, if the framework
- * injects settings and the file does not exist. The file has mode 0600, and is written completely or not at all.
- * Returns whether the file was created. Never changes an existing file, but reads it, and warns if the file sets a key
- * to a different value than this text does. If the next version would lose the file, or if the plugin's signature
- * covers the file, warns instead of creating the file. Throws DeploymentError `step_failed` if the existing settings
- * cannot be read (see `readSettings`) or lack a required key, or if the file has just appeared.
+ * Creates, with this text, the settings file that the host framework injects into an installed plugin. Does nothing if
+ * the framework injects no settings. The file has mode 0600, and is written completely or not at all. Returns whether
+ * the file was created. Never changes an existing file, but warns if the file sets a key to a different value than this
+ * text does. If the next version would lose the file, or if the plugin's signature covers the file, warns instead of
+ * creating the file. Throws DeploymentError `step_failed` if the existing settings cannot be read (see `readSettings`)
+ * or lack a required key, or if the file has just appeared.
  */
 export async function seedInjectedEnv(
   { deployment, transaction, stagingFolder }: Pick<StepContext, 'deployment' | 'transaction' | 'stagingFolder'>,

@@ -11,8 +11,8 @@ import { writesSettings } from './written-settings.ts'
 type Context = Pick<StepContext, 'deployment' | 'order'>
 
 /**
- * Logs the names of required settings that the host lacks, for parts without a `write_env` step; a `write_env` step
- * itself fails if settings are missing. Logs no names if the settings cannot be read. Also logs a notice if the input
+ * Logs the names of required settings that the host lacks, for parts without a `write_env` step. (A `write_env` step
+ * itself fails if settings are missing.) Logs no names if the settings cannot be read. Also logs a notice if the input
  * `settings` has no effect because the plan has no `write_env` step. Never throws.
  */
 export function noticeSettings(context: Context): void {

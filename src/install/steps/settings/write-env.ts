@@ -19,9 +19,9 @@ import { INJECTED, type SettingsOwner, seedInjectedEnv } from './injected-env.ts
 import { NOT_A_SMALL_FILE, readSettings } from './settings-file.ts'
 
 /**
- * Seeds `<directory>/<id>.env` from a template in this part or in another part on the same shelf; the template's path,
+ * Seeds `<directory>/<id>.env` from a template in this part or in another part on the same shelf. The template's path,
  * `from`, begins with the name of that part. The file has mode 0600 from its first byte, and is written completely or
- * not at all; an existing file is only read. Also seeds the settings that a host framework injects, as
+ * not at all. An existing file is only read. Also seeds the settings that a host framework injects, as
  * `seedInjectedEnv` does. Throws DeploymentError `step_failed` if the template or the existing settings cannot be read
  * as a small regular file, or if the template's bytes are not the recorded ones. Also throws as `seedSettings`,
  * `verifySettings` and `seedInjectedEnv` do, and file system errors.

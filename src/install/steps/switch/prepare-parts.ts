@@ -29,7 +29,7 @@ export interface Preparation {
 }
 
 /**
- * Makes the trees of staged parts durable, with one sync if possible, records the trees, and checks the trees that are
+ * Makes the trees of staged parts durable, with one sync if possible, and records them. Also checks the trees that are
  * replaced next against their records. Changes only the staging folder and the records. The tree of a returning part is
  * already durable and recorded. Calls `reach` with each part before the check that the part's kept paths can be carried
  * over.

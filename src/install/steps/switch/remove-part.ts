@@ -21,8 +21,8 @@ import { identifyReplaced } from './replaced-tree.ts'
 /**
  * Stops the service of a part that the new version does not contain, if the service runs and no remaining part shares
  * it. Returns whether the part's tree exists; does nothing if the tree is gone. Throws as `findMovablePaths` and
- * `requireSwitchable` do, DeploymentError `step_failed` or `step_timed_out` if the service cannot be stopped or its
- * state is unknown, and the signal's reason.
+ * `requireSwitchable` do. Also throws DeploymentError `step_failed` or `step_timed_out` if the service cannot be
+ * stopped or its state is unknown, and the signal's reason.
  */
 export async function stopRemoved(context: StepContext, part: InstalledPart): Promise<boolean> {
   const { layout, keepPaths } = context.deployment

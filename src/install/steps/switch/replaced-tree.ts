@@ -26,8 +26,8 @@ export async function noteLeaving(context: Replacing, place: Place): Promise<voi
 /**
  * Compares a tree again after it was moved to `root`, because other processes could write to the tree until then. Notes
  * and reports how the tree differs from what was installed. If the tree differs, records it as it is, and returns its
- * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. After a
- * warning, the identity also has no tree digest if the tree cannot be read, has too many unrecorded bytes, or was not
+ * identity; otherwise returns undefined. The identity has no tree digest if the tree is not a directory. The identity
+ * also has no tree digest, after a warning, if the tree cannot be read, has too many unrecorded bytes, or was not
  * compared although this action installed it. Throws only the reason for a cancellation, and file system errors.
  */
 export async function identifyReplaced(

@@ -14,12 +14,12 @@ import type { RetainedPart, ReturningPart } from '../parts/part.ts'
 import type { StepContext } from '../step-context.ts'
 
 /**
- * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. Then compares the
- * snapshot with its record once more: after the move, only a process that has a file of the snapshot open can change
- * the snapshot. Before that, moves two things out of the snapshot: its own copy of each kept path that the installed
- * version also has, and every bytecode cache that was not recorded, because the replaced service may have put code into
- * it. A rollback undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host` or
- * `inconsistent`, or file system errors.
+ * Moves a snapshot to the staging folder, from which the snapshot later returns to its place. First moves two things
+ * out of the snapshot: its own copy of each kept path that the installed version also has, and every bytecode cache
+ * that was not recorded. The replaced service may have put code into such a cache. After all moves, compares the
+ * snapshot with its record once more: from then on, only a process that has a file of the snapshot open can change the
+ * snapshot. A rollback undoes all these moves. Throws DeploymentError `snapshot_modified`, `step_failed`, `unsafe_host`
+ * or `inconsistent`, or file system errors.
  */
 export async function takeSnapshot(context: StepContext, part: RetainedPart): Promise<ReturningPart> {
   const { deployment, transaction, stagingFolder } = context

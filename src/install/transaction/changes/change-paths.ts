@@ -8,7 +8,7 @@ import {
   SNAPSHOT_PATTERN as SNAPSHOT,
 } from '../../host/record-fields.ts'
 
-// The paths at which each kind of change may happen, relative to the project root. No change moves or deletes anything
+// The paths, relative to the project root, at which each kind of change may happen. No change moves or deletes anything
 // else, whatever a journal says.
 
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'

@@ -42,7 +42,7 @@ export function placesIn(changes: readonly Change[]): Place[] {
 /**
  * Returns a change as it is announced: with the identity of the file or tree that it moves. Waits while another process
  * is replacing that file or tree. Throws DeploymentError `step_failed` if the source of a move is missing or if the
- * path to be created is taken; also throws as `requireFree` does. An impossible change must not be announced, because
+ * path to be created is taken. Also throws as `requireFree` does. An impossible change must not be announced, because
  * undoing it might move the host's own files.
  */
 export async function announceable(root: string, change: PlannedChange): Promise<Change> {
@@ -55,11 +55,10 @@ export async function announceable(root: string, change: PlannedChange): Promise
 const MAX_OPEN_MOVES = 100
 
 /**
- * Makes changes, none of which depends on another, one right after another. Makes moves durable only afterwards, in
- * groups of at most 100, because each move keeps descriptors open until it is durable. Other changes are durable at
- * once. Calls `reach` with the index of each change before the change is made. Never replaces an existing file. Sets
- * aside files that another process has put in the place of a new version, and returns the paths to which they were
- * moved.
+ * Makes independent changes, one right after another. Makes moves durable only afterwards, in groups of at most 100,
+ * because each move keeps descriptors open until it is durable. Other changes are durable at once. Calls `reach` with
+ * the index of each change before the change is made. Never replaces an existing file. Sets aside files that another
+ * process has put in the place of a new version, and returns the paths to which they were moved.
  */
 export async function applyChanges(
   root: string,
@@ -100,7 +99,7 @@ async function make(root: string, change: Exclude<PlannedChange, PlannedMove>): 
 }
 
 /**
- * Undoes a change, whether it was made, half made or not made at all; may be repeated. Sets aside, and never removes,
+ * Undoes a change, whether it was made, half made or not made at all. May be repeated. Sets aside, and never removes,
  * files that another process has put in the way. For a move, throws as `moveBack` does.
  */
 export async function undoChange(root: string, change: Change): Promise<Undone> {

@@ -96,8 +96,8 @@ export function remakeFoldersSync(root: string, path: string, setAside: (found: 
 }
 
 /**
- * Holds a path. The users who can change the directory that contains a tree decide what this host runs, so the tree's
- * own path can be trusted once the tree is known to be a directory.
+ * Holds a path. The users who can change the directory around a tree decide what this host runs anyway. The tree's own
+ * path can therefore be trusted once the tree is known to be a directory.
  */
 function hold(root: string, path: string, open: OpenDirectory[]): HeldPath {
   const { base, inside } = splitPath(root, path)

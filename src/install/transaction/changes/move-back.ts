@@ -44,7 +44,7 @@ export async function moveBack(root: string, move: Move): Promise<Undone> {
 
 /**
  * True if a move was certainly not made, or is certainly undone. A path moved into the staging folder counts as back
- * only while the folder of its target exists, too: otherwise, a new file or directory with the old inode may be at the
+ * only while the folder of its target still exists. Otherwise, a new file or directory with the old inode may be at the
  * source.
  */
 export function isMovedBack(root: string, move: Move): boolean {
@@ -91,9 +91,9 @@ function whereIs(move: Move, { from, to }: Ends<HeldPath>): Location {
 }
 
 /**
- * Moves back the file or tree at the target, such as a file that was rewritten. But if the new version has renamed the
- * announced file or tree inside its own tree, for example as a backup, moves the announced file or tree back instead,
- * and sets aside the file or tree at the target.
+ * Moves back the file or tree at the target, such as a file that was rewritten. The new version may instead have
+ * renamed the announced file or tree inside its own tree, for example as a backup. If so, moves the announced file or
+ * tree back, and sets aside the file or tree at the target.
  */
 async function moveExchangedBack(root: string, move: Move): Promise<Undone> {
   // The target can be moved back in any case, so a tree that cannot be searched does not stop the undo.

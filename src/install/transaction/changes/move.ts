@@ -64,8 +64,9 @@ export interface MadeMove {
 
 /**
  * Makes a move. Another process, perhaps the old version itself, may replace the source, or put files in the way each
- * time files are set aside. So the two renames follow each other immediately, and are attempted up to 20 times. Throws
- * DeploymentError `step_failed` if the source is missing after the last attempt, and otherwise the system's error.
+ * time files are set aside. The two renames therefore follow each other immediately, and are attempted up to 20 times.
+ * Throws DeploymentError `step_failed` if the source is missing after the last attempt, and otherwise the system's
+ * error.
  */
 export async function makeMove(root: string, paths: Ends<string>): Promise<MadeMove> {
   const setAside: string[] = []

@@ -1,6 +1,6 @@
 import type { Change } from '../changes/change.ts'
 
-/** Announces one change, or several, none of which depends on another. */
+/** Announces one change, or several independent ones. */
 type Announcement =
   | { readonly record: 'change'; readonly change: Change }
   | { readonly record: 'changes'; readonly changes: readonly Change[] }

@@ -10,8 +10,8 @@ import { PADDING, parseJournalText, startOfPadding } from './journal-line.ts'
 /** The size of a journal is a multiple of this number. */
 const CHUNK_BYTES = 64 * 1024
 /**
- * Announcements leave this room free, so that room for the records of an undo, the end and the report is already
- * allocated.
+ * Announcements leave this room free, so that it is already allocated for the records of an undo, the end and the
+ * report.
  */
 const ROOM_FOR_UNDO_BYTES = 32 * 1024
 

@@ -42,7 +42,7 @@ export const recordSchema = z.lazy(() =>
     z.extend(stepEntrySchema, { record: z.literal('step') }),
     /** Announces a change that is about to be made. */
     z.object({ record: z.literal('change'), change: changeSchema }),
-    /** Announces several changes, none of which depends on another. */
+    /** Announces several independent changes. */
     z.object({ record: z.literal('changes'), changes: z.array(changeSchema).check(z.minLength(2)) }),
     /** Announces that a service is about to be started, stopped or restarted. */
     z.object({ record: z.literal('service'), change: serviceChangeSchema }),

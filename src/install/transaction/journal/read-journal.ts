@@ -25,8 +25,8 @@ export function readJournal(path: string): JournalRecord[] | undefined {
 }
 
 /**
- * Returns the journal's first record, whatever the other records contain; undefined if the journal cannot be read, if
- * one of its lines is damaged, or if its first record is invalid. Never throws.
+ * Returns the journal's first record, whatever the other records contain. Returns undefined if the journal cannot be
+ * read, if one of its lines is damaged, or if its first record is invalid. Never throws.
  */
 export function readBegin(path: string): BeginRecord | undefined {
   try {
@@ -46,8 +46,8 @@ export function readUnprovenChanges(path: string): AnnouncedChange[] {
 }
 
 /**
- * Throws JournalDamage if a durable record after the torn one is followed by another record: the other record was
- * written only once the durable record and everything before it were on the disk. So the torn record was damaged later.
+ * Throws JournalDamage if a durable record after the torn one is followed by another record. The other record was
+ * written only once the durable record and everything before it were on the disk, so the torn record was damaged later.
  */
 function verifyBehind({ records, behind }: JournalText): void {
   const isProven = recordsIn(behind.slice(0, -1)).some(({ record }) => DURABLE.has(record))

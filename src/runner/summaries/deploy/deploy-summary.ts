@@ -82,7 +82,7 @@ function inWords(checked: CheckedParts, changed: boolean): string {
 
 /**
  * Lists the steps that were or would be skipped because nothing changes for them. Omits `start` steps, because they may
- * start a service. So may a `restart`, which is listed with this exception.
+ * start a service. A `restart` may do so too: it is listed, and if no step has run, a sentence states this exception.
  */
 function skipped({ report, plannedSteps }: SummaryFacts): string[] {
   const others = new Set(report.steps.flatMap(({ id, status }) => (status === 'skipped' ? [] : [id])))
@@ -126,7 +126,8 @@ function artifact(report: LocalReport): string {
 
 /**
  * Judges by the states: only a run that passed the signature check enters the next state. In the state of that check,
- * the run then also compares the digest and the version, so an error there does not mean that the signature is wrong.
+ * the run then also compares the digest and the version, so an error in that state does not mean that the signature is
+ * wrong.
  */
 function signatureOf({ states, error, signature_valid: isValid, signer_public_key: signer }: LocalReport): string {
   if (isValid) return 'valid'

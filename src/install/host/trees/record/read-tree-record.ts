@@ -14,9 +14,9 @@ const WINDOW_BYTES = 64 * 1024
 
 /**
  * Returns the recorded items of a version, in order; undefined if the version has no record. Reads the record while the
- * caller uses the items. They are verified only once all of them have been read without an error.
+ * caller uses the items. The items are verified only once all of them have been read without an error.
  *
- * Throws TreeRecordDamage or the system's error; for a record of an earlier version of the action, throws as
+ * Throws TreeRecordDamage or the system's error. For a record of an earlier version of the action, throws as
  * `readEarlierRecord` does.
  */
 export function readTreeRecord(
@@ -49,7 +49,7 @@ export function readRecordLines(layout: Layout, identity: TreeIdentity): Iterabl
 export type FindRecorded = (path: string) => RecordedItem | undefined
 
 /**
- * Opens a version's record to look up single items, at a tenth of the cost of reading all of them; returns undefined if
+ * Opens a version's record to look up single items, at a tenth of the cost of reading all of them. Returns undefined if
  * the version has no record. Throws as `readTreeRecord` does, before any lookup.
  */
 export function openTreeRecord(layout: Layout, identity: TreeIdentity): FindRecorded | undefined {

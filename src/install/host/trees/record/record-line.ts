@@ -70,8 +70,8 @@ export function* linesIn(text: string): Generator<RecordedLine, undefined> {
 }
 
 /**
- * Quotes a text as JSON if it contains a control character, such as those that separate fields and lines, or looks
- * quoted: host files may have any name.
+ * Quotes a text as JSON if it looks quoted, or contains a control character, such as those that separate fields and
+ * lines. Host files may have any name.
  */
 export function quote(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for

@@ -13,8 +13,8 @@ const WINDOW_BYTES = 64 * 1024
 
 /**
  * Records a tree whose items come in order; the record is durable on return. The name of the record is the SHA-256 of
- * its text, which contains the stamps of the files, so every installed tree has a record of its own. The record stays
- * valid when the tree is moved. Works in slices.
+ * its text. The text contains the stamps of the files, so every installed tree has a record of its own. The record
+ * stays valid when the tree is moved. Works in slices.
  */
 export async function writeTreeRecord(
   layout: Layout,
