@@ -8,8 +8,8 @@ import type { Store } from './store.ts'
 
 const READ_CHUNK_BYTES = 256 * 1024
 /**
- * The most reads at once, for all downloads together. Each turn of the event loop sends the pieces that were read and
- * accepts one connection: with more reads, a turn would take so long that other hosts would wait for seconds.
+ * The most reads at once, for all downloads together. Each turn of the event loop sends the pieces that were read, and
+ * accepts only one connection. With more reads, each turn would take longer, and other hosts would wait for seconds.
  */
 const READS_AT_ONCE = 2
 

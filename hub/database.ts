@@ -1,6 +1,8 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
 
-/** More than the number of the hub's fixed statements. The fleet page's statements depend on the number of words in its filter. */
+/**
+ * The hub has fewer fixed statements. The fleet page adds others, which depend on the number of words in its filter.
+ */
 const MOST_KEPT = 100
 
 /** Keeps compiled statements, because compiling a short statement takes longer than running it. */

@@ -24,9 +24,9 @@ export interface FolderArchive {
 /**
  * Packs a folder as a ZIP. The same files give the same bytes: entries are sorted by name, times are fixed, and modes
  * are 0644 or 0755. Symlinks stay symlinks. Leaves out version control, installed dependencies, caches, settings and
- * private keys. Throws HubError 400 for a symlink that is absolute or broken, or leads out of the folder, for a device,
- * FIFO or socket, for a name with a backslash or not in UTF-8, for more than 100,000 entries or 2 GiB, if the folder
- * does not exist, or if there is nothing to publish.
+ * private keys. Throws HubError 400 if the folder does not exist, if there is nothing to publish, and for more than
+ * 100,000 entries or 2 GiB. Also throws it for a device, FIFO or socket, for a symlink that is absolute or broken or
+ * leads out of the folder, and for a name that contains a backslash or is not UTF-8.
  */
 export function zipFolder(folder: string): FolderArchive {
   const root = openFolder(folder)

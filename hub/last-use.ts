@@ -9,7 +9,7 @@ interface UsedKey {
 
 /**
  * Notes that a key was used, at most once a minute: each note waits for the disk, and hosts share keys. If the note
- * cannot be written, as on a full disk, the request still succeeds.
+ * cannot be written, for example on a full disk, the request still succeeds.
  */
 export function noteUse({ db }: Store, table: 'api_keys' | 'project_keys', { id, last_used_at }: UsedKey): void {
   const now = Date.now()

@@ -23,7 +23,7 @@ export const versionSchema = z.string().regex(/^[0-9A-Za-z][0-9A-Za-z.+_-]{0,127
   error: 'must be 1 to 128 characters (0-9, A-Z, a-z, ".", "+", "_" and "-"), starting with a letter or digit',
 })
 
-/** The name of a version to publish. It cannot be `latest`, with which clients ask for the newest version. */
+/** The name of a version to publish. It cannot be `latest`: clients use that to ask for the newest version. */
 export const newVersionSchema = versionSchema.refine(version => version !== 'latest', {
   error: 'must not be "latest", which stands for the newest version',
 })

@@ -2,8 +2,8 @@ import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs'
 import { HubError } from './errors.ts'
 
 /**
- * Writes the file that the option `--out` names, and leaves nothing behind if that fails. Throws HubError 400 if the file
- * exists or cannot be written.
+ * Writes the file that the option `--out` names, and leaves nothing behind if that fails. Throws HubError 400 if the
+ * file exists or cannot be written.
  */
 export function writeNewFile(path: string, content: string | Uint8Array, mode = 0o666): void {
   const file = create(path, mode)

@@ -3,7 +3,7 @@ import { dirname } from 'node:path'
 
 /**
  * Creates a folder and its missing parents; an existing folder is fine. Does not use Node's recursive mkdir, which
- * never ends in a folder that takes no new ones, such as /proc. Throws file system errors.
+ * never returns for a new folder in /proc. Throws file system errors.
  */
 export function makeFolder(folder: string, mode = 0o777): void {
   try {

@@ -28,8 +28,8 @@ const OTHERS_OF_ROOTS_KEY = 0o037
 
 /**
  * Reads the certificate and the key. Throws HubError 400 if a file cannot be read or contains no certificate or key in
- * PEM format, if TLS cannot use the two together, or if the key does not belong to the certificate, needs a
- * passphrase, or can be read or changed by other users. `now` is in milliseconds since 1970.
+ * PEM format, or if TLS cannot use the two together. Also throws it if the key does not belong to the certificate,
+ * needs a passphrase, or can be read or changed by other users. `now` is in milliseconds since 1970.
  */
 export function readTls({ certFile, keyFile }: TlsFiles, now: number): ReadTls {
   const { bytes: cert } = readPem('tls-cert', certFile)

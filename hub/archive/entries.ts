@@ -10,9 +10,9 @@ export interface SafeTree {
 }
 
 /**
- * Returns the tree that a host unpacks, without the only top-level directory if `flattens` is set (contract 4.3, rule
- * 5). Throws HubError 400 for an archive that no host unpacks, such as one without a file, or with an unsafe name, a
- * symlink that leads out, a device, or two entries in one place.
+ * Returns the tree that a host unpacks. With `flattens`, drops the top-level directory if everything is below it
+ * (contract 4.3, rule 5). Throws HubError 400 for an archive that no host unpacks: for example, one that has no file,
+ * an unsafe name, a symlink that leads out, a device, or two entries in one place.
  */
 export function requireSafeTree(entries: readonly ArchiveEntry[], options: { flattens: boolean }): SafeTree {
   if (entries.length === 0) throw new HubError(400, 'The archive contains nothing to publish: pack the files again.')

@@ -38,7 +38,10 @@ export class EntryTree {
     else throw unsafe(entry.name, describeRepeat(there.entry.name, entry.name))
   }
 
-  /** Returns the top, or, if `flattens` is set, its only directory: code hosts put all files below one directory. */
+  /**
+   * Returns the top. With `flattens`, returns the directory that contains everything, if there is one: code hosts put
+   * all files below one directory.
+   */
   top({ flattens }: { readonly flattens: boolean }): TreeNode {
     const [only, ...others] = this.#top.children.values()
     return flattens && others.length === 0 && only?.type === 'directory' ? only : this.#top

@@ -33,9 +33,9 @@ export interface OpenZip {
 }
 
 /**
- * Reads all of a ZIP, and so makes sure that nothing in it is damaged. Throws HubError 400 for bytes that are not a
- * ZIP, and for a ZIP with a damaged or encrypted entry, with a name or symlink target that is not UTF-8, with a name
- * that is not marked as UTF-8, or with more than hosts unpack.
+ * Reads all of a ZIP, to make sure that nothing in it is damaged. Throws HubError 400 if the bytes are not a ZIP, if
+ * the ZIP contains more than hosts unpack, or if an entry is damaged or encrypted. Also throws it if a name or symlink
+ * target is not UTF-8, or if a name outside ASCII is not marked as UTF-8.
  */
 export async function openZip(bytes: Buffer): Promise<OpenZip> {
   const zip = await yauzl.fromBufferPromise(bytes, { lazyEntries: true, decodeStrings: false }).catch(notAZip)

@@ -29,7 +29,7 @@ export function noKey(problem: string): HubError {
 }
 
 /**
- * The refusal for a backup that cannot be written, or for a file of the hub that cannot be read: the problem names the
+ * The refusal for a backup that cannot be written, or for a file of the hub that cannot be read. The message names that
  * file. Returns any other error unchanged.
  */
 export function cannotWrite(file: string, error: unknown): unknown {

@@ -22,11 +22,11 @@ export interface BackedUp {
 }
 
 /**
- * Writes everything that the hub stores to a new tar file that only its owner can read, while hubs may continue to
- * publish and accept reports. Copies a consistent state of the database, then the artifacts that the copy lists, which
- * never change. The file appears as placeNew says. Throws HubError 409 if the file exists, 400 if it cannot be written
- * or the system cannot read a file of the hub, and 500 if the database, an artifact, or the key of sealed versions is
- * missing or damaged. If the signal is aborted, rejects and leaves nothing behind.
+ * Writes everything that the hub stores to a new tar file that only its owner can read. Meanwhile, hubs may continue to
+ * publish and accept reports. Copies a consistent state of the database, then the artifacts that the copy lists:
+ * artifacts never change. The file appears as placeNew says. Throws HubError 409 if the file exists, and 400 if it
+ * cannot be written or if the system cannot read a file of the hub. Throws HubError 500 if the database, an artifact,
+ * or the key of sealed versions is missing or damaged. If the signal is aborted, rejects and leaves nothing behind.
  */
 export async function backUp(store: Store, file: string, signal: AbortSignal): Promise<BackedUp> {
   const target = resolve(file)

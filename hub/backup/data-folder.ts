@@ -20,8 +20,8 @@ export interface NewDataFolder {
 
 /**
  * Prepares a folder to restore into. A folder that does not exist yet appears complete or not at all. An existing
- * folder may be behind a symlink, or be a mount point that nothing can replace, so the files are moved into it, with
- * the database last. Throws HubError 409 if the folder is not empty, and 400 if it cannot be read.
+ * folder stays, because it may be a mount point or behind a symlink: `settle` moves the files into it, with the
+ * database last. Throws HubError 409 if the folder is not empty, and 400 if it cannot be read.
  */
 export async function newDataFolder(dataDir: string): Promise<NewDataFolder> {
   return (await isThere(dataDir)) ? inside(await realpath(dataDir)) : await nextTo(resolve(dataDir))

@@ -4,9 +4,9 @@ import { constants, copyFile, link, open, rm } from 'node:fs/promises'
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'])
 
 /**
- * Makes a complete file appear at another path of the same file system, too. Rejects with EEXIST if that path is taken.
- * The file appears complete or not at all, except on a file system without hard links: there, a crash may leave part of
- * the file.
+ * Makes a complete file appear at a second path on the same file system. Rejects with EEXIST if that path is taken. The
+ * file appears complete or not at all, except on a file system without hard links: there, a crash may leave part of the
+ * file.
  */
 export async function placeNew(written: string, target: string, linkFile = link): Promise<void> {
   try {

@@ -24,9 +24,9 @@ export interface Restored {
 }
 
 /**
- * Restores a data folder from a backup. Throws HubError 409 if the folder is not empty, 400 if the file cannot be read
- * or is not a complete backup of a hub, or if the system cannot write a file, and 500 for a newer hub's backup. If the
- * signal is aborted, rejects and leaves no file behind.
+ * Restores a data folder from a backup. Throws HubError 409 if the folder is not empty, and 500 for a newer hub's
+ * backup. Throws HubError 400 if the backup cannot be read or is not a complete backup of a hub, or if the system
+ * cannot write a file. If the signal is aborted, rejects and leaves no file behind.
  */
 export async function restore(file: string, dataDir: string, signal: AbortSignal): Promise<Restored> {
   await requireReadable(file)
@@ -152,7 +152,7 @@ async function requireWhole(file: string, folder: string): Promise<number> {
   return artifacts.length
 }
 
-/** Refuses the data of a newer hub, and names the backup: the folder is removed afterwards. */
+/** Refuses the data of a newer hub. The error names the backup, because the folder is removed afterwards. */
 function requireKnownSchema(file: string, folder: string): void {
   try {
     openStore(folder).close()

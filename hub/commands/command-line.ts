@@ -3,8 +3,8 @@ import type { ZodType } from 'zod'
 import { UsageError } from '../errors.ts'
 
 /**
- * Options of npm itself that have the same name as an option of the hub. Even if these options were not given, npm sets
- * their variables: some always, some from a user's settings.
+ * Names of options that both npm and the hub have. npm sets the variables of these options even if they were not given:
+ * some always, some from a user's settings.
  */
 const NPM_OPTIONS: ReadonlySet<string> = new Set(['cache', 'git', 'name', 'only', 'version'])
 

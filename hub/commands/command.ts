@@ -50,8 +50,8 @@ export async function withStore<T>(dataDir: string, work: (store: Store) => T | 
 }
 
 /**
- * Works like withStore, but creates nothing, and throws HubError 404 if the folder contains no hub, and 400 if that is
- * unknown because the folder cannot be read.
+ * Works like withStore, but creates nothing. Throws HubError 404 if the folder contains no hub, and 400 if the folder
+ * cannot be read.
  */
 export async function withExistingStore<T>(dataDir: string, work: (store: Store) => T | Promise<T>): Promise<T> {
   if (hasStore(dataDir)) return await withStore(dataDir, work)

@@ -11,8 +11,8 @@ export interface ListingOptions {
 
 /**
  * Returns the plugin or service that the options name. With `--kind`, the plugin or service need not be published.
- * Without `--kind`, throws UsageError if both a plugin and a service have this slug. If neither has it, throws HubError
- * 404, whose message also names `otherRemedy`.
+ * Without `--kind`, throws UsageError if both a plugin and a service have this slug, and HubError 404 if neither has
+ * it. The 404's message also names `otherRemedy`.
  */
 export function findListing(store: Store, { kind, slug }: ListingOptions, otherRemedy = ''): ListingId {
   if (kind !== undefined) return { kind, slug }

@@ -12,7 +12,7 @@ export interface SecretVariable {
 
 /**
  * Reads a secret. Throws UsageError if the variable is empty or not set. The error quotes `variable` only if it looks
- * like a variable's name, because it may be the secret itself.
+ * like a variable's name: a user may have typed the secret itself.
  */
 export function readSecretVariable({ option, variable, purpose }: SecretVariable): string {
   const secret = process.env[variable]

@@ -10,7 +10,7 @@ import { parseCommandLine, requireOption } from './command-line.ts'
 
 const DEFAULT_PORT = 8787
 const MAX_PORT = 65_535
-/** Addresses that make a server listen on every address of its machine, and by which no other machine can reach it. */
+/** Addresses that make a server listen on every address of its machine. No other machine can connect to them. */
 const EVERY_ADDRESS = ['0.0.0.0', '::']
 
 export const SERVE_OPTIONS = {

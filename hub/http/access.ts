@@ -27,9 +27,9 @@ export function requireAdmin(c: Context, store: Store): void {
 }
 
 /**
- * Works like requireAdmin, but also accepts the token as a password, for which a browser asks its user. No route that
- * changes anything may use this, because the browser then sends the password even with requests that another site
- * triggers.
+ * Works like requireAdmin, but also accepts the token as a password, so that a browser can ask its user for the token.
+ * No route that changes anything may use this function: a browser that knows the password also sends it with requests
+ * that another site triggers.
  */
 export function requireAdminToLook(c: Context, store: Store): void {
   const sent = c.req.header('authorization')

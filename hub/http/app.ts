@@ -96,8 +96,9 @@ function refuseBody(): never {
 }
 
 /**
- * Serves the page with the fleet of all owners. Only the machine itself may see it without the admin token. The Host
- * header counts too, because a foreign web page can point its own name at a loopback address and read the answers.
+ * Serves the page with the fleet of all owners. Only the hub's own machine may see the page without the admin token.
+ * The Host header must be a loopback name, too: a foreign web site can point its own name at a loopback address, and
+ * its pages could then read the answers.
  */
 function answerFleetPage(c: Context, { store, isLocal, now }: AppOptions): Response | Promise<Response> {
   if (!isLocal || !isLoopbackAuthority(c.req.header('host')) || isPassedOn(c)) {

@@ -11,7 +11,10 @@ export function isLoopbackHost(host: string): boolean {
   return loopback.check(host, version === 4 ? 'ipv4' : 'ipv6')
 }
 
-/** Works like isLoopbackHost, but for a Host header: a host, in brackets if it is an IPv6 address, with or without a port. */
+/**
+ * Works like isLoopbackHost, but for a Host header. An IPv6 address is in brackets there, and a port may follow the
+ * host.
+ */
 export function isLoopbackAuthority(authority: string | undefined): boolean {
   const [, bracketed, plain] = /^(?:\[([^\]]*)\]|([^:]*))(?::\d+)?$/.exec(authority ?? '') ?? []
   return isLoopbackHost(bracketed ?? plain ?? '')

@@ -34,8 +34,8 @@ export function boundaryOf(contentType: string): string | undefined {
 
 /**
  * Yields the parts of a multipart/form-data body as its bytes arrive, with little more than a chunk in memory. Throws
- * HubError 400 for a body that is cut off, that does not begin with its boundary, or that has a boundary without a line
- * break after it, more than 20 parts, or a part without a name or with more than 8 KiB of headers.
+ * HubError 400 if the body is cut off, does not begin with its boundary, has more than 20 parts, or has a boundary
+ * without a line break after it. Also throws for a part that has no name or more than 8 KiB of headers.
  */
 export async function* readParts(body: AsyncIterable<Uint8Array>, boundary: string): AsyncGenerator<Part> {
   const delimiter = Buffer.from(`\r\n--${boundary}`)

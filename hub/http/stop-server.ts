@@ -19,7 +19,7 @@ export function prepareStop(server: Server): () => Promise<void> {
   return () => stop(server, sockets)
 }
 
-/** Also closes connections that become idle after the call of `server.close`, which misses them. */
+/** Also closes connections that become idle after the call to `server.close`: that call misses them. */
 async function stop(server: Server, sockets: ReadonlySet<Socket>): Promise<void> {
   const closed = once(server, 'close')
   server.close()

@@ -98,8 +98,8 @@ export function stateOf({ held_at, yanked_at }: Pick<PublishedVersion, 'held_at'
 }
 
 /**
- * Throws HubError 409 if the version was yanked, and, unless `replace` is set, if it is already published with
- * different bytes or another signature.
+ * Throws HubError 409 if the version was yanked. Without `replace`, also throws it if the version is already published
+ * with different bytes or another signature.
  */
 export function requirePublishable(store: Store, version: PublishedVersion, replace: boolean): void {
   requireNotYanked(store, version)

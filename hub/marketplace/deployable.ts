@@ -8,11 +8,11 @@ import { PLUGIN_YAML, readPluginYaml } from './plugin-yaml.ts'
 const PROJECT_PLAN = 'deployment/install.yaml'
 
 /**
- * Identifies the version in an archive; its plugin.yaml provides the facts that the publisher did not give. Throws
- * HubError 400 for an archive that hosts refuse, at least by default: empty, too large, not a ZIP, damaged, unsafe to
- * unpack, or with a plugin.yaml that clients cannot read. Also throws HubError 400 for a project, if no kind is given,
- * and as requirePluginKind, identifyPlugin and identifyService do. This check only helps publishers: each host decides
- * for itself what it accepts.
+ * Identifies the version in an archive. The archive's plugin.yaml provides the facts that the publisher did not give.
+ * Throws HubError 400 for an archive that hosts refuse, at least by default: one that is empty, too large, not a ZIP,
+ * damaged, or unsafe to unpack, or has a plugin.yaml that clients cannot read. If no kind is given, throws HubError 400
+ * for a project. Also throws as requirePluginKind, identifyPlugin and identifyService do. This check only helps
+ * publishers: each host decides for itself what it accepts.
  */
 export async function requireDeployable(bytes: Buffer, given: GivenId): Promise<IdentifiedVersion> {
   if (bytes.length === 0) throw new HubError(400, 'The archive is empty (0 bytes): pack it again.')

@@ -1,7 +1,7 @@
 /**
- * The table `fleet` has one row for each plugin or service on each host, with the running version, and whether the row
- * needs attention. All of it is derived from the reports. The table exists so that the cost of a page of the fleet does
- * not depend on the number of reports.
+ * The table `fleet` has one row for each plugin or service on each host. A row has the running version, and says
+ * whether it needs attention. The whole table is derived from the reports. The table exists so that the cost of a page
+ * of the fleet does not depend on the number of reports.
  */
 export const FLEET_SCHEMA = `
   CREATE TABLE IF NOT EXISTS fleet (

@@ -39,7 +39,7 @@ const rowSchema = z.object({
 /** A plugin or service on a host: the running version, and the last attempt. */
 export type FleetRow = z.infer<typeof rowSchema>
 
-/** The number of hosts with a plugin or service, and with each of the versions that run on the most hosts. */
+/** The number of hosts with a plugin or service, in total and for each of the versions that run on the most hosts. */
 export interface ListingCount {
   readonly kind: string
   readonly slug: string
@@ -68,7 +68,10 @@ export interface FleetView {
   readonly counts: FleetCounts
 }
 
-/** Reads a page of the fleet of all owners: rows that need attention first, each group in natural order of hosts. */
+/**
+ * Reads a page of the fleet of all owners. Rows that need attention come first. Both groups are in natural order of
+ * hosts.
+ */
 export function readFleet(store: Store, wanted: FleetFilter): FleetView {
   catchUpWithReports(store)
   const text = wanted.text.slice(0, MAX_FILTER_CHARS)

@@ -32,7 +32,7 @@ export function requirePluginKind({ source, kind }: GivenId): void {
 /**
  * Identifies the version in an archive with this plugin.yaml, which provides the facts that the publisher did not give.
  * Throws HubError 400 if the file and the publisher name different versions, or if the file has a version that cannot
- * be published. Throws UsageError if the version or the slug comes from neither of them.
+ * be published. Throws UsageError if neither gives a version, or neither gives a slug.
  */
 export function identifyPlugin(given: GivenId, described: PluginYaml): IdentifiedVersion {
   const version = versionIn(described, given.version)
@@ -41,8 +41,8 @@ export function identifyPlugin(given: GivenId, described: PluginYaml): Identifie
 }
 
 /**
- * Identifies the version in an archive without a plugin.yaml, which only the publisher can name. Throws HubError 400 if
- * the publisher does not give the kind service, and UsageError if the slug or the version is missing.
+ * Identifies the version in an archive without a plugin.yaml. Only the publisher can name such a version. Throws
+ * HubError 400 if the publisher does not give the kind service, and UsageError if the slug or the version is missing.
  */
 export function identifyService({ source, kind, slug, version }: GivenId): VersionId {
   if (kind !== 'service')

@@ -2,14 +2,14 @@
 export const HOST = ['kind', 'slug', 'deployer_id', 'host_id'] as const
 
 /**
- * SQL: the time at which a reported deployment was completed, by the host's own clock, so that a report delivered late
- * does not hide a newer one. No deployment counts as completed after this hub received its report: a clock that is
- * years ahead must not hide later reports.
+ * SQL: the time at which a reported deployment was completed, by the host's own clock, because a report that arrives
+ * late must not hide a newer one. The time is never later than the report's arrival at this hub: a clock that is years
+ * ahead must not hide later reports.
  */
 export const COMPLETED = 'min(julianday(completed_at), julianday(created_at))'
 
 /**
- * SQL: a column of the newest report, or of the newest success, of the host in a row of `table`. The newest report is
+ * SQL: a column of the newest report, or of the newest success, from the host in a row of `table`. The newest report is
  * about the deployment that was completed last.
  */
 export function newest(column: string, table: string, { isSuccess = false } = {}): string {

@@ -109,8 +109,8 @@ function parse(text: string): Document.Parsed {
 }
 
 /**
- * Refuses equal keys (other parsers use the last one), merge keys (their meaning depends on the parser), keys that are
- * not scalars, and too many aliases.
+ * Refuses duplicate keys (other parsers use the last one), merge keys (their meaning depends on the parser), keys that
+ * are not scalars, and too many aliases.
  */
 function requirePlainKeys(document: Document.Parsed, lines: LineCounter): void {
   let aliases = 0

@@ -28,10 +28,10 @@ const publicationSchema = z.object({
 export type Publication = z.input<typeof publicationSchema>
 
 /**
- * Publishes the bytes unchanged, and returns the version as it is now published: a version that is held back stays held
- * back. Only requireDeployable checks that a host would install the bytes. Throws HubError 400 for a wrong field, and
- * 409 if the version was yanked, or, unless `replace` is set, is already published with different bytes or another
- * secret.
+ * Publishes the bytes unchanged, and returns the version as it is now published. A version that is held back stays held
+ * back. Does not check that a host would install the bytes: requireDeployable does. Throws HubError 400 for a wrong
+ * field, and 409 if the version was yanked. Without `replace`, also throws 409 if the version is already published with
+ * different bytes or another secret.
  */
 export async function publishArchive(
   store: Store,

@@ -70,8 +70,9 @@ export function recordReport(store: Store, owner: string, report: Report): Store
 }
 
 /**
- * Returns the newest report of each host, of one owner or of all (contract 4.1, fleet view), with the host's running
- * version. For most reports, reads only the host, from an index. This takes 20 ms for 100,000 reports from 1,000 hosts.
+ * Returns the newest report of each host, with the host's running version (contract 4.1, fleet view). Without `owner`,
+ * returns the hosts of all owners. Of most reports, reads only the host, from an index: this takes 20 ms for 100,000
+ * reports from 1,000 hosts.
  */
 export function listHosts(store: Store, { kind, slug }: ListingId, owner?: string): HostReport[] {
   const ofOwner = owner === undefined ? '' : ' AND deployer_id = :owner'
@@ -87,9 +88,9 @@ export function listHosts(store: Store, { kind, slug }: ListingId, owner?: strin
 }
 
 /**
- * Removes the reports that this hub received before a given time, but keeps the newest report and the newest success of
+ * Removes the reports that this hub received before a given time. Keeps the newest report and the newest success of
  * each host, so that the host's running version stays known. Keeps neither for a name that this hub never published and
- * that no host ever ran, because such a name is a mistake. Works in batches, between which a running hub may write.
+ * no host ever ran, because such a name is a mistake. Works in batches; between two batches, a running hub may write.
  * Resolves to the number of removed reports.
  */
 export async function pruneReports(store: Store, before: Date): Promise<number> {

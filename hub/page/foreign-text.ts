@@ -23,7 +23,7 @@ export function firstSentence(message: string): string {
   return shown.length <= MAX_SENTENCE_CHARS ? shown : `${shown.slice(0, MAX_SENTENCE_CHARS).trimEnd()}…`
 }
 
-/** A version or id, in which a digest or a long text loses its middle; the title contains the whole text. */
+/** A version or id. A digest or a long text loses its middle; the title has the whole text. */
 export function shortened(text: string): Html | string {
   const short = withShortDigests(text)
   const shown = short.length > MAX_VERSION_CHARS ? cut(short, { first: 24, last: 12 }) : short

@@ -44,9 +44,9 @@ export function readProjectId(plan: string): string {
 }
 
 /**
- * Refuses a plan that the sealed files cannot fulfill. Throws HubError 400 as `readPartSources` does, else one HubError
- * 400 with every problem: the plan of another project, or a plugin, an extension or a template that does not exist or
- * is left out.
+ * Refuses a plan that the sealed files cannot fulfill. Throws HubError 400 as `readPartSources` does. Otherwise, throws
+ * one HubError 400 that lists every problem: the plan of another project, and each plugin, extension or template that
+ * does not exist or is left out.
  */
 export function requireWorkablePlan(tree: SourceTree, projectId: string): void {
   const plan = parsePlan(readFileSync(tree.plan, 'utf8'))
@@ -64,7 +64,7 @@ export function requireWorkablePlan(tree: SourceTree, projectId: string): void {
 
 /**
  * Returns the sources of the parts that the project does not contain. Throws HubError 400 as `readProjectId` does, for
- * a source in a step that installs nothing, and for two sources of one part.
+ * a source in a step that installs nothing, and for two different sources of one part.
  */
 export function readPartSources({ plan, pluginsDirname }: SourceTree): PartSources {
   const sources = new Map<string, PartSource>()

@@ -108,8 +108,8 @@ export function readEncryptedDek(store: Store, { project_id, version }: ProjectV
 
 /**
  * Adds a version. Adding it again with the same signature changes nothing: a revoked version stays revoked. Throws
- * HubError 409 if the version is already published with different bytes or another signature, or if the signature
- * already belongs to a different version, because a signature must identify one version.
+ * HubError 409 if the version is already published with different bytes or another signature. Also throws it if the
+ * signature already belongs to a different version: a signature must identify one version.
  */
 export function addProjectVersion(store: Store, version: ProjectVersion, encryptedDek: Uint8Array): ProjectVersion {
   return inTransaction(store, () => findSame(store, version) ?? saveVersion(store, version, encryptedDek))

@@ -18,8 +18,8 @@ export interface DekOwner {
 }
 
 /**
- * Encrypts a DEK for the database under the hub's own key. That key is in the file dek.key next to the database (mode
- * 0600), which this function creates if necessary. So a copy of the database alone opens no artifact.
+ * Encrypts a DEK for the database under the hub's own key, so that a copy of the database alone opens no artifact. The
+ * hub's key is in the file dek.key (mode 0600) next to the database. This function creates the key if necessary.
  */
 export function encryptDek(store: Store, owner: DekOwner, dek: Uint8Array): Buffer {
   const nonce = randomBytes(NONCE_BYTES)

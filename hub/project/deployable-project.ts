@@ -30,9 +30,10 @@ const manifestSchema = z.object({
 
 /**
  * Opens a sealed file whose signature and key match. Throws HubError 400 if hosts refuse its content, at least by
- * default, because it is not a tar in one zstd stream, or has unsafe entries, too many entries or bytes, no plan or too
- * large a plan, no valid manifest, or the manifest of another project or version. This check only helps publishers:
- * each host decides for itself what it accepts. Keeps only the listing and the manifest in memory.
+ * default. They refuse anything but a tar in one zstd stream, unsafe entries, and too many entries or bytes. They also
+ * refuse a plan that is missing or too large, and a manifest that is missing or invalid, or names another project or
+ * version. This check only helps publishers: each host decides for itself what it accepts. Keeps only the listing and
+ * the manifest in memory.
  */
 export async function requireDeployableProject({ bytes, release }: SealedRelease): Promise<void> {
   const { entries, sizes, manifest } = await readTar({ bytes, release })

@@ -26,10 +26,10 @@ export interface Tar {
 }
 
 /**
- * Encrypts the tar in the artifact format: a nonce of 12 bytes; one zstd frame, which declares its content size,
- * encrypted with AES-256-GCM without associated data; and a tag of 16 bytes. Throws if the tar's chunks do not have the
- * length that it declares. To hold only one copy in memory, writes to a private temporary file first. That file
- * contains only ciphertext and is removed.
+ * Encrypts the tar in the artifact format: a 12-byte nonce, the ciphertext, and a 16-byte tag. The plaintext is one
+ * zstd frame that declares its content size; the cipher is AES-256-GCM without associated data. Throws if the tar's
+ * chunks do not have the length that the tar declares. To hold only one copy in memory, first writes to a private
+ * temporary file, which contains only ciphertext and is removed.
  */
 export async function encryptTar(tar: Tar, key: OneTimeKey): Promise<Buffer> {
   const folder = await mkdtemp(join(tmpdir(), 'seal-'))

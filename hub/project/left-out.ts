@@ -43,8 +43,8 @@ const SETTINGS =
 const TEMPLATE = /\.(?:template|example|sample|dist|tmpl)$/
 
 /**
- * True if sealing leaves out every file or folder of this name, in upper or lower case: version control, installed
- * dependencies, caches, settings with values (`.env`, `x.env`, but not their templates), private keys and the
+ * True if sealing leaves out every file or folder of this name, in upper or lower case. It leaves out version control,
+ * installed dependencies, caches, settings with values (`.env`, `x.env`, but not their templates), private keys and the
  * credential files of common tools.
  */
 export function isNeverSealed(name: string): boolean {

@@ -33,8 +33,8 @@ interface Following {
 
 /**
  * Returns the sealed file or folder that a symlink leads to, directly or through other symlinks. Undefined if there is
- * none, if a target is not relative, if a step leaves the sealed folders of `within`, or if more than 40 symlinks form
- * a chain.
+ * none, if a target is not relative, if a step leaves the sealed folders of `within`, or if the chain has more than 40
+ * symlinks.
  */
 export function resolveLink(
   members: ReadonlyMap<string, Member>,

@@ -1,7 +1,7 @@
 /**
- * SQL: the time at which a reported deployment was completed, by the host's own clock, so that a report delivered late
- * does not hide a newer one. No deployment counts as completed after this hub received its report: a clock that is
- * years ahead must not hide later reports.
+ * SQL: the time at which a reported deployment was completed, by the host's own clock, because a report that arrives
+ * late must not hide a newer one. The time is never later than the report's arrival at this hub: a clock that is years
+ * ahead must not hide later reports.
  */
 export const COMPLETED = 'min(julianday(completed_at), julianday(reported_at))'
 

@@ -83,7 +83,7 @@ export function revokeProject(store: Store, projectId: string): ProjectKey[] {
 }
 
 /**
- * Finds the key for one of these purposes with this value, revoked or not, and notes that it was used. Returns
+ * Finds the key that has this value and one of these purposes, revoked or not, and notes that it was used. Returns
  * undefined if there is none. The lookup is by SHA-256, so its duration does not reveal how close a guess was.
  */
 export function useProjectKey(store: Store, purposes: readonly Purpose[], value: string): ProjectKey | undefined {

@@ -51,7 +51,10 @@ export type StoredProjectReport = z.output<typeof storedSchema>
 
 const COLUMNS = storedSchema.keyof().options
 
-/** Fills in an empty id with a new id, and empty times with `completed_at`, else `now` (milliseconds since 1970). */
+/**
+ * Replaces an empty id with a new one, an empty `completed_at` with `now` (milliseconds since 1970), and an empty
+ * `started_at` with `completed_at`.
+ */
 export function completeReport(report: z.output<typeof projectReportSchema>, now: number): ProjectReport {
   const completed_at = report.completed_at || new Date(now).toISOString()
   return {
@@ -91,8 +94,9 @@ export function readProjectState(store: Store, projectId: string): ProjectState 
 }
 
 /**
- * Removes the reports that this hub received before a given time, but keeps the newest report and the newest success of
- * each project. Works in batches, between which a running hub may write. Resolves to the number of removed reports.
+ * Removes the reports that this hub received before a given time. Keeps the newest report and the newest success of
+ * each project. Works in batches; between two batches, a running hub may write. Resolves to the number of removed
+ * reports.
  */
 export async function pruneProjectReports(store: Store, before: Date): Promise<number> {
   const last = Number(store.db.prepare('SELECT max(rowid) AS last FROM project_reports').get()?.['last'] ?? 0)

@@ -22,8 +22,8 @@ const authSchema = z.object({
 })
 
 /**
- * The proposed contract's routes (contract 4.2). All need an access token for one project, except for the login and the
- * download, whose address is secret.
+ * The proposed contract's routes (contract 4.2). All need an access token for one project, except the login, and the
+ * download, which has a secret address.
  */
 export function projectRoutes(context: TokenContext): Hono {
   const app = new Hono()

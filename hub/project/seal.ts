@@ -41,10 +41,10 @@ export interface SealedProject extends SealedRelease {
 }
 
 /**
- * Seals a source folder in the encrypted artifact format, with only a stub of each part that comes from elsewhere, and
- * signs the sealed bytes (contract 5.2, rule 4). Writes nothing into the folder. The same files, facts, key and random
- * bytes give the same sealed bytes. Throws HubError 400 for a wrong option, as readSourceTree, readPartSources,
- * requireWorkablePlan and buildManifest do, and if a file changes in the meantime.
+ * Seals a source folder in the encrypted artifact format, and signs the sealed bytes (contract 5.2, rule 4). Seals only
+ * a stub of each part that comes from elsewhere. Writes nothing into the folder. The same files, facts, key and random
+ * bytes give the same sealed bytes. Throws HubError 400 for a wrong option, and if a file changes in the meantime. Also
+ * throws as readSourceTree, readPartSources, requireWorkablePlan and buildManifest do.
  */
 export async function sealProject({
   source,

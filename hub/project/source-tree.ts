@@ -34,8 +34,9 @@ interface Reading {
 
 /**
  * Reads the plugins, the extensions and the plan. Leaves out all other content of the source folder, and everything
- * that isNeverSealed names. Throws HubError 400 if there is no plugin or no plan, if a name is not valid on every host,
- * if a symlink is broken or leads out of its plugin or extension, and for anything but files, folders and symlinks.
+ * that isNeverSealed names. Throws HubError 400 if there is no plugin or no plan, and for anything but files, folders
+ * and symlinks. Also throws it if a name is not valid on every host, or if a symlink is broken or leads out of its
+ * plugin or extension.
  */
 export function readSourceTree(source: string, pluginsDirname: string): SourceTree {
   const reading: Reading = { root: openFolder(source), members: new Map(), leftOut: [] }
@@ -145,8 +146,8 @@ function partOf(path: string, pluginsDirname: string): string {
 }
 
 /**
- * Refuses a symlink to another part, or out of its own part and back in by name. Each part is installed separately, so
- * such a symlink could lead somewhere else on the host.
+ * Refuses a symlink that leads to another part, or out of its own part and back in by name. Each part is installed
+ * separately, so such a symlink could lead somewhere else on the host.
  */
 function requireInside(members: ReadonlyMap<string, Member>, link: LinkMember, part: string): void {
   const rest = link.path.slice(part.length + 1).split('/')

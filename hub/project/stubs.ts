@@ -13,9 +13,7 @@ const subdirectory = z
   })
   .optional()
 
-/**
- * The source of a part that the project does not contain, as a step of the plan names it and the manifest repeats it.
- */
+/** The source of a part that the project does not contain. A step of the plan names it, and the manifest repeats it. */
 export const partSourceSchema = z.union(
   [
     z.strictObject({

@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto'
 import { type Member, resolveLink } from './member.ts'
 
 /**
- * The tree digest of the members below `folder` (docs/files.md, "Tree digest"), with paths relative to it; `''` means
- * the whole tree. A symlink to a regular file counts as that file; other symlinks do not count. Every symlink must have
- * been checked before: none leaves its plugin or extension.
+ * The tree digest of the members below `folder` (docs/files.md, "Tree digest"), with paths relative to `folder`; `''`
+ * means the whole tree. A symlink to a regular file counts as that file; other symlinks do not count. The caller must
+ * have checked that no symlink leaves its plugin or extension.
  */
 export function treeDigest(members: ReadonlyMap<string, Member>, folder: string): string {
   const prefix = folder === '' ? '' : `${folder}/`

@@ -1,7 +1,7 @@
 import { statfs } from 'node:fs/promises'
 import { HubError } from '../../errors.ts'
 
-/** The disk that uploads share with the database. It must never be full, or no report could be written. */
+/** The disk that uploads share with the database. It must never be full, because the hub could then write no report. */
 export interface Disk {
   /** A folder on the disk. */
   readonly folder: string

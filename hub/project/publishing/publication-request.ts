@@ -47,8 +47,8 @@ const receptions = new Receptions()
  * Receives a sealed file with its release, and publishes the file once no other file is being published. The request is
  * either a form (multipart/form-data) with the file in `artifact`, or the bare file (application/octet-stream) with the
  * fields in headers. The file goes to a private folder next to the data, so that a slow upload keeps nothing in memory.
- * Throws HubError 503 as Receptions does, 507 as soon as the disk has no room, 415 for a different content type, 413 as
- * soon as the file is known to have more than `maxBytes`, 400 for a malformed form, and as `publish` does.
+ * Throws HubError 415 for a different content type, 400 for a malformed form, 413 as soon as the file is known to have
+ * more than `maxBytes`, and 507 as soon as the disk has no room. Also throws as Receptions and `publish` do.
  */
 export async function receivePublication<T>(c: Context, upload: Upload, publish: Publish<T>): Promise<T> {
   refuseAnnounced(c, upload)

@@ -30,8 +30,8 @@ export function publishRoutes(context: PublishContext): Hono {
 }
 
 /**
- * Accepts a dev key in `X-API-Key` that was created to publish this project, or the admin token. Reads nothing of the
- * body before it is certain that the sender may publish.
+ * Accepts the admin token, or, in `X-API-Key`, a dev key that was created to publish this project. Does not read the
+ * body until it is certain that the sender may publish.
  */
 async function acceptVersion(c: Context, { store, maxArtifactBytes, disk }: PublishContext): Promise<Response> {
   const projectId = c.req.param('projectId') ?? ''

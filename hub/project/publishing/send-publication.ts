@@ -36,9 +36,9 @@ const MOST_WAIT_SECONDS = 60
 
 /**
  * Publishes a sealed file to a running hub, as a form. Sends the key and the DEK only over https or to this machine,
- * and follows no redirect. Waits for a busy hub at most ten times, each time for at most a minute. Throws HubError 400
- * with the hub's own words if the hub refuses, and also for any other answer, for none, and for a URL that is not safe.
- * `wait` takes milliseconds.
+ * and follows no redirect. Waits for a busy hub at most ten times, each time for at most a minute. If the hub refuses,
+ * throws HubError 400 with the hub's own words. Also throws HubError 400 for any other unexpected answer, for no
+ * answer, and for a URL that is not safe. `wait` takes milliseconds.
  */
 export async function sendPublication(
   access: HubAccess,
@@ -84,7 +84,7 @@ function refused(url: string, { ok, status }: Response, reason: string): HubErro
   )
 }
 
-/** `fetch` has the reason in the cause of its error. */
+/** `fetch` puts the reason into the cause of its error. */
 function noAnswer(url: string, error: Error): HubError {
   const { code, message } = (error.cause ?? error) as NodeJS.ErrnoException
   const reason = code ?? message

@@ -15,8 +15,8 @@ export async function newUploadFolder(dataDir: string): Promise<string> {
 }
 
 /**
- * Removes the uploads of hubs that were killed, but none of a running hub. If it cannot list the uploads, logs that.
- * Also logs each path that it cannot remove.
+ * Removes the uploads of hubs that were killed, but none of a running hub. Logs an error if it cannot list the uploads,
+ * and each path that it cannot remove.
  */
 export async function removeLeftUploads(dataDir: string, log: (line: string) => void): Promise<void> {
   const folder = join(dataDir, FOLDER)
