@@ -16,9 +16,9 @@ const LOOP_IMAGE_BYTES = 8e9
 const PROBE_FILES = 3_000
 
 /**
- * Opens the file system to measure on: `tmpfs`, `loop` (ext4 with a journal, in an image file that is in memory if
- * memory suffices; needs root), or any folder. Default: `loop` if possible, else `tmpfs` if memory suffices, else the
- * temporary folder. A slow disk would hide the differences between the contenders.
+ * Opens the file system to measure on: `tmpfs`, `loop`, or any folder. `loop` is ext4 with a journal, in an image file
+ * that is in memory if memory suffices; it needs root. Default: `loop` if possible, else `tmpfs` if memory suffices,
+ * else the temporary folder. A slow disk would hide the differences between the contenders.
  */
 export function openFileSystem(wanted: string | undefined): FileSystem {
   const choice = wanted ?? defaultChoice()

@@ -24,8 +24,8 @@ const BY_BYTES = [20, 80, 250, 800].map(megabytes => ({
 }))
 
 /**
- * Reports how the cost of a first install grows with files and with bytes: a table, then the exponents of time (beyond
- * that of one tiny file) and of peak memory. An exponent of 1 means linear, 0 means constant.
+ * Reports how the cost of a first install grows with the number of files and of bytes: a table, then the exponents of
+ * time (beyond that of one tiny file) and of peak memory. An exponent of 1 means linear growth, and 0 means none.
  */
 export async function growthReport(place: Place): Promise<string> {
   const ours = listContenders('zip', place.repository).filter(({ name }) => name === 'ours')

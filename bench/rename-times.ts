@@ -2,9 +2,9 @@ import child from 'node:child_process'
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 
-// A preload for `node --import`. When the process exits, it writes the synchronous renames of the process, with their
-// times in milliseconds, and the number of times that the process started `sync`, to the file that RENAME_TIMES_FILE
-// names.
+// A preload for `node --import`. When the process exits, it writes two results to the file that RENAME_TIMES_FILE
+// names: the synchronous renames of the process, with their times in milliseconds, and how often the process started
+// `sync`.
 
 const renames: { from: string; to: string; at: number }[] = []
 let syncs = 0

@@ -14,8 +14,8 @@ export interface Place {
 }
 
 /**
- * Runs the races one after the other, without the contenders that cannot run, and without the races that our action
- * cannot run; `skipped` gives the reasons.
+ * Runs the races one after the other. Skips contenders that cannot run, and races that our action cannot run; `skipped`
+ * gives the reasons.
  */
 export async function runRaces(
   races: readonly RacedWorkload[],

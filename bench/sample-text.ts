@@ -7,7 +7,10 @@ const TEXT_FILE = /\.(py|js|ts|md|txt|json|sh|h|c|css|xml|ya?ml|pl|pm)$/
 const MAX_FILE_BYTES = 200_000
 const SAMPLE_BYTES = 24_000_000
 
-/** Returns about 24 MB of code and prose from this machine's files, or all if there is less, always in the same order. */
+/**
+ * Returns about 24 MB of code and prose from this machine's files, or all of it if there is less. The order is always
+ * the same.
+ */
 export function readSampleText(): Buffer {
   const pieces: Buffer[] = []
   for (const [index, source] of SOURCES.filter(path => existsSync(path)).entries()) {

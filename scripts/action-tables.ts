@@ -12,7 +12,7 @@ interface ActionFile {
 }
 
 /**
- * Fills the tables of an action's README: the inputs between `<!-- inputs -->` and `<!-- /inputs -->`, the outputs
+ * Fills the tables of an action's README: the inputs between `<!-- inputs -->` and `<!-- /inputs -->`, and the outputs
  * between `<!-- outputs -->` and `<!-- /outputs -->`. Throws if a marker is missing.
  */
 export function replaceActionTables(readme: string, actionYaml: string): string {

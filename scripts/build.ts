@@ -32,8 +32,9 @@ async function build(): Promise<void> {
 }
 
 /**
- * Compiles src/ for the bundler. The bundler and Node.js learn the type of a module from the nearest package.json: an
- * empty one means CommonJS, because `loadBundle` can keep the compiled code of a script, but not of an ES module.
+ * Compiles src/ for the bundler. The bundler and Node.js learn the type of a module from the nearest package.json. An
+ * empty one means CommonJS, which `loadBundle` needs: it can keep the compiled code of a script, but not of an ES
+ * module.
  */
 function compile(): void {
   runTool('tsc', ['-p', 'tsconfig.build.json'])
@@ -44,9 +45,9 @@ function compile(): void {
 }
 
 /**
- * Copies some packages to `build/`, and replaces some files with those of `scripts/replaced/`, because the originals
- * load a lot of code for features that few or no runs need. The bundler resolves an import from the folder of the file
- * that contains it, so it bundles these files.
+ * Copies some packages to `build/`, and replaces some files with those of `scripts/replaced/`: the originals load a lot
+ * of code for features that few or no runs need. The bundler bundles the files in `build/`, because it resolves each
+ * import from the folder of the importing file.
  */
 function replaceUnused(): void {
   const modules = join(BUILD, 'node_modules')
@@ -68,7 +69,7 @@ function bundleActions(): void {
 }
 
 /**
- * Does not minify, so that operators can read what they run, and does not cache, so that the same sources give the same
+ * Does not minify, so that operators can read what they run. Does not cache, so that the same sources give the same
  * bytes.
  */
 function bundle(program: string, ...more: readonly string[]): void {
@@ -89,9 +90,9 @@ function writeStubs(): void {
 }
 
 /**
- * Builds a stub that even Node.js 12.22, which some systems still have, can parse: if Node.js is too old, the stub says
- * so and does not load the bundle. A promise that never settles does not count as success. With `--help`, which no
- * runner passes, the stub prints its usage text if it has one.
+ * Builds a stub. If Node.js is too old, the stub says so and does not load the bundle. Therefore, even Node.js 12.22,
+ * which some systems still have, must be able to parse the stub. A promise that never settles does not count as
+ * success. With `--help`, which no runner passes, the stub prints its usage text if it has one.
  */
 function stubOf(action: string, usage: string | undefined): string {
   const help =

@@ -1,8 +1,8 @@
 /**
- * Builds the text that `loadBundle` compiles as it is: a function whose code begins on its first line, all in ASCII. A
- * text with other characters would need two bytes for each character in memory, and adding the function's head only
- * when the bundle is loaded would keep a second copy of the text. Throws for a character outside ASCII in a raw string
- * or after a backslash, because escaping it there would change the meaning.
+ * Builds the text that `loadBundle` compiles as it is: a function, all in ASCII, whose code begins on its first line.
+ * If any character were not ASCII, each character would take two bytes in memory. If the function's head were added
+ * only when the bundle is loaded, memory would hold a second copy of the text. Throws for a character outside ASCII in
+ * a raw string or after a backslash, because escaping it there would change the meaning.
  */
 export function bundleText(code: string): string {
   if (/String\.raw`[^`]*[^\0-\x7f]|\\[^\0-\x7f]/.test(code))

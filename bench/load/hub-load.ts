@@ -21,8 +21,8 @@ const PROGRAM = join(import.meta.dirname, 'hosts-program.ts')
 const HEAD = ['Contract', 'Call', 'Calls', 'p50', 'p99', 'Longest']
 
 /**
- * Deploys from the reference hub on 200 hosts that already have the version and 50 that download it, all at once.
- * Reports the requests per second that the hub answers, and the duration of each call. Throws if a deployment fails.
+ * Deploys from the reference hub on 250 hosts at once: 200 already have the version, and 50 download it. Reports how
+ * many requests per second the hub answers, and how long each call takes. Throws if a deployment fails.
  */
 export async function hubLoadReport({ cache, folder }: Place): Promise<string> {
   const dataDir = mkdtempSync(join(folder, 'hub-'))

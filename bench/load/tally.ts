@@ -18,8 +18,8 @@ export function newTally(): Tally {
 }
 
 /**
- * Makes a call and adds a time to the tally: for a call with `sha256`, the time until the first byte of the answer; for
- * any other call, the time until the answer's end. Rejects if there is no answer or a wrong one.
+ * Makes a call and adds its time to the tally. For a call with `sha256`, this is the time until the first byte of the
+ * answer; for any other call, the time until the answer's end. Rejects if there is no answer or a wrong one.
  */
 export async function makeCall(tally: Tally, { name, status, sha256, ...call }: ExpectedCall): Promise<Answer> {
   const answer = await timedRequest(call).catch(error => {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Deploys under the proposed hub contract, as an operator's script would. Variables: HUB_URL, SLUG, API_KEY,
-# DEPLOYMENT_CREDENTIAL, SIGNER_PUBLIC_KEY (base64), PROJECT_ROOT, WORK (an empty folder), and NODE, which runs
+# DEPLOYMENT_CREDENTIAL, SIGNER_PUBLIC_KEY (base64), PROJECT_ROOT, WORK (an empty folder), and NODE. NODE runs
 # decrypt.mjs, because openssl's command line cannot decrypt AES-GCM.
 set -euo pipefail
 

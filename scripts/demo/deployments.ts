@@ -12,7 +12,7 @@ export interface Deployment {
   /** Performs the actions of the story. */
   arrange(on: DemoStage): Promise<void>
   run(on: DemoStage): Promise<ActionResult>
-  /** The outputs that the run must have. Unless it succeeds, it must leave the installed files unchanged. */
+  /** The outputs that the run must have. A run that does not succeed must also leave the installed files unchanged. */
   readonly expected: Readonly<Record<string, string>>
   /** Checks more than the outputs. */
   verify?(on: DemoStage): void

@@ -12,9 +12,9 @@ interface Pixels {
 }
 
 /**
- * Returns the picture in about a third of the bytes: keeps the 256 most frequent colors, and replaces each of the
- * remaining colors with the nearest of the 256. Meant for screenshots of text, in which the remaining colors are only
- * at the edges of letters. Reads only the format that Chromium writes, RGB with 8 bits for each channel.
+ * Returns the picture in about a third of the bytes: keeps the 256 most frequent colors, and replaces each other color
+ * with the nearest of these. Meant for screenshots of text, in which the other colors are only at the edges of letters.
+ * Reads only the format that Chromium writes, RGB with 8 bits for each channel.
  */
 export function shrinkPng(png: Buffer): Buffer {
   const { width, height, rgb } = readPixels(png)

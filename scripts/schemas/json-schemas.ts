@@ -7,7 +7,8 @@ import { ACTION_HELP, HOST_CONFIG_HELP, PLAN_HELP } from './help.ts'
 type JsonSchema = JSONSchema.JSONSchema
 
 /**
- * Builds the text of each JSON Schema, by its path in the repository, from the schemas with which the actions parse.
+ * Builds the text of each JSON Schema from the schemas that the actions parse with. The keys are paths in the
+ * repository.
  */
 export function buildJsonSchemas(): Record<string, string> {
   return {

@@ -9,9 +9,9 @@ export interface LogViewOptions {
 }
 
 /**
- * Creates a function that takes a log line by line and returns the line that the runner's page shows for it, if any:
- * the titles of groups, messages with their titles, and `***` in place of everything that the log has masked so far.
- * Hides commands that only the runner reads.
+ * Creates a function to call with each line of a log, in order. It returns the line as the runner's page shows it: a
+ * group by its title, a message with its title, and `***` in place of everything that the log has masked so far.
+ * Returns undefined for a line that the page does not show, such as a command that only the runner reads.
  */
 export function createLogView({ isOpen }: LogViewOptions): (line: string) => string | undefined {
   const masks: string[] = []

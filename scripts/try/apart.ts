@@ -4,8 +4,8 @@ import { UsageError } from '../../hub/errors.ts'
 import type { Sources } from './sources.ts'
 
 /**
- * Throws UsageError if one of the two folders, that of the sources and that of --root, is or contains the other: the
- * secrets in the folder of --root could be published, or the sources could be mixed with the files of the hub and the
+ * Throws UsageError if the folders of the sources and of --root are the same, or if one contains the other. The secrets
+ * in the folder of --root could then be published, or the sources could be mixed with the files of the hub and the
  * host. Resolves symlinks first.
  */
 export function requireApart({ kind, folder }: Sources, named: string): void {

@@ -14,8 +14,8 @@ export interface RepeatedOptions {
 }
 
 /**
- * Returns the command that deploys the next version of the sources; without --root, the command that deploys the same
- * version with --root. The values of settings may be secret, so only their names appear.
+ * Returns the command that deploys the next version of the sources. If --root was not given, the command deploys the
+ * same version with --root instead. The values of settings may be secret, so only their names appear.
  */
 export function nextCommand(sources: Sources, given: RepeatedOptions): string {
   const repeated = Object.entries({

@@ -35,8 +35,8 @@ export interface GivenPart {
 
 /**
  * Reads the name and version of a plugin from its `plugin.yaml`. By default, a service has its folder's name and the
- * version 1.0.0. Throws UsageError for options that are malformed or contradict the folder and for a name that cannot
- * become a slug, and ArtifactError, which says what to do, if the file cannot be used.
+ * version 1.0.0. Throws UsageError for options that are malformed or contradict the folder, and for a name that cannot
+ * become a slug. Throws ArtifactError, which says what to do, if the file cannot be used.
  */
 export function readPart(folder: string, given: GivenPart): Part {
   const { kind } = given

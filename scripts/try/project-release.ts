@@ -19,8 +19,8 @@ const contentsSchema = z.record(z.string(), z.string())
 
 /**
  * Seals and publishes the sources in a folder as the project's version. Sealing the same files again produces different
- * bytes, so the stage records what it has sealed: a version whose files are the same counts as published. Throws
- * HubError as sealProject and publishProject do, and 409 for a version that has different files.
+ * bytes, so the stage records what it has sealed: a version with the same files counts as published. Throws HubError as
+ * sealProject and publishProject do, and 409 if the version is already published with different files.
  */
 export async function releaseProject(stage: LocalStage, project: Project, source: string): Promise<Published> {
   const { slug: project_id, version, pluginsDirname } = project

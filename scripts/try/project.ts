@@ -34,9 +34,9 @@ export interface GivenProject {
 }
 
 /**
- * Reads the project's id from its plan. No file names its version, or a plugins folder other than the default. Throws
- * UsageError for options that do not apply or are malformed, or if there is no plan, and HubError if the plan cannot be
- * used.
+ * Reads the project's id from its plan. Only options can name its version, or a plugins folder other than the default.
+ * Throws UsageError for options that do not apply or are malformed, and if there is no plan. Throws HubError if the
+ * plan cannot be used.
  */
 export function readProject(folder: string, given: GivenProject): Project {
   const { slug, version = FIRST_VERSION, 'plugins-dirname': pluginsDirname = DEFAULT_PLUGINS_DIRNAME } = given

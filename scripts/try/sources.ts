@@ -18,10 +18,10 @@ export type GivenSources = {
 }
 
 /**
- * Reads the sources in a folder. If no kind is given, a folder that has a `plugin.yaml` is a plugin, one that has the
- * plan of a project is a project, and one that has a program at its root is a service. Throws UsageError if there is no
- * folder, or for an option that does not apply, and ArtifactError, which says what to add or rename, if the folder is
- * none of these, or has a `plugin.yaml` under a wrong name. Throws as readPart and readProject do.
+ * Reads the sources in a folder. If no kind is given, a folder with a `plugin.yaml` is a plugin, one with the plan of a
+ * project is a project, and one with a program at its root is a service. Throws UsageError if there is no folder, and
+ * for an option that does not apply. Throws ArtifactError, which says what to add or rename, if the folder is none of
+ * these, or has a `plugin.yaml` under a wrong name. Also throws as readPart and readProject do.
  */
 export function readSources(folder: string, given: GivenSources): Sources {
   const found = statSync(folder, { throwIfNoEntry: false })

@@ -51,8 +51,8 @@ export interface DeployChoices {
 }
 
 /**
- * Starts a hub on loopback. With `named`, the hub and the host are in that folder and stay there, and the next stage in
- * the same folder continues with them. Throws UsageError if the folder has any other content or cannot be used.
+ * Starts a hub on loopback. With `named`, the hub and the host are in that folder and stay there. The next stage in the
+ * same folder continues with them. Throws UsageError if the folder has any other content or cannot be used.
  */
 export async function openTryStage(named: string | undefined): Promise<TryStage> {
   const [stage, secrets] = named === undefined ? await openTemporary() : await openNamed(named)
