@@ -116,8 +116,8 @@ function rowsOf(parent: string, layers: Layers): Row[] {
 }
 
 /**
- * A row for each folder in a layered folder and each neighbor of the layered folder: the layered folder's rule applies
- * to the folders in it, too.
+ * Rows for imports from inside a layered folder: one for each folder in it and each neighbor of the layered folder. The
+ * layered folder's rule applies to these imports, too.
  */
 function outwardRows(parent: string, layers: Layers): Row[] {
   const outer: Layers = new Map<string, Layers>(Object.entries(LAYERS)).get(dirname(parent)) ?? []

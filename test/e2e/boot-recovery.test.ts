@@ -52,7 +52,7 @@ const variables = Object.entries(process.env).map(([name, value]) => name + '=' 
 require('node:fs').writeFileSync(file, [...variables, ...command].join('\\0'))
 `
 
-/** A service that appends the version that it runs to a file at each start. */
+/** A service. At each start, it appends the version that it runs to a file. */
 const serviceUnit = () => `[Service]
 ExecStart=/bin/sh -c 'cat ${stage.root}/plugins/greeter/src/main.py >> ${at('served')}; echo >> ${at('served')}; exec sleep 600'
 [Install]

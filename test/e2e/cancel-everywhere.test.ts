@@ -37,8 +37,8 @@ function sample(): readonly Row[] {
 const seconds: { toLastOutput: number[]; toExit: number[] } = { toLastOutput: [], toExit: [] }
 
 /**
- * Describes the times in `seconds`, which are only printed: a busy machine takes longer, so the test requires only that
- * the run ends by itself.
+ * Describes the times in `seconds`, which the test only prints. Because a busy machine takes longer, the test requires
+ * only that the run ends by itself.
  */
 function describeSeconds(): string {
   const figures = Object.entries(seconds).map(([name, values]) => {
@@ -83,8 +83,8 @@ async function cancelAndComplete(t: TestContext, scene: CancelScene, moment: Mom
 }
 
 /**
- * Returns whether the run ends before the hub has accepted its report: always if the hub does not answer. On a busy
- * machine, an answer can also come too late for a cancelled run; the run must then say that it has not reported.
+ * True if the run ends before the hub has accepted its report: because the hub does not answer or, on a busy machine,
+ * because it answers too late. In the second case, the run must say that it has not reported.
  */
 function isUnreported(moment: Moment, { outputs, log }: ActionResult): boolean {
   if (moment.isUnreported) return true

@@ -119,7 +119,7 @@ describe('an update, in the order of its calls,', { skip: whyNoStrace() }, () =>
     }
   })
 
-  it('syncs the directories that it makes for a kept path that appears after the tree was made durable', async () => {
+  it('syncs the directories for a kept path that appears after the tree was made durable', async () => {
     const host = hosts.copy('late')
     const tools = standInForSync(
       host.workspace.temp,

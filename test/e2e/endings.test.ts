@@ -6,15 +6,13 @@ import { sampled } from '../extent.ts'
 import { type PlayedEnding, playEndings, SCENES } from './harness/endings.ts'
 import { normalizeLog, normalizeSummary } from './harness/normalize-ending.ts'
 
-/**
- * `UPDATE_GOLDEN=1` overwrites the golden files with the texts of these runs: read the difference before you commit it.
- */
+/** `UPDATE_GOLDEN=1` overwrites the golden files with the texts of these runs. Read the diff before you commit it. */
 const IS_UPDATE = process.env['UPDATE_GOLDEN'] === '1'
 const GOLDEN = join(import.meta.dirname, 'golden')
 const MAX_SUMMARY_BYTES = 20_000
 /**
- * The scenes to play: updates, failures and a project; in CI, and to update the golden files, also refusals and runs
- * that only read.
+ * The scenes to play: by default, updates, failures and a project. In CI, with `SWEEP=full`, and with
+ * `UPDATE_GOLDEN=1`, also refusals and runs that only read.
  */
 const PLAYED = IS_UPDATE ? SCENES : sampled(SCENES, 3)
 

@@ -15,7 +15,7 @@ import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep
 import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-/** Of this many successive calls, one is tested. */
+/** One in this many successive calls is tested. */
 const SAMPLED = byExtent({ sample: 29, ci: 5, full: 1 })
 
 const update: Act = (host, run) => host.update(run)

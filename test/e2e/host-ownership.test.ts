@@ -103,7 +103,7 @@ describe('a host that another user can write to', { skip }, () => {
     await assertSharingDoesNotHelp()
   })
 
-  it('is left alone when its root is shared, unless the operator accepts that, in which case the run warns', async () => {
+  it('is left alone when its root is shared; if the operator accepts that, the run succeeds with a warning', async () => {
     chmodSync(stage.root, 0o2775)
     await assertUntouched()
     const result = await stage.deployAsRunner(SHARED)

@@ -9,7 +9,7 @@ import { openSweepHosts, type SweepHost, type SweepHosts } from './harness/sweep
 import { assertTakenOver } from './harness/takeover.ts'
 import { type Act, openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-/** Of this many successive calls, one is tested. */
+/** One in this many successive calls is tested. */
 const SAMPLED = byExtent({ sample: 31, ci: 6, full: 1 })
 
 interface Sweep {
@@ -17,11 +17,11 @@ interface Sweep {
   /** The run that is killed. */
   act: Act
   /**
-   * Matches a call. An earlier update of the host was killed right after that call; by default, there was no earlier
+   * Matches the call right after which an earlier update of the host was killed; by default, there was no earlier
    * update.
    */
   interruptedAt?: (call: string) => boolean
-  /** Matches a call. The tested calls end with the call after the matched one; by default, with the run's last call. */
+  /** The last tested call comes right after the call that this matches; by default, it is the run's last call. */
   until?: (call: string) => boolean
 }
 

@@ -15,8 +15,8 @@ import { whyNoStrace } from './harness/strace.ts'
 import { tamper, tamperWithRecord } from './harness/tampering.ts'
 
 /**
- * Of this many successive cases, one is tested. The number is never a multiple of three, so that each way to continue
- * is tested.
+ * One in this many successive cases is tested. The number is never a multiple of three, so that each way to continue is
+ * tested.
  */
 const SAMPLED = byExtent({ sample: 11, ci: 4, full: 1 })
 const FOLLOWED_BY = [['post'], ['next run'], ['post', 'next run']] as const

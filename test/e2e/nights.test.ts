@@ -16,7 +16,7 @@ import { tamper } from './harness/tampering.ts'
 
 const MANY_FILES_VERSION = '3.0.0'
 const NIGHTS = byExtent({ sample: 2, ci: 6 })
-/** Of this many successive faults, one is tested. */
+/** One in this many successive faults is tested. */
 const SAMPLED = byExtent({ sample: 5, ci: 1 })
 
 /** A fault of a host that lasts for some nights. */

@@ -6,7 +6,7 @@ import { assertSucceeds, type Fleet, openFleet } from './harness/prepared-host.t
 import { whyNoStrace } from './harness/strace.ts'
 import { tamperWithRecord } from './harness/tampering.ts'
 
-/** Of this many successive journal records, the test kills a run at one. */
+/** The test kills a run at one in this many successive journal records. */
 const STEP = byExtent({ sample: 6, ci: 2 })
 const INSTALLED = { version: '1.0.0' }
 

@@ -164,7 +164,7 @@ describe('a version that is already installed', () => {
     assert.match(result.log, /were skipped: down \(stop\), db \(provision\), tell \(notify\)\./)
   })
 
-  it('has the service of a start step left alone if it runs, and started otherwise', { skip: ONLY_IN_CI }, async () => {
+  it('has the service of a start step started only if it does not run', { skip: ONLY_IN_CI }, async () => {
     await stage.publish('1.0.0', versionFiles('1.0.0'))
     stage.writePlan(planWith('action: start, plugin: greeter'))
     await succeeds()

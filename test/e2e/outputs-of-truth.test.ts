@@ -130,7 +130,7 @@ describe('the truth of the outputs', { concurrency: 2 }, () => {
         }
       })
 
-      it('show how far a run that was killed in its health check got, and post names the running version', async t => {
+      it('show how far a run got before it was killed in its health check, and post names the running version', async t => {
         await open(t)
         scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo fine`)
         const result = await killedOnce(scene, () => isHanging(scene))
@@ -145,7 +145,7 @@ describe('the truth of the outputs', { concurrency: 2 }, () => {
         assert.equal(commandsIn(log, 'notice').length, 1, log)
       })
 
-      it('show in post how a run ended that another run has recovered', async t => {
+      it('show in post the end of a run that another run has recovered', async t => {
         await open(t)
         scene.standIns.add('check', `if grep -q 2.0.0 running; then ${HANG}; fi; echo fine`)
         const result = await killedOnce(scene, () => isHanging(scene))
@@ -172,7 +172,7 @@ describe('the truth of the outputs', { concurrency: 2 }, () => {
         assert.match(summary, /^### .*\n\n> \[!CAUTION\]\n.*no database/)
       })
 
-      it('show that a run that was killed before the hub had its report was committed', {
+      it('show that a run was committed if it was killed before the hub had its report', {
         skip: ONLY_IN_CI,
       }, async t => {
         await open(t)

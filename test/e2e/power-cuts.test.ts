@@ -35,7 +35,7 @@ const QUIET: Disk = { name: 'a quiet disk', blockBytes: 4096, hasNeighbour: fals
 const DISKS = IS_FULL ? [QUIET, SHARED] : [SHARED]
 /** The most power cuts in a case in which at least one cut must do harm. */
 const CONTROLS = 40
-/** The number of the first mark for a report: each report that reaches the hub gets a mark, with the next number. */
+/** The number of the first report's mark. Each report that reaches the hub gets a mark, with the next number. */
 const FIRST_REPORT = 3
 
 interface Disk {

@@ -42,7 +42,7 @@ interface Update {
   to: Parts
   /** The plugins' directory in the manifest of the last version; default `plugins`. */
   pluginsDirname?: string
-  /** Of this many successive renames and links, one is tested. */
+  /** One in this many successive renames and links is tested. */
   oneIn: number
 }
 

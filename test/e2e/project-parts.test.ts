@@ -108,7 +108,7 @@ describe('the parts of a project', () => {
     assert.deepEqual(readdirSync(join(stage.root, 'plugins')), ['cart.env'])
   })
 
-  it('that an earlier version of the action put into plugins/ move to the directory of their manifest', {
+  it('move to the directory of their manifest if an earlier version of the action put them into plugins/', {
     skip: ONLY_IN_CI,
   }, async () => {
     await publishAddons('1.0.0')

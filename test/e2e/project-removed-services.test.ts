@@ -67,8 +67,8 @@ function isThere(): boolean {
 }
 
 /**
- * Runs an update that must fail. Asserts that it leaves all parts as they were, and `installed.json`, too, except for
- * the list of services that could not be restored.
+ * Runs an update that must fail. Asserts that all parts are as they were, and that in `installed.json`, at most the
+ * list of services that could not be restored has changed.
  */
 async function assertRolledBack(act: () => Promise<ActionResult>): Promise<ActionResult> {
   const before = listHost(stage.root)

@@ -17,7 +17,7 @@ import { openRollbackHosts, type RollbackHost, type RollbackHosts, type Subject 
 import { failWith, killBefore, NAME_CALLS, whyNoStrace } from './harness/strace.ts'
 import { openTraces, type TracedCall, type Traces } from './harness/traced-runs.ts'
 
-/** Of this many successive calls, one is tested. */
+/** One in this many successive calls is tested. */
 const SAMPLED = byExtent({ sample: 89, ci: 41, full: 1 })
 const RECOVERIES = ['the next rollback', 'post', 'a deployment that is refused', 'recover.js'] as const
 /** The traced calls: those that change names, those that make bytes durable, and the write of each journal record. */

@@ -184,7 +184,7 @@ describe('a rollback', () => {
     assert.equal(existsSync(join(stage.root, '.hub-deploy/journal.jsonl')), false)
   })
 
-  it('leaves the current file in place, and puts the restored one into the new snapshot, if both versions have a file at a kept path', {
+  it('keeps the current file at a kept path that both versions have, and puts the restored one into the new snapshot', {
     skip: ONLY_IN_CI,
   }, async t => {
     const stage = await openStage()

@@ -110,7 +110,7 @@ describe('a run whose download takes long', () => {
     assertNothingStrays(stage.root)
   })
 
-  it('is reported by a later run if another run had the lock when it was killed and during its post step', async t => {
+  it('is reported by a later run if another run has the lock both when it is killed and in its post step', async t => {
     const first = await startSlowly(t)
     const holder = await holdHost(t)
     const dead = await killSlowRun(first)

@@ -149,7 +149,7 @@ const fleetOf = (store: Store) => readFleet(store, { text: '', onlyAttention: fa
 const isOfSuccess = (detail: string): boolean => detail.includes('INDEX successes_by_completion')
 
 describe('the hosts of a plugin with many reports', () => {
-  it('are found by an index that contains every column that decides which report is the newest', t => {
+  it('are found by an index with every column that decides which report is the newest', t => {
     const store = openTemporaryStore(t)
     const plans = plansOf(store, () => {
       listHosts(store, LISTING)

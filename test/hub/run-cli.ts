@@ -14,7 +14,10 @@ export interface Ended {
   readonly stderr: string
 }
 
-/** Runs a command of the hub as a process, which is ended if it hangs, with a signing secret in the variable HUB_TEST_SECRET. */
+/**
+ * Runs a command of the hub as a process, with a signing secret in the variable HUB_TEST_SECRET. Ends the process if it
+ * hangs.
+ */
 export function hubProcess(...args: string[]): Promise<Ended> {
   const env = { ...process.env, HUB_TEST_SECRET: SIGNING_SECRET, NODE_COMPILE_CACHE: COMPILE_CACHE }
   return new Promise(resolved => {
@@ -27,8 +30,8 @@ export function hubProcess(...args: string[]): Promise<Ended> {
 let running: Promise<unknown> = Promise.resolve()
 
 /**
- * Runs a command in this process, in a hundredth of the time. Commands run one after the other, because all of them
- * share one console.
+ * Runs a command in this process, which takes a hundredth of the time. Commands run one after the other, because they
+ * all share one console.
  */
 export function hub(...args: string[]): Promise<Ended> {
   const ended = running.then(() => runHere(args))

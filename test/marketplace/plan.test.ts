@@ -17,8 +17,8 @@ interface Case {
 }
 
 /**
- * Each of these plans is malformed. Its other mistakes must be reported too, but no problem that only follows from the
- * malformed part.
+ * Each of these plans is malformed. Its other mistakes must be reported, too, but not problems that only follow from
+ * the malformed part.
  */
 const CASES: Readonly<Record<string, Case>> = {
   'a time that is too long, another project, another kind and an unknown plugin': {

@@ -1,8 +1,8 @@
 import { createServer } from 'node:net'
 
 /**
- * No server listens on this port. The port of a server that was closed would not do, because the system may give that
- * port to another test's server. The system gives out no port as low as 2. `fetch` refuses port 1 without an attempt.
+ * A port on which no server listens: the system gives out no port as low as 2. The port of a closed server would not
+ * do, because another test's server may get it. `fetch` refuses port 1 without an attempt.
  */
 export const CLOSED_PORT = 2
 

@@ -136,7 +136,7 @@ describe('followRedirects', () => {
     ['leads to this host', socket => socket.end('HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2/\r\n\r\n')],
   ]
   for (const [name, answer] of foreignEnds) {
-    it(`does not name a server that a foreign answer gave, if its own answer ${name}`, async t => {
+    it(`does not name the target of a second redirect if its answer ${name}`, async t => {
       const last = await serveSocket(t, socket => socket.once('data', () => answer(socket)))
       const other = await serve(t, (_, response) => redirect(response, `${last.url}/`))
       const hub = await serve(t, (_, response) => redirect(response, other.url))
@@ -151,7 +151,7 @@ describe('followRedirects', () => {
     })
   }
 
-  it("names the server to which the operator's own redirects, but not the one after it, if nobody answers there", async t => {
+  it('names the target of the first redirect if nobody answers there, but not the target of a second one', async t => {
     const other = await serve(t, (_, response) => redirect(response, `http://127.0.0.1:${CLOSED_PORT}/`))
     const hub = await serve(t, (request, response) =>
       redirect(response, request.url === '/far' ? other.url : `http://127.0.0.1:${CLOSED_PORT}/`),

@@ -14,7 +14,7 @@ describe('createSecretKeeper', () => {
   })
 
   for (const [name, secret] of Object.entries({ 'a whole digest': DIGEST, 'part of a digest': DIGEST.slice(3, 30) })) {
-    it(`does not redact ${name} that the run knows, even if a hub calls it a secret, whichever comes first`, () => {
+    it(`does not redact ${name} that the run knows, even if a hub calls it a secret before or afterwards`, () => {
       const [early, late] = [0, 1].map(() => createSecretKeeper({ secrets: [], settingValues: [] }))
       early?.know({ artifact_sha256: DIGEST })
       early?.hide(secret)

@@ -12,7 +12,7 @@ const ROOT = join(import.meta.dirname, '../..')
 const TOOLS = ['lint', 'test', 'types']
 const UNKNOWN_OPTION = /^There is no option --no-such-option: this command has [^\n]+\.\n$/
 const WIDTH = 120
-/** One variable for each setting of npm. In such variables, npm passes its settings to a program. */
+/** The variables in which npm passes its settings to a program, one for each setting. */
 const NPM_SETTINGS = Object.fromEntries(
   Object.keys(JSON.parse(execFileSync('npm', ['config', 'list', '--long', '--json'], { encoding: 'utf8' }))).map(
     name => [`npm_config_${name.replaceAll('-', '_')}`, 'set'],

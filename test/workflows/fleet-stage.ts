@@ -107,8 +107,8 @@ export async function openFleetStage(): Promise<FleetStage> {
 }
 
 /**
- * Executes a workflow with a stage's hub in place of the one that the examples name, and with a project root for each
- * host, because all hosts are on one machine here. Unless the workflow has `max-parallel`, the jobs of a matrix run one
+ * Executes a workflow with a stage's hub in place of the one that the examples name. Each host gets its own project
+ * root, because all hosts are on one machine here. Unless the workflow has `max-parallel`, the jobs of a matrix run one
  * after another, because the engine looks up actions in a map that it does not lock.
  */
 export async function runOn(

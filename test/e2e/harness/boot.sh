@@ -1,7 +1,7 @@
 # Boots systemd as PID 1. unshare starts this script in new namespaces. The root is this machine's root,
 # read-only except for FOLDER, REPOSITORY and some folders in memory. UNITS is a folder with all unit files of the
-# booted system, and ENABLE lists the units to enable. Never returns: becomes systemd, or exits with 77 if this machine
-# cannot boot systemd in this way, or with 1 if a unit cannot be enabled.
+# booted system, and ENABLE lists the units to enable. Never returns: becomes systemd, exits with 77 if this machine
+# cannot boot systemd in this way, or exits with 1 if a unit cannot be enabled.
 fail() { echo "no systemd can be booted here: $1"; exit 77; }
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 systemd=/usr/lib/systemd/systemd

@@ -31,8 +31,8 @@ export interface CancelScene {
   /** The requests that have been left unanswered so far. */
   readonly left: Asked[]
   /**
-   * The error message of each report that the hub has accepted, empty after a success. A project's reports have no
-   * messages, so the list is empty.
+   * The error message of each report that the hub has accepted; empty for a success. For a project, the list is empty,
+   * because its reports have no messages.
    */
   errorMessages(): string[]
   /** The version and the status of each report that the hub has accepted. */

@@ -71,8 +71,8 @@ export async function openDamagedHosts(): Promise<DamagedHosts> {
 }
 
 /**
- * Follows each image with an image of a host on which neither version is complete, so that images of the second kind
- * are chosen more often.
+ * Inserts, after each image, an image of a host on which neither version is complete, so that such images are chosen
+ * more often.
  */
 function withSwitches(images: readonly HostImage[], whole: readonly Live[]): HostImage[] {
   const between = images.filter(({ path }) => !whole.some(live => isSame(listGreeter(path), live)))
@@ -287,7 +287,8 @@ function contentsOf(listing: Readonly<Record<string, string>>): Set<string> {
 }
 
 /**
- * Asserts that no precious text is lost, and that the files that no deployment of greeter may touch are as they were.
+ * Asserts that no precious text is lost, and that `others`, the files that no deployment of greeter may touch, are
+ * unchanged.
  */
 function assertKept(host: Host, before: Evidence): void {
   const after = listTree(host.folder)
@@ -345,8 +346,8 @@ interface Damaged extends FoundTarget, Target {
 }
 
 /**
- * Asserts that the last run either succeeded, or named the damaged file or folder and the remedy, and that the next run
- * succeeds once the remedy is applied.
+ * Asserts that the last run either succeeded, or named the damaged file or folder and the remedy. In the second case,
+ * applies the remedy, and asserts that the next run succeeds.
  */
 async function assertRepairable(host: Host, { kind, path, outside, before, end }: Damaged): Promise<void> {
   if (end.outcome === 'success') return

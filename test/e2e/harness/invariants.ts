@@ -135,8 +135,8 @@ export function assertNoSecret(
 }
 
 /**
- * Asserts that a run that has nothing to change and nothing to recover leaves the host as it was, except for the run's
- * own report and audit line.
+ * Asserts that a run with nothing to change or recover leaves the host as it was, except for the run's own report and
+ * audit line.
  */
 export async function assertSettled(root: string, runAgain: () => Promise<ActionResult>): Promise<void> {
   const before = listSome(root, isNoRecord)

@@ -52,7 +52,7 @@ const SUCCEEDED = {
 } as const
 const PLACE_TAKEN = 'change plugins/greeter'
 const NEEDY = { version: FAILING_VERSION }
-/** A run that is about to remove its journal has sent its report, and the next run does not send that report again. */
+/** A run sends its report before it removes its journal, and the next run does not send that report again. */
 const SETTLING = killAtCall('journal.jsonl', 'unlink')
 
 export const ERRORS: readonly ErrorRow[] = [

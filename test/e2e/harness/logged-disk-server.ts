@@ -2,9 +2,9 @@ import { openSync, readSync, writeSync } from 'node:fs'
 import { DiskLogWriter } from './disk-log.ts'
 
 /**
- * Serves one file, the disk, to the kernel over the FUSE protocol on descriptor 3, which is an open /dev/fuse that has
- * been mounted over a file. This program answers one request at a time, and logs writes and flushes in the order of the
- * answers, so each flush covers exactly the writes before it in the log.
+ * Serves one file, the disk, to the kernel over the FUSE protocol. Descriptor 3 is an open /dev/fuse that has been
+ * mounted over a file. This program answers one request at a time, and logs writes and flushes in the order of its
+ * answers. Each flush therefore covers exactly the writes before it in the log.
  *
  * usage: node logged-disk-server.ts IMAGE LOG
  */

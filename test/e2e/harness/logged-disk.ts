@@ -37,7 +37,7 @@ export function whyNoLoggedDisk(): string | false {
 export function makeDisk(path: string, blockBytes: 1024 | 4096): void {
   writeFileSync(path, '')
   run('truncate', '-s', String(DISK_BYTES), path)
-  // Initializes all inode tables and the journal now, because the kernel would otherwise do so later, and the log would
+  // Initializes all inode tables and the journal now. Otherwise, the kernel would do so later, and the log would
   // contain those writes.
   run(
     'mkfs.ext4',
@@ -88,8 +88,8 @@ export interface LoggedDisk {
 
 /**
  * Mounts a copy of the disk `base.img` in the folder for the duration of `work`, and logs the writes and flushes of
- * that copy in `disk.log`. The log is complete when the promise resolves. The writes of the unmounting come after the
- * last mark.
+ * that copy in `disk.log`. The log is complete when the promise resolves. The writes of the unmount come after the last
+ * mark.
  */
 export async function withLoggedDisk<T>(folder: string, work: (disk: LoggedDisk) => Promise<T>): Promise<T> {
   const [image, file, mounted] = [join(folder, 'served.img'), join(folder, 'served'), join(folder, 'mounted')]

@@ -19,9 +19,9 @@ export function normalizeSummary(markdown: string, places: Places): string {
 }
 
 /**
- * Replaces the same texts in a log. A group that ends soon has its full title; a slow group has a bare title, and its
- * full title in a line after the group. Because the form depends on the machine's speed, this function writes each
- * group as its full title and its lines.
+ * Replaces the same texts in a log, and writes each group as its full title and its lines, because the form of a group
+ * depends on the machine's speed. A group that ends soon has its full title. A slow group has a bare title; its full
+ * title is in a line after the group.
  */
 export function normalizeLog(log: string, places: Places): string {
   return normalize(placed(withTitles(log), places))

@@ -40,9 +40,9 @@ export function markIn(events: readonly DiskEvent[], number: number): number {
 }
 
 /**
- * Rebuilds the disk after a power cut before the event `at`: everything before the last flush and, by seed, a random
- * part of the later writes in random order. Each of these writes is complete, missing, or present in some of its
- * sectors. With every fourth seed, all unflushed writes are missing.
+ * Rebuilds the disk after a power cut before the event `at`. Everything before the last flush is on the disk. The later
+ * writes are applied in random order, and the seed decides whether each is complete, missing, or present in some of its
+ * sectors. With every fourth seed, all of them are missing.
  */
 export function rebuildDisk({ base, events }: Recording, at: number, seed: number): Buffer {
   const disk = Buffer.from(base)

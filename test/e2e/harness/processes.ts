@@ -4,7 +4,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { ActionRun } from '../../../local/runner.ts'
 import { waitUntil } from '../../install/wait-until.ts'
 
-/** The time from the SIGINT to the SIGTERM with which the runner cancels a step, and the time from SIGTERM to SIGKILL. */
+/** To cancel a step, the runner sends SIGINT, SIGTERM after the first of these times, and SIGKILL after the second. */
 const SIGTERM_AFTER_MS = 7_500
 const SIGKILL_AFTER_MS = 2_500
 

@@ -33,8 +33,8 @@ export function formsOf(key: Buffer): string[] {
 }
 
 /**
- * Asserts that no file of the host or of the runner's temporary folder, and no line of these logs except for the
- * commands that mask secrets, contains a secret of the stage, one of the texts in `more`, or a key in any of its forms.
+ * Asserts that no secret of the stage, no text in `more`, and no key in any of its forms has leaked. Searches the files
+ * of the host and of the runner's temporary folder, and these logs without the commands that mask secrets.
  */
 export function assertKeptSecret(
   stage: ProjectStage,

@@ -83,9 +83,9 @@ function assertOneCause({ log, summary }: ActionResult, refusal: Refusal): void 
 }
 
 /**
- * Asserts that no secret of the stage, and no text in `more` that begins with `secret `, is in the outputs, the
- * summary, a report on the hub, a file of the host or of the runner's temporary folder, or in the log, except for the
- * commands that mask secrets.
+ * Asserts that no secret of the stage, and no text in `more` that begins with `secret `, has leaked. Searches the
+ * outputs, the summary, the reports on the hub, the files of the host and of the runner's temporary folder, and the log
+ * without the commands that mask secrets.
  */
 export function assertNoSecret(stage: Stage, result: ActionResult, more: readonly string[] = []): void {
   const secrets = [stage.apiKey, SIGNING_SECRET, ...more.filter(text => text.startsWith('secret '))]

@@ -6,7 +6,7 @@ const bytes = pluginZip()
 const flipped = Buffer.from(bytes).fill((bytes[40] ?? 0) ^ 1, 40, 41)
 const signature = signatureOf(bytes)
 
-/** Lies of a hub, each with the code of the refusal, and with its state if that is not `fetching`. */
+/** Lies of a hub, each with the code and, unless it is `fetching`, the state of the refusal. */
 export const LIES: Record<string, [Partial<Answers>, ErrorCode, string?]> = {
   'promises more than it sends': [
     { artifact: response => response.writeHead(200, { 'content-length': bytes.length + 5 }).end(bytes) },

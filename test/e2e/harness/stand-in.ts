@@ -5,7 +5,7 @@ import type { TestContext } from 'node:test'
 
 /**
  * A PATH on which a shell script takes the place of the program of that name. Each deployment that installs a version
- * runs `sync -f <staged tree>`, after everything is staged and before anything that is installed is changed.
+ * runs `sync -f <staged tree>`, after everything is staged and before anything installed is changed.
  */
 export function standIn(t: TestContext, name: string, script: string): string {
   const folder = mkdtempSync(join(tmpdir(), 'stand-in-'))

@@ -44,7 +44,7 @@ export function killAtRequest(route: Route): Stop {
 }
 
 /**
- * Runs a script that kills or disturbs the run, in place of the child that makes the staged tree durable. `$2` is that
+ * Replaces the child that makes the staged tree durable with a script that kills or disturbs the run. `$2` is that
  * tree.
  */
 export function inSync(script: string): Stop {

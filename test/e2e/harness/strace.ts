@@ -120,10 +120,7 @@ interface TraceLine {
   result: string
 }
 
-/**
- * If another thread's line cuts a call in two, the call has the place of its beginning in the list, and the result that
- * its end contains.
- */
+/** If another thread's line cuts a call in two, the list has the call where it began, with the result from its end. */
 function parseLines(text: string): TraceLine[] {
   const calls: TraceLine[] = []
   const unfinished = new Map<string, TraceLine>()

@@ -24,7 +24,8 @@ export interface TakeOver {
 
 /**
  * Asserts that the next normal update succeeds by itself and leaves the same files as an undisturbed update, including
- * the replaced version's snapshot, and that the deployment that was cut off is reported once, with its real outcome.
+ * the replaced version's snapshot. Also asserts that the deployment that was cut off is reported once, with its real
+ * outcome.
  */
 export async function assertTakenOver({ host, hub, reference, deploymentId, hasBegun }: TakeOver): Promise<void> {
   const next = await host.update()

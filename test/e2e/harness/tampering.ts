@@ -12,8 +12,8 @@ export function tamper(path: string, names: string, how: string, nth: number | s
 }
 
 /**
- * Refuses changes of names and sizes, like a file system that has become read-only: of each kind of call, the nth and
- * all later ones fail.
+ * Makes changes of names and sizes fail, as on a file system that has become read-only. Of each kind of call, the nth
+ * and all later ones fail.
  */
 export function goReadOnly(nth: number): Partial<ActionRun> {
   const names = 'rename,link,unlink,mkdir,rmdir,ftruncate'
@@ -40,8 +40,8 @@ function journalsOf(root: string, deploymentId: string): string[] {
 }
 
 /**
- * The number of a journal record, and the number of the first rename that hangs, among the renames of `place` to
- * another path. Both are counted from 1.
+ * `record` is the number of a journal record. `undo` is the number of the first rename that hangs, among the renames of
+ * `place` to another path. Both are counted from 1.
  */
 interface CancelAndBlock {
   readonly place: string

@@ -115,7 +115,7 @@ describe('inspectHost', () => {
     assert.equal(isDrifted(inspection), true)
   })
 
-  it('lists the snapshots of a part that a dead run has removed, and lists those of a returned part only once', async t => {
+  it('lists the snapshots of a part that a dead run has removed, and those of a returned part only once', async t => {
     const scene = await makeScene(t)
     const { layout } = scene
     const origin = { contract: 'project', slug: 'shop' } as const
@@ -230,7 +230,7 @@ describe('inspectHost', () => {
     assert.equal((await inspect(layout)).activity.kind, 'interrupted')
   })
 
-  it('leaves a path that a live run has stranded to that run, and names the path once the run is dead', async t => {
+  it('does not name a path that a live run has stranded, and names it once the run is dead', async t => {
     const layout = await journalOf(t)
     writeTree(layout.root, { '.hub-deploy/rename-probe/data/db': 'rows' })
     const holder = await holdElsewhere(t, layout.lock)

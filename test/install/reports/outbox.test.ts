@@ -189,7 +189,7 @@ describe('sendOutbox', () => {
     )
   })
 
-  it('sends all waiting reports before it keeps only the newest 200 of each address', async t => {
+  it('sends all waiting reports, and then keeps only the newest 200 of each address', async t => {
     const layout = await prepareTemporaryHost(t)
     const there = 'http://hub another'
     for (let index = 0; index < 203; index++) {

@@ -6,9 +6,9 @@ import { readServiceRun, readServiceState, superviseService } from '../../../src
 import { collectLog } from '../collected-log.ts'
 
 /**
- * This script runs next to a real user manager that knows web.service, limited.service (which may be started at most
- * twice a minute) and crashing.service (which exits and is restarted over and over), but not missing.service. The script
- * prints its findings as one line of JSON.
+ * This script runs next to a real user manager, and prints its findings as one line of JSON. The manager knows
+ * web.service, limited.service (which may be started at most twice a minute) and crashing.service (which exits and is
+ * restarted over and over), but not missing.service.
  */
 const WEB: Service = { supervisor: 'systemd', scope: 'user', unit: 'web.service' }
 const MISSING: Service = { ...WEB, unit: 'missing.service' }

@@ -174,7 +174,7 @@ describe('changes that are announced together', () => {
     assert.deepEqual(listing(), before)
   })
 
-  it('are undone, except for the move of a tree that is at neither path: that move stays announced', async t => {
+  it('are undone, except that the move of a tree at neither path stays announced', async t => {
     const { root, transaction, announced } = await makeScene(t)
     await transaction.apply(RECORDS[0] ?? [])
     rmSync(join(root, snapshotOf('b')), { recursive: true })

@@ -38,8 +38,8 @@ const LARGE_LIMITS = { ...LIMITS, extraction: { maxExtractedBytes: 2 ** 24, maxE
 const SERVICE = { kind: 'service', slug: 'clock', plan: planOf(SERVICE_PLAN) } as const
 
 /**
- * Picks every `nth` item, and all items whose fault only their data shows, because a gate that read only listings would
- * accept them.
+ * Picks every `nth` item. Also picks all items whose fault only their data shows, because a gate that read only
+ * listings would accept them.
  */
 function oneIn<Item extends object>(nth: number, items: readonly Item[]): Item[] {
   return items.filter((item, index) => 'onlyWhileExtracting' in item || index % nth === 0)

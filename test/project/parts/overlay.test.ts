@@ -31,7 +31,7 @@ function placed(t: TestContext, files: Record<string, string>, links: Record<str
 }
 
 describe('a fetched tree', () => {
-  it('replaces stub files of the same name, and no stub file is written below a fetched file or symlink', async t => {
+  it('replaces stub files of the same name, and gets no stub file below one of its files or symlinks', async t => {
     const fetched = placed(t, { 'plugin.yaml': 'fetched', 'src/a': 'fetched', file: 'fetched' }, { link: '/etc' })
     const stub = placed(
       t,

@@ -52,7 +52,7 @@ describe('a part from git', { skip }, () => {
     assert.equal(readFileSync(join(staged, 'a'), 'utf8'), '2')
   })
 
-  it('is refused at a branch or tag, with the commit id in the message, if the digest would not cover the whole tree', async () => {
+  it('is refused at a branch or tag if the digest would not cover the whole tree, and the message has the commit id', async () => {
     const url = `${stage.server.url}/uncovered`
     const repository = stage.repository('uncovered')
     const trees = {

@@ -82,7 +82,7 @@ describe('a run that died before it had the lock', () => {
     assert.match(scene.log.lines.join('\n'), /has changed nothing; a later run reports it/)
   })
 
-  it('is not said to have changed nothing if its post step finds only the journal of another run', async t => {
+  it('is said to have left nothing to recover if its post step finds only the journal of another run', async t => {
     const scene = await makeBegunScene(t)
     scene.writeJournal(begun(scene.sender))
     const lock = await acquireLock({ path: scene.layout.lock, timeoutMs: 0, runUrl: null, log: () => {} })
@@ -91,7 +91,7 @@ describe('a run that died before it had the lock', () => {
     assert.match(scene.log.lines.join('\n'), new RegExp(`${OTHER_RUN} has left nothing to recover`))
   })
 
-  it('is shown by its post step as it was reported by the run that now has the lock', async t => {
+  it('is shown by its post step as the run that now has the lock reported it', async t => {
     const scene = await makeBegunScene(t)
     scene.writeJournal(begun(scene.sender))
     const reports = { layout: scene.layout, secrets: NO_SECRETS }

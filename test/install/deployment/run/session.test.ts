@@ -78,7 +78,7 @@ describe('HostLock', () => {
     next.release()
   })
 
-  it('records the run that it waited for, and after which state, if it waited', async t => {
+  it('records which run it waited for, and after which state, if it waited', async t => {
     const scene = await makeScene(t)
     const lock = scene.newLock()
     await lock.take(0)

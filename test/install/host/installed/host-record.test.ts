@@ -135,7 +135,7 @@ describe('a name in the host record', () => {
     assertRefused(layout, { schema: 1, installed: [rowOf({ snapshots })] })
   })
 
-  it('may not lead the retry of a removal anywhere but to a snapshot that is not retained', async t => {
+  it('leads the retry of a removal only to a snapshot that is not retained', async t => {
     const layout = await prepareTemporaryHost(t)
     const installed = [rowOf({ snapshots: [snapshotOf('1-2.0.0')] })]
     const snapshots = '.hub-deploy/snapshots/plugins/greeter'

@@ -15,7 +15,7 @@ describe('the versions of a project', () => {
     rowOf({ contract: 'project', slug: 'shop', tree_digest: tree_digest ?? null, snapshots })
   const versionsIn = (layout: Layout) => readHostRecord(layout).projects.map(project => project.version)
 
-  it('stay listed, the newest last, while all their parts or a snapshot recorded with that version are retained', async t => {
+  it('stay listed, the newest last, while all their parts, or a snapshot recorded with that version, are retained', async t => {
     const layout = await prepareTemporaryHost(t)
     await recordInstalled(layout, { rows: [rowWith(trees[0])], removed: [], project: version('1.0.0') })
     await recordInstalled(layout, { rows: [rowWith(trees[0])], removed: [], project: version('1.0.1') })

@@ -136,7 +136,7 @@ describe('restoreRecord', () => {
 })
 
 describe('recordInstalled', () => {
-  it('no longer lists a snapshot to remove that has the path of a new one', async t => {
+  it('no longer lists a snapshot for removal if a new snapshot has its path', async t => {
     const { layout } = await openScene(t)
     await recordDiscarded(layout, [SNAPSHOT, '.hub-deploy/snapshots/plugins/greeter/1-2.0.0'])
     await recordInstalled(layout, COMMIT)

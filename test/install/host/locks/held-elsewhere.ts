@@ -13,8 +13,8 @@ export interface OtherHolder {
 }
 
 /**
- * Starts a process that takes the lock and keeps it until it is killed, which happens at the latest when the test ends.
- * Resolves once the process has the lock. `through` is a command that runs the process, for example in a namespace.
+ * Starts a process that takes the lock and keeps it until it is killed, at the latest when the test ends. Resolves once
+ * the process has the lock. `through` is a command that runs the process, for example in a namespace.
  */
 export async function holdElsewhere(
   t: TestContext,

@@ -64,7 +64,7 @@ describe('the lock of a killed process', { skip: noFlock }, () => {
     })
   }
 
-  it('is not confused with that of a process that still has its kernel lock on a removed file', async t => {
+  it('is not confused with the lock of a process whose kernel lock is on a removed file', async t => {
     const path = join(temporaryDirectory(t), 'lock')
     await holdElsewhere(t, path)
     rewriteHolder(path, { hostname: 'f00d' })

@@ -154,7 +154,7 @@ describe('preparing and switching a part', () => {
 
   const left = { 'left/main': 'older', 'left/data/db': 'rows', 'left/other': '1' }
 
-  it('carries over kept paths that an earlier version left behind if the place is empty, and moves them back on a rollback', async t => {
+  it('carries kept paths that an earlier version left behind into an empty place, and moves them back on a rollback', async t => {
     const scene = await makeScene(t, undefined, { main: 'new', 'data/seed': 'x' })
     writeTree(scene.layout.root, left)
     const leftBehind = join(scene.layout.root, 'left')

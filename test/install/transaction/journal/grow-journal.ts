@@ -2,8 +2,8 @@ import { openJournal, startJournal } from '../../../../src/install/transaction/j
 import { factsOf } from '../../prepared-host.ts'
 
 /**
- * Announces 400 changes in a journal, which then has to grow, or stops when a change cannot be announced. Then records
- * the first change as undone. A test runs this under strace.
+ * Announces 400 changes in a journal, which has to grow for them. Stops early if a change cannot be announced. Then
+ * records the first change as undone. A test runs this under strace.
  */
 const path = process.argv[2] as string
 ;(await startJournal(path, { record: 'begin', facts: factsOf(), report_address: null, keep_paths: [] })).close()

@@ -300,7 +300,7 @@ describe('a locked journal', { skip: missingTools('flock') }, () => {
     assert.equal(await isFree(path), true)
   })
 
-  it('does not grow into a file that cannot be locked, until the journal is renamed', async t => {
+  it('grows into a file that cannot be locked only once the journal is renamed', async t => {
     const { path, journal, hasGrown } = await hold(t)
     t.after(() => journal.close())
     const before = process.env['PATH']
