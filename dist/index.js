@@ -34494,8 +34494,8 @@ function refuseDowngrade(latest, { version, isOurs }, by = 'operator') {
     throw downgrade(`The hub's latest version is ${latest}, but this host runs ${version}, ${finding}`, by);
 }
 /**
- * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced. Whatever
- * version the hub calls them now, they may be the bytes of an older version.
+ * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
+ * version the hub calls them now. They may be the bytes of an older version.
  */
 function replacedBytes({ version, sha256 }, present, by = 'operator') {
     const served = `the hub's latest version${version === null ? '' : `, ${version}`} (sha256 ${sha256})`;
@@ -36812,10 +36812,10 @@ function unpackingAhead(chunkSize) {
 }
 /**
  * Feeds the pieces to a stream of node:zlib and yields the stream's output. Each piece of the output is valid until the
- * next one is requested. Two alternating buffers are enough for the input: by the time a piece is requested, the stream
- * has used up the piece before the previous one. If the packed data ends before the pieces do, the output ends with the
- * packed data, and the stream's `bytesWritten` shows how many bytes were used. Throws what the stream or the pieces
- * throw.
+ * next one is requested. Two alternating buffers are enough for the input: by the time an input piece is requested, the
+ * stream has used up the input piece before the previous one. If the packed data ends before the pieces do, the output
+ * ends with the packed data, and the stream's `bytesWritten` shows how many bytes were used. Throws what the stream or
+ * the pieces throw.
  */
 async function* unpack(stream, pieces) {
     void feed(stream, pieces);
@@ -38522,9 +38522,9 @@ class Annotator {
         this.#redact = redact;
     }
     /**
-     * Writes an error annotation with the cause. Each problem of a plan or host config gets an annotation at its line
-     * instead; the log lists the problems after the tenth. Adds an annotation if the restored version is unhealthy. Logs
-     * a stack only for an `internal_error`.
+     * Writes an error annotation with the cause. Instead, each of the first ten problems of a plan or host config gets an
+     * annotation at its line; the log lists the others. Adds an annotation if the restored version is unhealthy. Logs a
+     * stack only for an `internal_error`.
      */
     annotateFailure(error, report) {
         if (error instanceof SourceError) {
@@ -43339,8 +43339,8 @@ const IN_A_THREAD = `
 /**
  * Returns the bytes if their Ed25519 signature is valid, otherwise undefined. Large artifacts are checked in a separate
  * thread, so that signals are handled meanwhile. A large artifact must be alone in its buffer, because the buffer is
- * moved to the thread and back. The given Buffer is empty afterwards. (Node's own asynchronous form would copy the
- * bytes instead.) Throws the signal's reason once the signal is aborted.
+ * moved to the thread and back, which leaves the given Buffer empty. (Node's own asynchronous form would copy the bytes
+ * instead.) Throws the signal's reason once the signal is aborted.
  */
 async function checkEd25519(signed, signal) {
     signal?.throwIfAborted();
@@ -45451,8 +45451,8 @@ function refuseReused({ version, source }, history) {
 }
 /**
  * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version from the same
- * source or cannot be compared with it. Throws the same error for bytes that this host has had and replaced, whatever
- * version the hub now gives them.
+ * source or cannot be compared with it. Throws the same error for a `latest` whose bytes this host has had and
+ * replaced, whatever version the hub now gives them.
  */
 function source_history_refuseOlder({ version, source }, { installed, wasReplaced }) {
     // Versions of different plugins cannot be compared, and the signed manifest has chosen between the plugins.

@@ -31,8 +31,8 @@ export class Symlinks {
   /**
    * Returns the final target of a symlink (undefined if the archive does not contain it), or the node itself if it is
    * not a symlink. Throws HubError 400 for a symlink that no host creates. For example, its target is absolute or too
-   * long, it is part of a loop, or it leads out of the tree. It may also lead through a file, through more than 40
-   * symlinks, or up from a path that the archive does not contain.
+   * long, it is part of a loop, or it leads out of the tree, through a file, through more than 40 symlinks, or up from
+   * a path that the archive does not contain.
    */
   endOf(node: TreeNode): TreeNode | undefined {
     return node.type === 'symlink' ? this.#resolve(node, { first: node.entry as ArchiveEntry, depth: 1 }).node : node

@@ -97,8 +97,8 @@ function refuseBody(): never {
 
 /**
  * Serves the page with the fleet of all owners. Only the hub's own machine may see the page without the admin token.
- * The Host header must be a loopback name, too: a foreign web site can point its own name at a loopback address, and
- * its pages could then read the answers.
+ * The Host header must be `localhost` or a loopback address, too: a foreign web site can point its own name at a
+ * loopback address, and its pages could then read the answers.
  */
 function answerFleetPage(c: Context, { store, isLocal, now }: AppOptions): Response | Promise<Response> {
   if (!isLocal || !isLoopbackAuthority(c.req.header('host')) || isPassedOn(c)) {

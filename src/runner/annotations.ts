@@ -19,9 +19,9 @@ export class Annotator {
   }
 
   /**
-   * Writes an error annotation with the cause. Each problem of a plan or host config gets an annotation at its line
-   * instead; the log lists the problems after the tenth. Adds an annotation if the restored version is unhealthy. Logs
-   * a stack only for an `internal_error`.
+   * Writes an error annotation with the cause. Instead, each of the first ten problems of a plan or host config gets an
+   * annotation at its line; the log lists the others. Adds an annotation if the restored version is unhealthy. Logs a
+   * stack only for an `internal_error`.
    */
   annotateFailure(error: Error, report: LocalReport): void {
     if (error instanceof SourceError) {

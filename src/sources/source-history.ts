@@ -41,8 +41,8 @@ export function refuseReused({ version, source }: OfferedVersion, history: reado
 
 /**
  * Throws DeploymentError `downgrade_refused` for a `latest` that is older than the installed version from the same
- * source or cannot be compared with it. Throws the same error for bytes that this host has had and replaced, whatever
- * version the hub now gives them.
+ * source or cannot be compared with it. Throws the same error for a `latest` whose bytes this host has had and
+ * replaced, whatever version the hub now gives them.
  */
 export function refuseOlder({ version, source }: OfferedVersion, { installed, wasReplaced }: SourcePast): void {
   // Versions of different plugins cannot be compared, and the signed manifest has chosen between the plugins.

@@ -53,8 +53,8 @@ export interface PresentVersion {
 }
 
 /**
- * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced. Whatever
- * version the hub calls them now, they may be the bytes of an older version.
+ * Returns a DeploymentError `downgrade_refused` for a `latest` whose bytes this host has had and replaced, whatever
+ * version the hub calls them now. They may be the bytes of an older version.
  */
 export function replacedBytes(
   { version, sha256 }: { readonly version: string | null; readonly sha256: string },

@@ -14,8 +14,8 @@ const IN_A_THREAD = `
 /**
  * Returns the bytes if their Ed25519 signature is valid, otherwise undefined. Large artifacts are checked in a separate
  * thread, so that signals are handled meanwhile. A large artifact must be alone in its buffer, because the buffer is
- * moved to the thread and back. The given Buffer is empty afterwards. (Node's own asynchronous form would copy the
- * bytes instead.) Throws the signal's reason once the signal is aborted.
+ * moved to the thread and back, which leaves the given Buffer empty. (Node's own asynchronous form would copy the bytes
+ * instead.) Throws the signal's reason once the signal is aborted.
  */
 export async function checkEd25519(signed: SignedBytes, signal?: AbortSignal): Promise<Buffer | undefined> {
   signal?.throwIfAborted()

@@ -14,10 +14,10 @@ export function unpackingAhead(chunkSize: number): { chunkSize: number; readable
 
 /**
  * Feeds the pieces to a stream of node:zlib and yields the stream's output. Each piece of the output is valid until the
- * next one is requested. Two alternating buffers are enough for the input: by the time a piece is requested, the stream
- * has used up the piece before the previous one. If the packed data ends before the pieces do, the output ends with the
- * packed data, and the stream's `bytesWritten` shows how many bytes were used. Throws what the stream or the pieces
- * throw.
+ * next one is requested. Two alternating buffers are enough for the input: by the time an input piece is requested, the
+ * stream has used up the input piece before the previous one. If the packed data ends before the pieces do, the output
+ * ends with the packed data, and the stream's `bytesWritten` shows how many bytes were used. Throws what the stream or
+ * the pieces throw.
  */
 export async function* unpack(stream: Transform, pieces: Iterable<Buffer>): AsyncGenerator<Buffer> {
   void feed(stream, pieces)

@@ -5,7 +5,7 @@ import { tryReadSmallFileSync } from './read-small-file.ts'
 /**
  * A directory that is reached by its descriptor: `entry` leads into this very directory, even if another process has
  * moved the directory away and put a symlink in its place. This guarantee needs Linux's /proc. Without /proc, a
- * directory is reached by its name. It is refused if any user other than this one and root owns it or can write to it,
+ * directory is reached by its name, and is refused if any user other than this one and root owns it or can write to it,
  * because its entries could be swapped at any time.
  */
 export interface OpenDirectory {
