@@ -9,7 +9,7 @@ import { installPlan } from './project-tree.ts'
 import { API_KEY, DEPLOYMENT_CREDENTIAL, SIGNING_SECRET, SLUG } from './release.ts'
 import type { Format } from './workloads.ts'
 
-export type ContenderName = 'ours' | 'shell' | 'python'
+export type ContenderName = 'ours' | 'shell' | 'python' | 'least'
 
 /** One deployment: an artifact, the hub that serves it, and the host. */
 export interface Job {
@@ -38,6 +38,7 @@ export function listContenders(format: Format, repository: string): Contender[] 
       ours('zip', repository),
       peer(['bash', 'deploy.sh'], { name: 'shell', format, missing: lacking(['bash', 'curl', 'openssl', 'unzip']) }),
       peer([python, 'deploy.py'], { name: 'python', format, missing: lacking(['python3']) }),
+      peer([process.execPath, 'least.mjs'], { name: 'least', format, missing: [] }),
     ],
     sealed: [
       ours('sealed', repository),
