@@ -23671,8 +23671,8 @@ function parseJson(text) {
 
 
 /**
- * Writes a stream of chunks to a file descriptor from position 0 in large blocks, and fills one block while it writes
- * the other. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
+ * Writes a stream of chunks to a file descriptor from position 0 in large blocks, filling one block while it writes the
+ * other. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
  */
 class BlockWriter {
     #fd;
@@ -30217,7 +30217,7 @@ function outOfInodes(path, free, needed) {
 
 
 /**
- * Checks that each folder or file with a fixed name in `.hub-deploy/`, except the kernel lock, is a directory or a
+ * Checks that each directory or file with a fixed name in `.hub-deploy/`, except the kernel lock, is a directory or a
  * regular file, as this action created it. A missing path passes. Throws DeploymentError `host_not_writable`, which
  * names the obstructing path and says what to do.
  */
@@ -33170,8 +33170,8 @@ function openUnnamedSync(directory) {
 
 /**
  * Runs a command from the host config with an allow-listed environment, in its own process group and without input.
- * Logs how long the command took. Throws DeploymentError `step_failed` or `step_timed_out`, with the command's end and
- * the beginning of its output. Also throws the signal's reason.
+ * Logs how long the command took. Throws DeploymentError `step_failed` or `step_timed_out`, with how the command ended
+ * and the beginning of its output. Also throws the signal's reason.
  */
 async function runHostCommand({ tools, record }, request) {
     const { command, env, timeoutSeconds } = request.command;
@@ -35205,7 +35205,7 @@ function truncated() {
 
 /** The size of the largest view, in bytes. */
 const read_window_WINDOW_BYTES = 1024 * 1024;
-/** Shows parts of a file through one reused buffer, whatever the descriptor's own position is. */
+/** Shows parts of a file through one reused buffer, regardless of the descriptor's own position. */
 class ReadWindow {
     fileSize;
     #fd;
@@ -37699,9 +37699,9 @@ function isDirectorySync(path) {
 
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run or a check writes and sends no report.
- * The hub gets no report either if `host-id`, `dry-run` or `check-only` is malformed: with the last two, the operator
- * may have meant a run that reports nothing.
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. Neither a dry run nor a check writes or sends a
+ * report. The hub gets no report either if `host-id`, `dry-run` or `check-only` is malformed: with the last two, the
+ * operator may have meant a run that reports nothing.
  */
 async function refuseRequest(request, error, tools) {
     const { dryRun, checkOnly } = request;
@@ -40146,7 +40146,7 @@ function settings_addLine(settings, line, number) {
 class NotReadable extends Error {
 }
 /**
- * Opens a regular file below `folder` for reading, and returns its descriptor. Follows no symlink below the folder, not
+ * Opens a regular file below `folder` for reading and returns its descriptor. Follows no symlink below the folder, not
  * even one that another process puts there meanwhile. Opens no device and waits for no pipe. `path` is relative to the
  * folder, or absolute and below it. Throws NotReadable.
  */
@@ -40337,8 +40337,8 @@ class InputReader {
         return this.#wellFormed(this.#takeSecret(name), schema);
     }
     /**
-     * Reads lines `NAME=value`, as `parseSettings` does. Masks each value on its own, except for short values and Boolean
-     * values, and quotes none.
+     * Reads lines of the form `NAME=value`, as `parseSettings` does. Masks each value on its own, except for short values
+     * and Boolean values, and quotes none.
      */
     settings(name) {
         const { settings, problems } = parseSettings(takeRaw(name));
@@ -47632,7 +47632,7 @@ function driftEntries(parts) {
     const room = { chars: MAX_OUTPUT_CHARS / 2 };
     return parts.filter(isPartDrifted).map(part => driftEntry(part, room));
 }
-/** The list in which the output names a path, by how the path differs. */
+/** The list in which the output names a path, keyed by how the path differs. */
 const LIST_OF = {
     added: 'added',
     removed: 'removed',

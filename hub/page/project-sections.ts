@@ -19,7 +19,7 @@ export interface ProjectsContent {
   readonly now: number
 }
 
-/** The part of the page about projects; empty if there are none. Reports of projects name no host (contract 2.2). */
+/** The part of the page about projects; empty if there are none. Project reports name no host (contract 2.2). */
 export function projectSections(content: ProjectsContent): Html | string {
   const { projects, deployments } = content
   if (projects.length === 0 && deployments.length === 0) return ''

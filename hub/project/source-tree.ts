@@ -17,7 +17,7 @@ export interface SourceTree {
   readonly members: ReadonlyMap<string, Member>
   /** The path of the plan's file. */
   readonly plan: string
-  /** The folder of the plugins, below the source folder. */
+  /** The plugins folder, below the source folder. */
   readonly pluginsDirname: string
   /** Paths of plugins and of extensions. */
   readonly plugins: readonly string[]

@@ -165,7 +165,7 @@ function driftEntries(parts: readonly InspectedPart[]): DriftEntry[] {
   return parts.filter(isPartDrifted).map(part => driftEntry(part, room))
 }
 
-/** The list in which the output names a path, by how the path differs. */
+/** The list in which the output names a path, keyed by how the path differs. */
 const LIST_OF = {
   added: 'added',
   removed: 'removed',

@@ -9,9 +9,9 @@ import { initialFacts } from './deployment.ts'
 import type { IncompleteRequest } from './request.ts'
 
 /**
- * Ends a run whose inputs cannot be used, as `refuseDeployment` does. A dry run or a check writes and sends no report.
- * The hub gets no report either if `host-id`, `dry-run` or `check-only` is malformed: with the last two, the operator
- * may have meant a run that reports nothing.
+ * Ends a run whose inputs cannot be used, as `refuseDeployment` does. Neither a dry run nor a check writes or sends a
+ * report. The hub gets no report either if `host-id`, `dry-run` or `check-only` is malformed: with the last two, the
+ * operator may have meant a run that reports nothing.
  */
 export async function refuseRequest(
   request: IncompleteRequest,

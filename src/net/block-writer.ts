@@ -4,8 +4,8 @@ import { DeploymentError, errnoOf } from '../core/errors.ts'
 import { WRITE_BLOCK_BYTES } from './limits.ts'
 
 /**
- * Writes a stream of chunks to a file descriptor from position 0 in large blocks, and fills one block while it writes
- * the other. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
+ * Writes a stream of chunks to a file descriptor from position 0 in large blocks, filling one block while it writes the
+ * other. `onBlock` sees every byte once, in order. Throws DeploymentError `disk_full` or `host_not_writable`.
  */
 export class BlockWriter {
   readonly #fd: number

@@ -172,7 +172,7 @@ async function nextToNeighbour(mounted: string, act: () => Promise<void>): Promi
 }
 
 /**
- * Cuts the power, and checks the runs that follow. Returns the outcome of the deployment that was cut off. If a check
+ * Cuts the power and checks the runs that follow. Returns the outcome of the deployment that was cut off. If a check
  * fails, the error contains the command that rebuilds the disk.
  */
 async function cutAndFollow(recorded: Recorded, seed: number): Promise<string> {

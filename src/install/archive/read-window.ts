@@ -4,7 +4,7 @@ import { readExactly } from './read-exactly.ts'
 /** The size of the largest view, in bytes. */
 export const WINDOW_BYTES = 1024 * 1024
 
-/** Shows parts of a file through one reused buffer, whatever the descriptor's own position is. */
+/** Shows parts of a file through one reused buffer, regardless of the descriptor's own position. */
 export class ReadWindow {
   readonly fileSize: number
   readonly #fd: number

@@ -7,7 +7,7 @@ import { openDirectorySync } from './open-directory.ts'
 export class NotReadable extends Error {}
 
 /**
- * Opens a regular file below `folder` for reading, and returns its descriptor. Follows no symlink below the folder, not
+ * Opens a regular file below `folder` for reading and returns its descriptor. Follows no symlink below the folder, not
  * even one that another process puts there meanwhile. Opens no device and waits for no pipe. `path` is relative to the
  * folder, or absolute and below it. Throws NotReadable.
  */

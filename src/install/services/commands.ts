@@ -10,7 +10,7 @@ export interface ServiceTask {
 }
 
 export interface ServiceOrder extends ServiceTask {
-  /** The number of replicas that a start gives a Kubernetes deployment; null elsewhere. */
+  /** The number of replicas that a start sets for a Kubernetes deployment; null for anything else. */
   replicas: number | null
   /** Leaves it to systemd to act once the units that the service waits for have started. */
   isQueued?: boolean

@@ -21,8 +21,8 @@ export interface HostCommandRequest {
 
 /**
  * Runs a command from the host config with an allow-listed environment, in its own process group and without input.
- * Logs how long the command took. Throws DeploymentError `step_failed` or `step_timed_out`, with the command's end and
- * the beginning of its output. Also throws the signal's reason.
+ * Logs how long the command took. Throws DeploymentError `step_failed` or `step_timed_out`, with how the command ended
+ * and the beginning of its output. Also throws the signal's reason.
  */
 export async function runHostCommand({ tools, record }: Deployment, request: HostCommandRequest): Promise<void> {
   const { command, env, timeoutSeconds } = request.command

@@ -89,8 +89,8 @@ export class InputReader implements GivenInputs {
   }
 
   /**
-   * Reads lines `NAME=value`, as `parseSettings` does. Masks each value on its own, except for short values and Boolean
-   * values, and quotes none.
+   * Reads lines of the form `NAME=value`, as `parseSettings` does. Masks each value on its own, except for short values
+   * and Boolean values, and quotes none.
    */
   settings(name: string): Settings {
     const { settings, problems } = parseSettings(takeRaw(name))

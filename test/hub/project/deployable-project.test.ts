@@ -97,7 +97,7 @@ describe('publishing a project that was sealed elsewhere', () => {
   })
 })
 
-/** Puts any bytes into the encrypted artifact format. */
+/** Packs arbitrary bytes in the encrypted artifact format. */
 function seal(plain: Buffer): SealedRelease {
   const [dek, nonce] = [randomBytes(32), randomBytes(12)]
   const cipher = createCipheriv('aes-256-gcm', dek, nonce, { authTagLength: 16 })

@@ -11,7 +11,7 @@ const MEBIBYTE = 1024 * 1024
 
 const CONTENT = Buffer.from(Array.from({ length: 50_000 }, (_, at) => `line ${at}\n`).join(''))
 
-/** Yields the bytes in two buffers that take turns, as the reader of a file does. */
+/** Yields the bytes in two alternating buffers, as a file reader does. */
 function* throughTwoBuffers(bytes: Buffer, size: number): Generator<Buffer> {
   let [next, other] = [Buffer.alloc(size), Buffer.alloc(size)]
   for (let at = 0; at < bytes.length; at += size) {

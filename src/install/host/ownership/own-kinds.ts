@@ -4,7 +4,7 @@ import { lstatIfPresentSync } from '../../files/trees/tree-walk.ts'
 import { auditPath, type Layout, renameProbePath, reservePath } from '../layout.ts'
 
 /**
- * Checks that each folder or file with a fixed name in `.hub-deploy/`, except the kernel lock, is a directory or a
+ * Checks that each directory or file with a fixed name in `.hub-deploy/`, except the kernel lock, is a directory or a
  * regular file, as this action created it. A missing path passes. Throws DeploymentError `host_not_writable`, which
  * names the obstructing path and says what to do.
  */
