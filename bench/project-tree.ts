@@ -8,7 +8,7 @@ export function pluginIds(parts = 1): readonly string[] {
   return parts === 1 ? [SLUG] : Array.from({ length: parts }, (_, index) => `${SLUG}-${index + 1}`)
 }
 
-/** Adds the manifest and the install plan to a project that has its plugins (docs/project-contract.md). */
+/** Adds the manifest and the install plan to a project that already contains its plugins (docs/project-contract.md). */
 export function addProjectFiles(project: string, version: string, ids: readonly string[]): void {
   mkdirSync(join(project, 'deployment'))
   writeFileSync(join(project, 'deployment/install.yaml'), installPlan(version, ids))

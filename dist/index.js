@@ -23304,7 +23304,7 @@ function reasonOf(error, layout, identity) {
 const BLOCK_TEXTS = 1024;
 /** The initial room for each text, enough for most names. */
 const BYTES_PER_TEXT = 32;
-/** The most bytes of UTF-8 that one unit of UTF-16 can need. */
+/** The maximum number of UTF-8 bytes that one UTF-16 unit can need. */
 const BYTES_PER_UNIT = 3;
 /**
  * Many texts, by number, outside the JavaScript heap. On the heap, the garbage collector would copy each string twice
@@ -25773,7 +25773,7 @@ async function waitForHealth({ healthcheck, version, changed, signal }, clock) {
         await clock.sleep(pauseMs, signal);
     }
 }
-/** Without a service and without a check, the finding is unhealthy. */
+/** With neither a service nor a check, the finding is unhealthy. */
 async function probeService({ service, check }, limits) {
     const supervised = service === null ? UNEXAMINED : await probeSupervisor(service, limits);
     if (check === null || (service !== null && !supervised.healthy))
@@ -27197,7 +27197,7 @@ function startJournal(path, begin, redact = text => text) {
     writeNewJournalSync(path, formatLine(1, redactRecord(begin, redact)));
     return continueJournal(path, 1, redact);
 }
-/** Opens the journal of a dead run to append after its last complete record. Throws as `readJournal` does. */
+/** Opens a dead run's journal to append after its last complete record. Throws as `readJournal` does. */
 function openJournal(path, redact = text => text) {
     return continueJournal(path, readJournal(path)?.length ?? 0, redact);
 }
@@ -42802,7 +42802,7 @@ function bareTemplateOf({ supervisor, systemd, docker }) {
         return { key: 'docker.container', value: docker.container, granted: 'container' };
     return undefined;
 }
-/** Returns the ids of the services that steps and removals use, without the project's unit. */
+/** Returns the ids of the services that steps and removals use, excluding the project's unit. */
 function idsUsing(config, { steps, removedIds }) {
     const installedIds = steps.filter(isInstallStep).map(installedId);
     const hasProjectUnit = config.supervisor === 'systemd' && config.systemd.projectUnit !== undefined;

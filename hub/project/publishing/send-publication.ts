@@ -36,7 +36,7 @@ const MOST_WAIT_SECONDS = 60
 
 /**
  * Publishes a sealed file to a running hub, as a form. Sends the key and the DEK only over https or to this machine,
- * and follows no redirect. Waits for a busy hub at most ten times, each time for at most a minute. If the hub refuses,
+ * and follows no redirects. Waits for a busy hub at most ten times, each time for at most a minute. If the hub refuses,
  * throws HubError 400 with the hub's own words. Also throws HubError 400 for any other unexpected answer, for no
  * answer, and for a URL that is not safe. `wait` takes milliseconds.
  */

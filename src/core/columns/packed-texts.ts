@@ -2,7 +2,7 @@
 const BLOCK_TEXTS = 1024
 /** The initial room for each text, enough for most names. */
 const BYTES_PER_TEXT = 32
-/** The most bytes of UTF-8 that one unit of UTF-16 can need. */
+/** The maximum number of UTF-8 bytes that one UTF-16 unit can need. */
 const BYTES_PER_UNIT = 3
 
 /** Texts, one after another, and the position at which each ends. */

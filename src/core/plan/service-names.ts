@@ -45,7 +45,7 @@ function bareTemplateOf({ supervisor, systemd, docker }: HostConfig): BareTempla
   return undefined
 }
 
-/** Returns the ids of the services that steps and removals use, without the project's unit. */
+/** Returns the ids of the services that steps and removals use, excluding the project's unit. */
 function idsUsing(config: HostConfig, { steps, removedIds }: ServiceUse): string[] {
   const installedIds = steps.filter(isInstallStep).map(installedId)
   const hasProjectUnit = config.supervisor === 'systemd' && config.systemd.projectUnit !== undefined

@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises'
 import { monotonicMs } from '../../core/monotonic.ts'
 
-/** Time that only moves forward, even if somebody changes the host's date. */
+/** Time that only moves forward, even if somebody changes the host's clock. */
 export interface Clock {
   /** Milliseconds since a fixed moment. */
   now(): number

@@ -145,7 +145,7 @@ async function waitForHealth({ healthcheck, version, changed, signal }: HealthRe
   }
 }
 
-/** Without a service and without a check, the finding is unhealthy. */
+/** With neither a service nor a check, the finding is unhealthy. */
 async function probeService({ service, check }: Healthcheck, limits: ProbeContext): Promise<Finding & Sight> {
   const supervised = service === null ? UNEXAMINED : await probeSupervisor(service, limits)
   if (check === null || (service !== null && !supervised.healthy)) return supervised

@@ -9,7 +9,7 @@ import { type Asked, type CancelScene, type Contract, HANG, HANG_ON, isHanging }
 /** Shell: the first restart after the cancelled step hangs and ignores SIGTERM. */
 const HANG_ONCE = `if [ -e here ] && [ ! -e again ]; then touch again; trap '' TERM; while :; do sleep 1; done; fi`
 
-/** True if a run with this log so far has reached the moment at which the test cancels it. */
+/** True if a run whose log is this one so far has reached the moment at which the test cancels it. */
 export type IsThere = (log: string) => boolean
 
 /** The moment at which a run is cancelled, and the required result. */

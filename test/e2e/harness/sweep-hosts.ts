@@ -19,7 +19,7 @@ const UPDATE_PLAN = `${PLUGIN_PLAN}  - {id: env, action: write_env, plugin: gree
  */
 export interface SweepHosts {
   readonly stage: Stage
-  /** The texts that no file and no log may contain. */
+  /** The texts that no file or log may contain. */
   readonly secrets: readonly string[]
   /** The live trees before the update. */
   readonly old: Listing

@@ -14,9 +14,9 @@ export interface TreeItem {
 
 export interface FoundItem extends TreeItem {
   /**
-   * The inode, and the times of the last modification and change in nanoseconds. A write, chmod or replacement of the
-   * item changes this text, except within one tick of the file system's clock. A move of a directory that contains the
-   * item does not change the text. Empty for a directory, or if the item cannot be examined.
+   * The inode and the times of the last modification and the last change, in nanoseconds. A write, chmod or replacement
+   * of the item changes this text, except within one tick of the file system's clock. A move of a directory that
+   * contains the item does not change the text. Empty for a directory, or if the item cannot be examined.
    */
   readonly stamp: string
 }

@@ -68,7 +68,7 @@ async function locate(root: string, move: Move): Promise<Location> {
   }
 }
 
-/** `replaced`: only another file or tree is at the source. `exchanged`: another file or tree is at the target. */
+/** `replaced`: only a different file or tree is at the source. `exchanged`: another file or tree is at the target. */
 type Location = 'back' | 'moved' | 'both' | 'replaced' | 'exchanged' | 'gone'
 
 /**

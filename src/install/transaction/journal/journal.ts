@@ -36,7 +36,7 @@ export function startJournal(path: string, begin: BeginRecord, redact: Redact = 
   return continueJournal(path, 1, redact)
 }
 
-/** Opens the journal of a dead run to append after its last complete record. Throws as `readJournal` does. */
+/** Opens a dead run's journal to append after its last complete record. Throws as `readJournal` does. */
 export function openJournal(path: string, redact: Redact = text => text): Journal {
   return continueJournal(path, readJournal(path)?.length ?? 0, redact)
 }
