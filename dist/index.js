@@ -24630,12 +24630,13 @@ const external_node_tls_namespaceObject = require("node:tls");
 class ConnectionWatch {
     server;
     foreign;
-    /** Aborted when a timeout expires, when the settings' signal is aborted, and after any other error. */
+    /** Aborted when a timeout expires, when the settings' signal is aborted, and when the connection has ended. */
     signal;
     /** True if the connection was ready, so that bytes of the request may have left. */
     sent = false;
     #controller = new AbortController();
     #settings;
+    #request;
     #stopTimer;
     constructor({ server, foreign }, settings) {
         this.server = server;
@@ -24650,6 +24651,7 @@ class ConnectionWatch {
      * certificate is verified.
      */
     follow(request) {
+        this.#request = request;
         request.once('socket', socket => whenReady(socket, () => this.#ready()));
     }
     /** Starts to count the server's silence, because it is the server's turn. */
@@ -24661,6 +24663,19 @@ class ConnectionWatch {
     /** Stops counting, because it is this client's turn. */
     pause() {
         this.#stopTimer();
+    }
+    /**
+     * Ends the connection of an answered request, even if part of the body is still to come. The signal is aborted only
+     * once the request is closed, to release what still listens to it. If it were aborted at once, Node.js would create
+     * two errors and format their stacks, for which V8 counts the lines of the bundle.
+     */
+    close() {
+        this.pause();
+        const release = () => this.#controller.abort();
+        if (this.#request === undefined || this.#request.closed)
+            release();
+        else
+            this.#request.once('close', release).destroy();
     }
     /**
      * Ends the connection, in any state, after an error, and returns the error to throw. If the signal is aborted, this is
@@ -24686,7 +24701,8 @@ class ConnectionWatch {
     }
 }
 function whenReady(socket, ready) {
-    if (socket instanceof external_node_tls_namespaceObject.TLSSocket)
+    // A connection to an https proxy has already been secured when a request gets it.
+    if (socket instanceof external_node_tls_namespaceObject.TLSSocket && !socket.authorized)
         socket.once('secureConnect', ready);
     else if (socket.connecting)
         socket.once('connect', ready);
@@ -24761,11 +24777,7 @@ async function openExchange(request, settings) {
             server: request.server,
             foreign: isForeign(request),
             body: receiveBody(answer, watch),
-            close: () => {
-                watch.pause();
-                // An abort would create two errors, and each of them a stack trace, for which V8 counts the bundle's lines.
-                sent.destroy();
-            },
+            close: () => watch.close(),
         };
     }
     catch (error) {
@@ -36805,10 +36817,11 @@ function parseName(rawName, isUtf8) {
 const CHUNKS_AHEAD = 4;
 /**
  * Returns the options for a stream of node:zlib that unpacks into chunks of this many bytes, some chunks ahead of its
- * reader. By default, such a stream would begin the next chunk only once its reader asks for it.
+ * reader. By default, such a stream would begin the next chunk only once its reader asks for it. In object mode, a
+ * stream counts chunks, and its reader gets them one by one, not joined.
  */
 function unpackingAhead(chunkSize) {
-    return { chunkSize, readableHighWaterMark: CHUNKS_AHEAD * chunkSize };
+    return { chunkSize, readableObjectMode: true, readableHighWaterMark: CHUNKS_AHEAD };
 }
 /**
  * Feeds the pieces to a stream of node:zlib and yields the stream's output. Each piece of the output is valid until the

@@ -6,10 +6,11 @@ const CHUNKS_AHEAD = 4
 
 /**
  * Returns the options for a stream of node:zlib that unpacks into chunks of this many bytes, some chunks ahead of its
- * reader. By default, such a stream would begin the next chunk only once its reader asks for it.
+ * reader. By default, such a stream would begin the next chunk only once its reader asks for it. In object mode, a
+ * stream counts chunks, and its reader gets them one by one, not joined.
  */
-export function unpackingAhead(chunkSize: number): { chunkSize: number; readableHighWaterMark: number } {
-  return { chunkSize, readableHighWaterMark: CHUNKS_AHEAD * chunkSize }
+export function unpackingAhead(chunkSize: number) {
+  return { chunkSize, readableObjectMode: true, readableHighWaterMark: CHUNKS_AHEAD }
 }
 
 /**

@@ -58,11 +58,7 @@ export async function openExchange(request: HttpRequest, settings: WireSettings)
       server: request.server,
       foreign: isForeign(request),
       body: receiveBody(answer, watch),
-      close: () => {
-        watch.pause()
-        // An abort would create two errors, and each of them a stack trace, for which V8 counts the bundle's lines.
-        sent.destroy()
-      },
+      close: () => watch.close(),
     }
   } catch (error) {
     throw watch.endWith(error)

@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import http from 'node:http'
 import { describe, it } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import { ConnectionWatch } from '../../../src/net/exchange/connection-watch.ts'
 import { openExchange } from '../../../src/net/exchange/exchange.ts'
 import { readSettings } from '../../../src/net/settings.ts'
 import { startConnectProxy, useProxyEnvironment } from '../connect-proxy.ts'
@@ -128,7 +132,22 @@ describe('close', () => {
     })
     Error.prepareStackTrace = error => String(traced.push(error.message))
     exchange.close()
+    await setImmediate()
     assert.deepEqual(traced, [])
+  })
+
+  it('releases what listens to the signal, once the request is closed', async t => {
+    const server = await serve(t, (_, response) => response.end('{}'))
+    const settings = readSettings({ allowHttp: false, userAgent: 'test', log: () => {}, timeouts })
+    const watch = new ConnectionWatch({ server: server.url, foreign: false }, settings)
+    const request = http.get(server.url, { signal: watch.signal })
+    watch.follow(request)
+    const [answer] = await once(request, 'response')
+    watch.close()
+    assert.equal(watch.signal.aborted, false)
+    await once(answer, 'close')
+    await setImmediate()
+    assert.equal(watch.signal.aborted, true)
   })
 
   it('ends the connection although part of the body is still to come', async t => {
