@@ -39505,24 +39505,27 @@ function describeUnchanged({ report, plannedSteps, dryRun }) {
                 : `${ending_nameOf(report)} ${before} \u2192 ${after}`;
         return { mark: '\ud83d\udd0e', sentence: `Dry run: ${move} on ${host} would ${dryRun?.inWords() ?? 'change nothing'}` };
     }
+    // A new version of a project may consist of the parts that are installed.
+    const isNewVersion = before !== null && before !== after;
+    const present = isNewVersion ? `${ending_nameOf(report)} ${before} \u2192 ${after} on ${host}` : `${there} is already on ${host}`;
     const { drift = [] } = report;
     const acted = actingSteps(report);
     const starters = plannedSteps.flatMap(({ id, isIdle }) => (isIdle && acted.includes(id) ? [id] : []));
     if (starters.length > 0)
         return {
             mark: '\u2705',
-            sentence: `${there} is already on ${host}; ${listNames(starters)} started services that were not running`,
+            sentence: `${present}; ${listNames(starters)} started services that were not running`,
         };
     if (acted.length > 0)
-        return { mark: '\u2705', sentence: `${there} is already on ${host}; its steps were run again` };
+        return { mark: '\u2705', sentence: `${present}; its steps were run again` };
     if (drift.length === 0)
-        return { mark: '\u2705', sentence: `${there} is already on ${host}, unmodified` };
+        return { mark: '\u2705', sentence: `${present}${isNewVersion ? '; no part changed' : ', unmodified'}` };
     // A report lists added paths last, so every path that it omits here is an added path.
     if (!drift.every(entry => isOnlyAdded(entry) && entry.added.length > 0))
-        return { mark: '\u26a0\ufe0f', sentence: `${there} is already on ${host}, but its files differ from what was installed` };
+        return { mark: '\u26a0\ufe0f', sentence: `${present}, but its files differ from what was installed` };
     const count = drift.reduce((sum, { added, omitted = 0 }) => sum + added.length + omitted, 0);
     const isLeast = drift.some(({ uncounted }) => uncounted);
-    return { mark: '\u2705', sentence: `${there} is already on ${host}; ${addedInWords(count, isLeast)}` };
+    return { mark: '\u2705', sentence: `${present}; ${addedInWords(count, isLeast)}` };
 }
 /** A check that found no health check to run has only compared files. */
 function describeCheck(report, there) {

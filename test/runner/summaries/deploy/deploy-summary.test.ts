@@ -138,6 +138,12 @@ describe('buildDeploySummary', () => {
     })
   }
 
+  it('names both versions if a new version of a project changes no part', () => {
+    const facts = { previous_version: '1.0.0', version: '2.0.0', state: 'succeeded', changed: false } as const
+    const [headline] = buildDeploySummary({ report: reportOf(facts), plannedSteps: [] }).split('\n')
+    assert.match(headline ?? '', /greeter 1\.0\.0 → 2\.0\.0 on host-1; no part changed/)
+  })
+
   describe('of edited files', () => {
     const snapshot = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
     const replaced = { ...drift[0], omitted: undefined, snapshot }
@@ -289,7 +295,7 @@ describe('buildDeploySummary', () => {
   it('distinguishes a run that changed nothing from a dry run', () => {
     const summaryOf = (state: string): string =>
       buildDeploySummary({ report: reportOf({ changed: false, state }), plannedSteps: [] })
-    assert.match(summaryOf('succeeded'), /already on host-1/)
+    assert.match(summaryOf('succeeded'), /greeter 1\.0\.0 → 2\.0\.0 on host-1; no part changed/)
     assert.match(summaryOf('resolving_sequence'), /### 🔎 Dry run: greeter 1\.0\.0 → 2\.0\.0 on host-1/)
   })
 
@@ -335,9 +341,10 @@ describe('buildDeploySummary', () => {
 
   it('does not call a host unchanged if steps have run without changing a file', () => {
     const entry = { duration_ms: 1, error: null, id: 'up', action: 'restart' }
+    const same = { previous_version: '2.0.0', changed: false }
     const headlineOf = (facts: Parameters<typeof reportOf>[0], isIdle = false): string =>
       buildDeploySummary({
-        report: reportOf({ changed: false, state: 'succeeded', steps: [{ ...entry, status: 'done' }], ...facts }),
+        report: reportOf({ ...same, state: 'succeeded', steps: [{ ...entry, status: 'done' }], ...facts }),
         plannedSteps: [{ id: 'up', action: 'restart', isIdle }],
       }).split('\n')[0] as string
     assert.match(headlineOf({}), /already on host-1; its steps were run again/)
