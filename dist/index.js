@@ -18696,13 +18696,14 @@ async function waitForTurn(request, contender, clock) {
     }
 }
 /** Returns a function that waits until the next attempt. The returned function throws `locked` once no time is left. */
-function startWaiting({ path, timeoutMs, log, signal }, contender, clock) {
+function startWaiting(request, contender, clock) {
+    const { path, timeoutMs, log, signal } = request;
     const deadline = clock.now() + timeoutMs;
     let reportedAt = Number.NEGATIVE_INFINITY;
     return async () => {
         const now = clock.now();
         if (now >= deadline)
-            throw lockedError(path, timeoutMs, contender);
+            throw lockedError(request, contender);
         if (now - reportedAt >= REPORT_EVERY_MS) {
             log(`Waiting for the lock of this host: ${describeOther(path)}.`);
             reportedAt = now;
@@ -18722,7 +18723,7 @@ function giveBack({ path, log }, { id, kernel }) {
             kernel.release();
     }
 }
-function lockedError(path, timeoutMs, { kernel }) {
+function lockedError({ path, timeoutMs }, { kernel }) {
     const gone = kernel === 'busy' ? '' : ` If that process is gone for good, remove ${path}.`;
     return new DeploymentError('locked', `Another deployment has locked this host and did not finish within ${Math.round(timeoutMs / 1000)} s (lock-timeout-seconds; in a post step, at most 5 s): ` +
         `${describeOther(path)}. Wait for that deployment, or cancel it.${gone}`);
@@ -30196,10 +30197,10 @@ function requireSpace(path, { sizes, inodes }, readFree = external_node_fs_names
     const { bavail, bsize, files, ffree } = readFree(path);
     const bytes = bytesOnDisk(sizes, Math.min(bsize, MAX_BLOCK_BYTES));
     if (bavail * bsize < bytes)
-        throw outOfSpace(path, bavail * bsize, bytes);
+        throw outOfSpace(path, byteShortage(bavail * bsize, bytes));
     // A file system that makes inodes as needed reports none.
     if (files > 0 && ffree < inodes)
-        throw outOfInodes(path, ffree, inodes);
+        throw outOfInodes(path, { free: ffree, needed: inodes });
 }
 /**
  * True if there is room for this many entries with this many bytes in total, however the bytes are divided among them.
@@ -30215,11 +30216,10 @@ function bytesOnDisk(sizes, blockBytes) {
         blocks += Math.ceil(size / blockBytes);
     return blocks * blockBytes;
 }
-function outOfSpace(path, freeBytes, neededBytes) {
-    const { free, needed } = byteShortage(freeBytes, neededBytes);
+function outOfSpace(path, { free, needed }) {
     return new DeploymentError('disk_full', `This run needs ${needed} in ${path}, but the file system of that directory has ${free} free. Nothing was changed: free some space there (df shows how much is free) and run again.`);
 }
-function outOfInodes(path, free, needed) {
+function outOfInodes(path, { free, needed }) {
     return new DeploymentError('disk_full', `This run needs ${needed} inodes in ${path}, one for each file, directory and symlink, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`);
 }
 
@@ -41045,10 +41045,9 @@ function standingOf(report, { target, maxAgeMs, now }) {
         if (isSameVersion(attempted, target))
             return 'failed';
     }
-    return maxAgeMs !== undefined && isSilent(report, now - maxAgeMs, now) ? 'silent' : 'current';
+    return maxAgeMs !== undefined && isSilent(host_report_timeOf(report, now), now - maxAgeMs) ? 'silent' : 'current';
 }
-function isSilent(report, since, now) {
-    const time = host_report_timeOf(report, now);
+function isSilent(time, since) {
     return time === undefined || time < since;
 }
 function needsDeployment(standing) {
@@ -44426,10 +44425,10 @@ async function verifySealed({ request, tools, record }, { pinned }, sealed) {
  * that cannot be compared with it, or whose bytes this host has replaced. The operator can accept each of these. Throws
  * DeploymentError `downgrade_refused` or ArtifactError `version_reused`.
  */
-function sealed_acceptVersion(deployment, { version }, { sha256 }) {
-    refuseOlder(deployment, version);
-    refuseReusedVersion({ version, sha256 }, knownVersions(deployment), deployment.request);
-    sealed_refuseOldBytes(deployment, { version, sha256 });
+function sealed_acceptVersion(deployment, served) {
+    refuseOlder(deployment, served.version);
+    refuseReusedVersion(served, knownVersions(deployment), deployment.request);
+    sealed_refuseOldBytes(deployment, served);
 }
 /** Refuses a `latest` with bytes that this host has had and replaced, whatever version the hub now gives them. */
 function sealed_refuseOldBytes({ request, layout }, { version, sha256 }) {
@@ -44592,7 +44591,7 @@ class ProjectFlow {
         const { request, client, tools, record } = deployment;
         await installed_parts_noteInstalledVersion(deployment);
         checkInstalledParts(deployment);
-        sealed_acceptVersion(deployment, offer, verified);
+        sealed_acceptVersion(deployment, { version: offer.version, sha256: verified.sha256 });
         await deployment.enter('obtaining_key');
         const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature);
         tools.log.did('the hub allows this deployment');

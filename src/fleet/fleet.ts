@@ -100,11 +100,10 @@ function standingOf(
     if (attempted === null) return 'unknown'
     if (isSameVersion(attempted, target)) return 'failed'
   }
-  return maxAgeMs !== undefined && isSilent(report, now - maxAgeMs, now) ? 'silent' : 'current'
+  return maxAgeMs !== undefined && isSilent(timeOf(report, now), now - maxAgeMs) ? 'silent' : 'current'
 }
 
-function isSilent(report: HostReport, since: number, now: number): boolean {
-  const time = timeOf(report, now)
+function isSilent(time: number | undefined, since: number): boolean {
   return time === undefined || time < since
 }
 

@@ -81,7 +81,7 @@ class ProjectFlow implements Flow<HostConfig | undefined, FetchedProject> {
     const { request, client, tools, record } = deployment
     await noteInstalledVersion(deployment)
     checkInstalledParts(deployment)
-    acceptVersion(deployment, offer, verified)
+    acceptVersion(deployment, { version: offer.version, sha256: verified.sha256 })
     await deployment.enter('obtaining_key')
     const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature)
     tools.log.did('the hub allows this deployment')

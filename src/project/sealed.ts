@@ -99,14 +99,10 @@ export async function verifySealed(
  * that cannot be compared with it, or whose bytes this host has replaced. The operator can accept each of these. Throws
  * DeploymentError `downgrade_refused` or ArtifactError `version_reused`.
  */
-export function acceptVersion(
-  deployment: ProjectDeployment,
-  { version }: Offer,
-  { sha256 }: VerifiedSealedArtifact,
-): void {
-  refuseOlder(deployment, version)
-  refuseReusedVersion({ version, sha256 }, knownVersions(deployment), deployment.request)
-  refuseOldBytes(deployment, { version, sha256 })
+export function acceptVersion(deployment: ProjectDeployment, served: ServedVersion): void {
+  refuseOlder(deployment, served.version)
+  refuseReusedVersion(served, knownVersions(deployment), deployment.request)
+  refuseOldBytes(deployment, served)
 }
 
 /** Refuses a `latest` with bytes that this host has had and replaced, whatever version the hub now gives them. */

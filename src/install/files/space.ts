@@ -1,5 +1,5 @@
 import { type StatsFs, statfsSync } from 'node:fs'
-import { byteShortage } from '../../core/byte-shortage.ts'
+import { type ByteShortage, byteShortage } from '../../core/byte-shortage.ts'
 import { DeploymentError } from '../../core/errors.ts'
 
 /** Inodes for the journal, the reports and the other records of a deployment. */
@@ -38,9 +38,9 @@ export function requireSpace(
 ): void {
   const { bavail, bsize, files, ffree } = readFree(path)
   const bytes = bytesOnDisk(sizes, Math.min(bsize, MAX_BLOCK_BYTES))
-  if (bavail * bsize < bytes) throw outOfSpace(path, bavail * bsize, bytes)
+  if (bavail * bsize < bytes) throw outOfSpace(path, byteShortage(bavail * bsize, bytes))
   // A file system that makes inodes as needed reports none.
-  if (files > 0 && ffree < inodes) throw outOfInodes(path, ffree, inodes)
+  if (files > 0 && ffree < inodes) throw outOfInodes(path, { free: ffree, needed: inodes })
 }
 
 /**
@@ -62,15 +62,14 @@ function bytesOnDisk(sizes: Iterable<number>, blockBytes: number): number {
   return blocks * blockBytes
 }
 
-function outOfSpace(path: string, freeBytes: number, neededBytes: number): DeploymentError {
-  const { free, needed } = byteShortage(freeBytes, neededBytes)
+function outOfSpace(path: string, { free, needed }: ByteShortage): DeploymentError {
   return new DeploymentError(
     'disk_full',
     `This run needs ${needed} in ${path}, but the file system of that directory has ${free} free. Nothing was changed: free some space there (df shows how much is free) and run again.`,
   )
 }
 
-function outOfInodes(path: string, free: number, needed: number): DeploymentError {
+function outOfInodes(path: string, { free, needed }: { free: number; needed: number }): DeploymentError {
   return new DeploymentError(
     'disk_full',
     `This run needs ${needed} inodes in ${path}, one for each file, directory and symlink, but the file system of that directory has ${free} left. Nothing was changed: remove some files there (df -i shows how many are free) and run again.`,

@@ -111,12 +111,13 @@ async function waitForTurn(request: LockRequest, contender: Contender, clock: Cl
 }
 
 /** Returns a function that waits until the next attempt. The returned function throws `locked` once no time is left. */
-function startWaiting({ path, timeoutMs, log, signal }: LockRequest, contender: Contender, clock: Clock) {
+function startWaiting(request: LockRequest, contender: Contender, clock: Clock) {
+  const { path, timeoutMs, log, signal } = request
   const deadline = clock.now() + timeoutMs
   let reportedAt = Number.NEGATIVE_INFINITY
   return async (): Promise<void> => {
     const now = clock.now()
-    if (now >= deadline) throw lockedError(path, timeoutMs, contender)
+    if (now >= deadline) throw lockedError(request, contender)
     if (now - reportedAt >= REPORT_EVERY_MS) {
       log(`Waiting for the lock of this host: ${describeOther(path)}.`)
       reportedAt = now
@@ -135,7 +136,7 @@ function giveBack({ path, log }: LockRequest, { id, kernel }: Contender): void {
   }
 }
 
-function lockedError(path: string, timeoutMs: number, { kernel }: Contender): DeploymentError {
+function lockedError({ path, timeoutMs }: LockRequest, { kernel }: Contender): DeploymentError {
   const gone = kernel === 'busy' ? '' : ` If that process is gone for good, remove ${path}.`
   return new DeploymentError(
     'locked',
