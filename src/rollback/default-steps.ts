@@ -4,7 +4,7 @@ import type { Place } from '../install/host/layout.ts'
 import { describeService, type Service, serviceOf } from '../install/services/service.ts'
 import { readServiceState, type ServiceState } from '../install/services/supervise.ts'
 import type { RunningRollback } from './deployment.ts'
-import type { Target } from './target/target.ts'
+import type { Target } from './target/target-part.ts'
 
 const HEALTHCHECK_SECONDS = 60
 /** The time that a check may need in addition to the seconds for which it must be stable. */

@@ -3,14 +3,15 @@ import {
   type RunningDeployment,
   startDeployment as startOnHost,
 } from '../install/deployment/deployment.ts'
-import { readHostRecord } from '../install/host/installed/host-record.ts'
+import { findInstalled, readHostRecord, readInstalled } from '../install/host/installed/host-record.ts'
 import { snapshotsFrom } from '../install/host/installed/origin.ts'
+import { placeOf } from '../install/host/installed/row-place.ts'
+import type { InstalledRow } from '../install/host/installed/rows.ts'
 import { uniteKeepPaths } from '../install/host/keep-paths.ts'
 import type { Layout } from '../install/host/layout.ts'
 import type { ReportSender } from '../install/reports/report-sender.ts'
 import type { DeploymentFacts } from '../install/transaction/facts.ts'
-import { readInstalledRows } from './installed-version.ts'
-import type { IncompleteRollback, RollbackRequest } from './request.ts'
+import type { IncompleteRollback, RollbackRequest, Subject } from './request.ts'
 import { ROLLBACK_TRANSITIONS, type RollbackState } from './states.ts'
 
 export interface RunningRollback extends RunningDeployment<RollbackState> {
@@ -44,6 +45,15 @@ function readKeepPaths(layout: Layout, request: RollbackRequest): string[] {
     // A later step reads the same record again and reports its problem.
     return []
   }
+}
+
+/** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
+export function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: Subject): InstalledRow[] {
+  const rows = readInstalled(layout)
+  if (subject.contract === 'project')
+    return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId)
+  const row = findInstalled(rows, placeOf(subject))
+  return row === undefined ? [] : [row]
 }
 
 /** Returns the kept paths in the snapshots of a project's removed parts: these paths return with the parts. */

@@ -1,18 +1,6 @@
-import { findInstalled, readInstalled } from '../install/host/installed/host-record.ts'
-import { placeOf } from '../install/host/installed/row-place.ts'
 import type { InstalledRow } from '../install/host/installed/rows.ts'
 import { newestProjectVersion } from '../install/reports/running-version.ts'
-import type { RunningRollback } from './deployment.ts'
-import type { Subject } from './request.ts'
-
-/** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
-export function readInstalledRows({ layout }: Pick<RunningRollback, 'layout'>, subject: Subject): InstalledRow[] {
-  const rows = readInstalled(layout)
-  if (subject.contract === 'project')
-    return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId)
-  const row = findInstalled(rows, placeOf(subject))
-  return row === undefined ? [] : [row]
-}
+import { type RunningRollback, readInstalledRows } from './deployment.ts'
 
 /**
  * Records the installed version before it is known whether that version can be rolled back, so that a refused run can

@@ -16,8 +16,7 @@ import { environmentOf, findPart, type Part, type PartEnvironment } from '../ins
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { buildDefaultSteps } from './default-steps.ts'
 import type { RunningRollback } from './deployment.ts'
-import type { Target } from './target/target.ts'
-import type { TargetPart } from './target/target-part.ts'
+import type { Target, TargetPart } from './target/target-part.ts'
 
 const NO_SETTINGS: PartEnvironment = { required: [], optional: [] }
 

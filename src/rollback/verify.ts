@@ -14,7 +14,7 @@ import type { RetainedPart } from '../install/steps/parts/part.ts'
 import { INSTEAD_WORDS } from '../install/transaction/drift-names.ts'
 import type { RunningRollback } from './deployment.ts'
 import { damagedRecord, modifiedSnapshot, otherVersion, unrecorded } from './refusals.ts'
-import type { Target } from './target/target.ts'
+import type { Target } from './target/target-part.ts'
 
 const PLUGIN_YAML = 'plugin.yaml'
 

@@ -7,8 +7,7 @@ import { existingSnapshots, isGenuine } from '../../install/host/snapshots.ts'
 import type { ReturningVersion } from '../../install/steps/parts/part.ts'
 import type { RunningRollback } from '../deployment.ts'
 import { noSnapshot, requireOwnPart, unrecorded } from '../refusals.ts'
-import type { Target } from './target.ts'
-import { isIntact, keepInstalled, type TargetPart, takeRetained } from './target-part.ts'
+import { isIntact, keepInstalled, type Target, type TargetPart, takeRetained } from './target-part.ts'
 
 /** Finds the snapshot of one plugin or service that is installed. Throws as `findTarget` does. */
 export async function findPartTarget(rollback: RunningRollback, place: Place, row: InstalledRow): Promise<Target> {

@@ -16,8 +16,7 @@ import { verifyProjectPlace } from '../../install/host/previous-install.ts'
 import { existingSnapshots, isGenuine } from '../../install/host/snapshots.ts'
 import type { RunningRollback } from '../deployment.ts'
 import { missingParts, noProjectVersion } from '../refusals.ts'
-import type { Target } from './target.ts'
-import { isIntact, keepInstalled, type TargetPart, takeRetained } from './target-part.ts'
+import { isIntact, keepInstalled, type Target, type TargetPart, takeRetained } from './target-part.ts'
 
 /**
  * Finds all parts of one version of a project. Parts that are installed with the same files stay, other parts return

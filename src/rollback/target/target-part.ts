@@ -5,8 +5,21 @@ import { type Place, snapshotsPath } from '../../install/host/layout.ts'
 import { findLeftBehind, readPreviousInstall } from '../../install/host/previous-install.ts'
 import { isOnlyAdded } from '../../install/host/trees/drift-check.ts'
 import { identityOf } from '../../install/host/trees/record/tree-identity.ts'
-import type { IntactPart, RetainedPart, ReturningVersion } from '../../install/steps/parts/part.ts'
+import type { InstalledPart, IntactPart, RetainedPart, ReturningVersion } from '../../install/steps/parts/part.ts'
+import type { InstallOrder } from '../../install/steps/step-context.ts'
+import type { DeploymentFacts } from '../../install/transaction/facts.ts'
 import type { RunningRollback } from '../deployment.ts'
+
+/** The version that a rollback restores. */
+export interface Target {
+  readonly version: string
+  readonly origin: InstallOrder['origin']
+  readonly parts: readonly TargetPart[]
+  /** The installed parts that this version does not contain. */
+  readonly removals: readonly InstalledPart[]
+  /** Set for a project. */
+  readonly plugins: DeploymentFacts['plugins'] | undefined
+}
 
 /** A part before its settings are known. */
 export type TargetPart = Omit<RetainedPart, 'environment'> | Omit<IntactPart, 'environment'>

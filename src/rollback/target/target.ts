@@ -8,25 +8,13 @@ import { checkHost } from '../../install/host/readiness.ts'
 import { verifyDestination } from '../../install/host/relocation.ts'
 import { requireMovableTree } from '../../install/host/switchable.ts'
 import type { InstalledPart } from '../../install/steps/parts/part.ts'
-import type { InstallOrder } from '../../install/steps/step-context.ts'
 import type { DeploymentFacts } from '../../install/transaction/facts.ts'
 import type { RunningRollback } from '../deployment.ts'
 import { noteInstalledVersion } from '../installed-version.ts'
 import { notInstalled } from '../refusals.ts'
 import { findPartTarget } from './part-target.ts'
 import { findProjectTarget } from './project-target.ts'
-import type { TargetPart } from './target-part.ts'
-
-/** The version that a rollback restores. */
-export interface Target {
-  readonly version: string
-  readonly origin: InstallOrder['origin']
-  readonly parts: readonly TargetPart[]
-  /** The installed parts that this version does not contain. */
-  readonly removals: readonly InstalledPart[]
-  /** Set for a project. */
-  readonly plugins: DeploymentFacts['plugins'] | undefined
-}
+import type { Target, TargetPart } from './target-part.ts'
 
 /**
  * Finds the snapshots to restore, and checks that this host can switch to them. A dry run only reads. Throws
