@@ -21,9 +21,9 @@ export interface Ended {
 export function hubProcess(...args: string[]): Promise<Ended> {
   const env = { ...process.env, HUB_TEST_SECRET: SIGNING_SECRET, NODE_COMPILE_CACHE: COMPILE_CACHE }
   return new Promise(resolved => {
-    execFile(process.execPath, [CLI, ...args], { env, timeout: HANG_LIMIT_MS }, (error, stdout, stderr) => {
-      resolved({ code: typeof error?.code === 'number' ? error.code : error ? -1 : 0, stdout, stderr })
-    })
+    execFile(process.execPath, [CLI, ...args], { env, timeout: HANG_LIMIT_MS }, (error, stdout, stderr) =>
+      resolved({ code: typeof error?.code === 'number' ? error.code : error ? -1 : 0, stdout, stderr }),
+    )
   })
 }
 

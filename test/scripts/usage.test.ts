@@ -132,8 +132,8 @@ interface Ended {
 function run(path: string, args: readonly string[], npm: Readonly<Record<string, string>> = {}): Promise<Ended> {
   const env = { PATH: process.env['PATH'], HOME: process.env['HOME'], NODE_COMPILE_CACHE: COMPILE_CACHE, ...npm }
   return new Promise(resolve => {
-    execFile(process.execPath, [join(ROOT, path), ...args], { env }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
-    })
+    execFile(process.execPath, [join(ROOT, path), ...args], { env }, (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr }),
+    )
   })
 }

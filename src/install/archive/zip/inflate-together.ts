@@ -90,7 +90,7 @@ function gunzipWhole(members: Buffer, size: number): Promise<{ bytes: Buffer; us
       if (error !== null) return resolve(undefined)
       // With `info`, the answer is not the Buffer that the type declares.
       const { buffer, engine } = answer as unknown as { buffer: Buffer; engine: Gunzip }
-      resolve({ bytes: buffer, used: engine.bytesWritten })
+      return resolve({ bytes: buffer, used: engine.bytesWritten })
     })
   })
 }
