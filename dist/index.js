@@ -35454,7 +35454,7 @@ function gunzipWhole(members, size) {
                 return resolve(undefined);
             // With `info`, the answer is not the Buffer that the type declares.
             const { buffer, engine } = answer;
-            resolve({ bytes: buffer, used: engine.bytesWritten });
+            return resolve({ bytes: buffer, used: engine.bytesWritten });
         });
     });
 }
@@ -46059,31 +46059,6 @@ async function awaitSupervisor({ service }) {
     }
 }
 
-;// CONCATENATED MODULE: ./build/rollback/installed-version.js
-
-
-
-/** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
-function readInstalledRows({ layout }, subject) {
-    const rows = readInstalled(layout);
-    if (subject.contract === 'project')
-        return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId);
-    const row = findInstalled(rows, placeOf(subject));
-    return row === undefined ? [] : [row];
-}
-/**
- * Records the installed version before it is known whether that version can be rolled back, so that a refused run can
- * report it.
- */
-async function installed_version_noteInstalledVersion(rollback) {
-    const { subject } = rollback.request;
-    const rows = readInstalledRows(rollback, subject);
-    const version = subject.contract === 'project' ? newestProjectVersion(rows) : (rows[0]?.version ?? null);
-    const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null;
-    await rollback.record.update({ slug, previous_version: version, rollback_of: version });
-    return rows;
-}
-
 ;// CONCATENATED MODULE: ./build/rollback/deployment.js
 
 
@@ -46114,6 +46089,14 @@ function readKeepPaths(layout, request) {
         // A later step reads the same record again and reports its problem.
         return [];
     }
+}
+/** Returns the rows of a rollback's subject in this action's record; none if the subject is not installed. */
+function readInstalledRows({ layout }, subject) {
+    const rows = readInstalled(layout);
+    if (subject.contract === 'project')
+        return rows.filter(({ contract, slug }) => contract === 'project' && slug === subject.projectId);
+    const row = findInstalled(rows, placeOf(subject));
+    return row === undefined ? [] : [row];
 }
 /** Returns the kept paths in the snapshots of a project's removed parts: these paths return with the parts. */
 function leftByRemovedParts(layout, { subject }) {
@@ -46171,6 +46154,22 @@ async function refuseRollback(request, { error, sender }, tools) {
 /** Returns the host that a request names; undefined without a project root. */
 function rollback_refuse_hostFor({ projectRoot, allowSharedRoot = false }, sender, tools) {
     return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, sender });
+}
+
+;// CONCATENATED MODULE: ./build/rollback/installed-version.js
+
+
+/**
+ * Records the installed version before it is known whether that version can be rolled back, so that a refused run can
+ * report it.
+ */
+async function installed_version_noteInstalledVersion(rollback) {
+    const { subject } = rollback.request;
+    const rows = readInstalledRows(rollback, subject);
+    const version = subject.contract === 'project' ? newestProjectVersion(rows) : (rows[0]?.version ?? null);
+    const slug = rollback.record.facts.slug ?? rows[0]?.slug ?? null;
+    await rollback.record.update({ slug, previous_version: version, rollback_of: version });
+    return rows;
 }
 
 ;// CONCATENATED MODULE: ./build/rollback/default-steps.js
