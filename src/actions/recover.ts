@@ -5,7 +5,7 @@ import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Log } from '../core/log.ts'
 import { monotonicMs } from '../core/monotonic.ts'
 import { hostOf } from '../install/deployment/deployment.ts'
-import { recoverWhenFree } from '../install/deployment/recovery/recover-host.ts'
+import { recoverHost } from '../install/deployment/recovery/recover-host.ts'
 import { endlessGrace } from '../install/files/grace.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
 import { pathExistsSync } from '../install/files/trees/tree-walk.ts'
@@ -62,7 +62,7 @@ function readCommand(): RecoverCommand | undefined {
 
 async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }: RecoverCommand, log: Log) {
   const host = hostHere({ projectRoot, allowSharedRoot }, log)
-  const recovered = await recoverWhenFree(host, lockTimeoutMs)
+  const recovered = await recoverHost(host, lockTimeoutMs)
   const rollback = recovered?.report.rollback
   // The sentence about an unhealthy version already names its problems.
   if (rollback?.healthy !== false) for (const problem of rollback?.problems ?? []) log.warning(problem)

@@ -2,8 +2,7 @@ import { countInWords } from '../core/quantities.ts'
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
 import { dryRunDeployment } from '../install/deployment/dry-run/dry-run.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
-import type { FetchedFiles, Flow } from '../install/deployment/run/flow.ts'
-import { runDeployment } from '../install/deployment/run/run.ts'
+import { type Flow, runDeployment } from '../install/deployment/run/run.ts'
 import type { HostSession } from '../install/deployment/run/session.ts'
 import { openPrivateFileSync } from '../install/files/private-file.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
@@ -19,10 +18,11 @@ import { noteInstalledVersion } from './installed-version.ts'
 import { type ReadyArtifactPlan, readyArtifactPlan } from './plan.ts'
 import {
   acceptVersion,
+  type ExtractedVersion,
   extractArtifact,
   findTarget,
   orderInstallation,
-  type VerifiedVersion,
+  type Target,
   verifyArtifact,
 } from './prepare.ts'
 import type { DeployRequest } from './request.ts'
@@ -39,14 +39,8 @@ export async function deploy(request: DeployRequest, tools: DeploymentTools): Pr
   return request.dryRun ? await dryRunDeployment(deployment, flow) : await runDeployment(deployment, flow)
 }
 
-/** A verified artifact in an unnamed file, and the plan for the artifact. */
-interface FetchedArtifact extends FetchedFiles {
-  readonly plan: ReadyArtifactPlan
-  readonly artifact: VerifiedVersion
-}
-
 /** The phases of a deployment under the marketplace contract. Each phase returns the value that the next one needs. */
-class MarketplaceFlow implements Flow<ReadyArtifactPlan, FetchedArtifact> {
+class MarketplaceFlow implements Flow<ReadyArtifactPlan> {
   readonly #deployment: ArtifactDeployment
 
   constructor(deployment: ArtifactDeployment) {
@@ -62,32 +56,11 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan, FetchedArtifact> {
     return plan
   }
 
-  async survey(plan: ReadyArtifactPlan): Promise<void> {
-    await findTarget(this.#deployment, plan)
-  }
-
-  async fetch(plan: ReadyArtifactPlan): Promise<FetchedArtifact> {
-    const deployment = this.#deployment
-    const file = openPrivateFileSync(deployment.tools.runner.temporaryFolder)
-    try {
-      await deployment.enter('fetching')
-      const served = await fetchArtifact(deployment, file.fd)
-      await deployment.enter('verifying_signature')
-      const artifact = await verifyArtifact(deployment, served)
-      return { plan, artifact, close: file.close }
-    } catch (error) {
-      file.close()
-      throw error
-    }
-  }
-
-  async prepare({ plan, artifact }: FetchedArtifact, folder: string): Promise<InstallOrder> {
+  async prepare(plan: ReadyArtifactPlan, folder: string): Promise<InstallOrder> {
     const deployment = this.#deployment
     const { tools } = deployment
     const target = await findTarget(deployment, plan)
-    const accepted = acceptVersion(deployment, { ...artifact, target })
-    await deployment.enter('extracting')
-    const extracted = await extractArtifact(deployment, accepted, folder)
+    const extracted = await this.#fetch(target, folder)
     await deployment.enter('loading_plan')
     const order = await orderInstallation(deployment, extracted)
     await recordDriftOfKept(deployment, order.parts)
@@ -95,6 +68,23 @@ class MarketplaceFlow implements Flow<ReadyArtifactPlan, FetchedArtifact> {
     await deployment.enter('resolving_sequence')
     tools.log.did(describeSequence(order.steps))
     return order
+  }
+
+  /** Nothing needs the artifact once it is extracted. */
+  async #fetch(target: Target, folder: string): Promise<ExtractedVersion> {
+    const deployment = this.#deployment
+    const file = openPrivateFileSync(deployment.tools.runner.temporaryFolder)
+    try {
+      await deployment.enter('fetching')
+      const served = await fetchArtifact(deployment, file.fd)
+      await deployment.enter('verifying_signature')
+      const verified = await verifyArtifact(deployment, served)
+      const accepted = acceptVersion(deployment, { ...verified, target })
+      await deployment.enter('extracting')
+      return await extractArtifact(deployment, accepted, folder)
+    } finally {
+      file.close()
+    }
   }
 
   async install(order: InstallOrder, session: HostSession): Promise<Installation> {

@@ -1,11 +1,9 @@
 import { DeploymentError } from '../core/errors.ts'
 import { type HostConfig, parseHostConfigSlowly } from '../core/plan/host-config.ts'
 import { countInWords } from '../core/quantities.ts'
-import type { VerifiedSealedArtifact } from '../core/trust/sealed-signature.ts'
 import type { EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
-import type { FetchedFiles, Flow } from '../install/deployment/run/flow.ts'
-import { runDeployment } from '../install/deployment/run/run.ts'
+import { type Flow, runDeployment } from '../install/deployment/run/run.ts'
 import type { HostSession } from '../install/deployment/run/session.ts'
 import { TimeSlice } from '../install/files/time-slice.ts'
 import type { Installation } from '../install/host/installed/host-record.ts'
@@ -15,7 +13,7 @@ import { describeSequence } from '../install/steps/sequence.ts'
 import { noticeSettings } from '../install/steps/settings/settings-notices.ts'
 import type { InstallOrder } from '../install/steps/step-context.ts'
 import { type ProjectDeployment, type ProjectTools, startDeployment } from './deployment.ts'
-import { type Offer, requestArtifact } from './offer.ts'
+import { requestArtifact } from './offer.ts'
 import { checkInstalledParts, noteInstalledVersion } from './parts/installed-parts.ts'
 import { orderInstallation } from './plan.ts'
 import type { ProjectRequest } from './request.ts'
@@ -34,15 +32,8 @@ export async function deployProject(request: ProjectRequest, tools: ProjectTools
   return { ...ended, error: ended.error ?? refusedReport(ended) }
 }
 
-/** A verified artifact in memory, the offer that it came with, and the operator's host config. */
-interface FetchedProject extends FetchedFiles {
-  readonly hostConfig: HostConfig | undefined
-  readonly offer: Offer
-  readonly verified: VerifiedSealedArtifact
-}
-
 /** Each state trusts only data that earlier states have verified. The plaintext is not used before its tag matches. */
-class ProjectFlow implements Flow<HostConfig | undefined, FetchedProject> {
+class ProjectFlow implements Flow<HostConfig | undefined> {
   readonly #deployment: ProjectDeployment
 
   constructor(deployment: ProjectDeployment) {
@@ -56,14 +47,11 @@ class ProjectFlow implements Flow<HostConfig | undefined, FetchedProject> {
     return source && (await new TimeSlice(tools.signal).run(parseHostConfigSlowly(source.text, source.path)))
   }
 
-  async survey(): Promise<void> {
-    await noteInstalledVersion(this.#deployment)
-    checkInstalledParts(this.#deployment)
-  }
-
-  async fetch(hostConfig: HostConfig | undefined): Promise<FetchedProject> {
+  async prepare(hostConfig: HostConfig | undefined, folder: string): Promise<InstallOrder> {
     const deployment = this.#deployment
-    const { request, client, tools } = deployment
+    const { request, client, tools, record } = deployment
+    await noteInstalledVersion(deployment)
+    checkInstalledParts(deployment)
     await deployment.enter('authenticating')
     await client.authenticate()
     tools.log.did(`project ${request.projectId} at ${new URL(request.hubUrl).host}`)
@@ -73,14 +61,6 @@ class ProjectFlow implements Flow<HostConfig | undefined, FetchedProject> {
     const sealed = await downloadSealed(deployment, offer)
     await deployment.enter('verifying_signature')
     const verified = await verifySealed(deployment, offer, sealed)
-    return { hostConfig, offer, verified, close: () => {} }
-  }
-
-  async prepare({ hostConfig, offer, verified }: FetchedProject, folder: string): Promise<InstallOrder> {
-    const deployment = this.#deployment
-    const { request, client, tools, record } = deployment
-    await noteInstalledVersion(deployment)
-    checkInstalledParts(deployment)
     acceptVersion(deployment, { version: offer.version, sha256: verified.sha256 })
     await deployment.enter('obtaining_key')
     const dek = await client.authorize(request.deploymentCredential, offer.descriptor.signature)

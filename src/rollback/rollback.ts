@@ -2,8 +2,7 @@ import { countInWords } from '../core/quantities.ts'
 import type { DeploymentTools, EndedDeployment, TerminalState } from '../install/deployment/deployment.ts'
 import { dryRunDeployment } from '../install/deployment/dry-run/dry-run.ts'
 import { buildInstallation } from '../install/deployment/installation.ts'
-import type { FetchedFiles, Flow } from '../install/deployment/run/flow.ts'
-import { runDeployment } from '../install/deployment/run/run.ts'
+import { type Flow, runDeployment } from '../install/deployment/run/run.ts'
 import type { HostSession } from '../install/deployment/run/session.ts'
 import type { Installation } from '../install/host/installed/host-record.ts'
 import type { ReportSender } from '../install/reports/report-sender.ts'
@@ -36,11 +35,8 @@ export async function rollBackVersion(
   return request.dryRun ? await dryRunDeployment(rollback, flow) : await runDeployment(rollback, flow)
 }
 
-/** A rollback fetches nothing. */
-type RollbackFiles = ParsedFiles & FetchedFiles
-
 /** The phases of a rollback. Each phase returns the value that the next one needs. */
-class RollbackFlow implements Flow<ParsedFiles, RollbackFiles> {
+class RollbackFlow implements Flow<ParsedFiles> {
   readonly #rollback: RunningRollback
 
   constructor(rollback: RunningRollback) {
@@ -53,14 +49,8 @@ class RollbackFlow implements Flow<ParsedFiles, RollbackFiles> {
     return await parseFiles(this.#rollback)
   }
 
-  /** Does nothing: all that a rollback needs is on the host, and `prepare` checks it. */
-  async survey(): Promise<void> {}
-
-  async fetch(files: ParsedFiles): Promise<RollbackFiles> {
-    return { ...files, close: () => {} }
-  }
-
-  async prepare(files: RollbackFiles): Promise<InstallOrder> {
+  /** All that a rollback needs is on the host. */
+  async prepare(files: ParsedFiles): Promise<InstallOrder> {
     const rollback = this.#rollback
     const { log } = rollback.tools
     await rollback.enter('finding_snapshots')

@@ -19,11 +19,11 @@ import { createSecretKeeper } from './secret-keeper.ts'
 import { buildDeploySummary } from './summaries/deploy/deploy-summary.ts'
 import { describeEnding } from './summaries/deploy/outcome-sentence.ts'
 
-/** The state in which a step saves the id of its deployment for its post step. */
-const RUN_STATE = 'deployment-id'
+/** The state in which a step that has the host saves the id of its deployment for its post step. */
+export const RUN_STATE = 'deployment-id'
+/** The name of the state that is `true` once the main step has ended by itself. */
+export const ENDED_STATE = 'ended'
 export const HANDOVER_STATE = 'restored'
-/** The name of the state that is `true` if the main step may have left something to recover or to report. */
-export const BEGUN_STATE = 'locked'
 /**
  * A cancelled step's process exits at most this long after the step's end, even if a name lookup would keep it alive.
  */
@@ -77,7 +77,6 @@ export class ActionStep {
       deploymentId: core.getState(RUN_STATE) || randomUUID(),
       observer: {
         onBegun: report => {
-          this.#files.saveState(BEGUN_STATE, 'true')
           this.#files.saveState(RUN_STATE, this.tools.deploymentId)
           note({ report })
         },
@@ -96,7 +95,7 @@ export class ActionStep {
   /** Hands the result to the runner: outputs, summary, annotations. Fails the step unless everything succeeded. */
   finish(result: EndedDeployment): void {
     this.#log.end()
-    this.#files.saveState(BEGUN_STATE, String(result.isUnfinished === true))
+    this.#files.saveState(ENDED_STATE, 'true')
     if (result.unwritten !== undefined) this.#log.warning(result.unwritten)
     this.#noteEnded(result)
     const { outcome } = result.report

@@ -5,7 +5,7 @@ import { recoverMainStep } from '../install/deployment/recovery/recover-host.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
 import type { Flows, Host } from '../install/reports/host.ts'
 import type { HostRequest } from '../install/transaction/context.ts'
-import { ActionStep, BEGUN_STATE, failStep, HANDOVER_STATE, type StepInputs } from './action-step.ts'
+import { ActionStep, ENDED_STATE, failStep, HANDOVER_STATE, RUN_STATE, type StepInputs } from './action-step.ts'
 
 /** The inputs that a post step itself needs. */
 type LockedRequest = { [K in 'projectRoot' | 'lockTimeoutMs']: HostRequest[K] | undefined }
@@ -14,9 +14,9 @@ type LockedRequest = { [K in 'projectRoot' | 'lockTimeoutMs']: HostRequest[K] | 
 export type HostOf<Request> = (request: Request, tools: DeploymentTools) => Host | undefined
 
 /**
- * Runs a post step. If the main step was killed, or was cancelled and left its journal, recovers the host. If a
- * cancelled main step restored a version, checks the health of that version. After any other main step, there is
- * nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could
+ * Runs a post step. If the main step had the host, and was killed or left its journal, recovers the host. If a
+ * cancelled main step restored a version, checks the health of that version. After a main step that never had the host,
+ * there is nothing to do. Sets no outputs, because the runner drops the outputs of a post step. Fails the step if the host could
  * not be recovered or checked; never throws.
  */
 export async function runPostStep<Request extends LockedRequest>(
@@ -24,9 +24,9 @@ export async function runPostStep<Request extends LockedRequest>(
   flows: Flows,
   hostOf: HostOf<Request>,
 ): Promise<void> {
+  if (core.getState(RUN_STATE) === '') return
   const handover = core.getState(HANDOVER_STATE)
-  const mayBeLeft = core.getState(BEGUN_STATE) === 'true'
-  if (!mayBeLeft && handover === '') return
+  const hasEnded = core.getState(ENDED_STATE) === 'true'
   let step: ActionStep | undefined
   let request: Request | undefined
   try {
@@ -37,7 +37,7 @@ export async function runPostStep<Request extends LockedRequest>(
     step.ignoreCancel()
     const host = hostOf(request, step.tools)
     if (host === undefined) return
-    if (mayBeLeft) step.finishRecovery(await recoverMainStep(host, request.lockTimeoutMs))
+    step.finishRecovery(await recoverMainStep(host, { lockTimeoutMs: request.lockTimeoutMs, hasEnded }))
     if (handover !== '') step.finishCheck(await checkRestored(host, handover))
   } catch (error) {
     const doing = `recovering or checking ${request?.projectRoot ?? 'the host'}`

@@ -17,7 +17,6 @@ import {
   killAsTheRunnerDoes,
   NOTE_PID,
   onceInLog,
-  readBegun,
   readHolder,
   readNotedPid,
   waitForEnd,
@@ -90,7 +89,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
       const host = fleet.newHost(`waits-for-${route}`)
       const gate = await openGate(t, fleet.stage.hub.url, asked => {
         if (asked !== route) return undefined
-        process.kill(readBegun(host.root), 'SIGINT')
+        process.kill(readHolder(host.root), 'SIGINT')
         return forEver()
       })
       const result = await host.deploy({ version: 'latest', 'hub-url': gate.url })
@@ -132,7 +131,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     assert.ok(existsSync(path))
     lock.release()
     assertCancelled(fleet, host, result, 'failed')
-    assert.notEqual(result.state['locked'], 'true')
+    assert.equal(result.state['deployment-id'], undefined)
   })
 
   const CANCELLING_CHILDREN = {
@@ -190,7 +189,7 @@ describe('a cancelled update', { concurrency: 4 }, () => {
     const host = fleet.newHost('hanging-report')
     let hangs = true
     const gate = await openGate(t, fleet.stage.hub.url, route => {
-      if (hangs && route === 'artifact') void killAsTheRunnerDoes(readBegun(host.root))
+      if (hangs && route === 'artifact') void killAsTheRunnerDoes(readHolder(host.root))
       return hangs && route !== 'detail' ? forEver() : undefined
     })
     const inputs = { 'hub-url': gate.url }

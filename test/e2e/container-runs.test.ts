@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { readdirSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { whyRightsAreLeftToCi } from '../extent.ts'
 import { acceptedReports } from './harness/evidence.ts'
 import { readReports } from './harness/invariants.ts'
+import { onceInLog } from './harness/processes.ts'
 import { openSlowHub } from './harness/slow-hub.ts'
 import { openInstalled, pluginFiles, type Stage } from './harness/stage.ts'
 
@@ -18,7 +19,7 @@ function whyNoNamespaces(): string | false {
   return left === false && spawnSync(program, [...args, 'true']).status !== 0 ? 'needs pid namespaces' : left
 }
 
-describe('a run that is fetching, on a host that containers share', { skip: whyNoNamespaces() }, () => {
+describe('a run that downloads, on a host that containers share', { skip: whyNoNamespaces() }, () => {
   let stage: Stage
   before(async () => {
     stage = await openInstalled(pluginFiles('1.0.0'))
@@ -26,16 +27,16 @@ describe('a run that is fetching, on a host that containers share', { skip: whyN
   })
   after(() => stage.close())
 
-  const begun = () => readdirSync(join(stage.root, '.hub-deploy')).filter(name => name.startsWith('begun-'))
+  const hasJournal = () => existsSync(join(stage.root, '.hub-deploy/journal.jsonl'))
   const outcomes = () => [...readReports(stage.root).values()].map(({ outcome }) => outcome)
 
-  it('is left alone by another run if both runs are in containers', async t => {
+  it('keeps another run waiting if both runs are in containers', async t => {
     const hub = await openSlowHub(t, stage.hub.url)
     const slow = stage.deploy({ version: '2.0.0', 'hub-url': hub.url }, { through: CONTAINER })
     await hub.asked
-    const { outputs, log } = await stage.deploy({ version: '1.0.0' }, { through: CONTAINER })
-    assert.deepEqual([outputs['outcome'], begun().length], ['success', 1], log)
-    hub.letGo()
+    const waiting = onceInLog('Waiting for', () => hub.letGo())
+    const { outputs, log } = await stage.deploy({ version: '1.0.0' }, { through: CONTAINER, ...waiting })
+    assert.deepEqual([outputs['outcome'], outputs['previous-version']], ['success', '2.0.0'], log)
     assert.equal((await slow).outputs['outcome'], 'success', (await slow).log)
     assert.deepEqual(outcomes(), ['success', 'success', 'success'])
   })
@@ -57,9 +58,9 @@ describe('a run that is fetching, on a host that containers share', { skip: whyN
       await hub.asked
       process.kill(await started.promise, 'SIGKILL')
       await slow
-      assert.equal(begun().length, 1)
+      assert.ok(hasJournal())
       const { outputs, log } = await stage.deploy({ version: '2.0.0' }, { through: run.next })
-      assert.deepEqual([outputs['outcome'], begun()], ['success', []], log)
+      assert.deepEqual([outputs['outcome'], hasJournal()], ['success', false], log)
       assert.deepEqual(outcomes().slice(known), ['failed', 'success'])
       assert.equal(acceptedReports(stage).filter(({ status }) => status === 'failed').length, index + 1)
     })

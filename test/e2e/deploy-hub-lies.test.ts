@@ -257,9 +257,7 @@ describe('the error text of a hub', () => {
     const killed = await stage.deploy({ 'hub-url': hub.url }, { onStart })
     assert.equal(killed.signal, 'SIGKILL', killed.log)
     const own = join(stage.root, '.hub-deploy')
-    // The run died before it had the lock of the host, so its journal still has its first name.
-    const [journal = ''] = readdirSync(own).filter(name => name.startsWith('begun-'))
-    assert.match(readFileSync(join(own, journal), 'utf8'), /"record":"end".*unknown key \*\*\*/)
+    assert.match(readFileSync(join(own, 'journal.jsonl'), 'utf8'), /"record":"end".*unknown key \*\*\*/)
     await stage.deploy({ 'api-key': 'another-key' }, { phase: 'post', state: killed.state })
     const files = readdirSync(own, { recursive: true, withFileTypes: true }).filter(entry => entry.isFile())
     const texts = files.map(({ parentPath, name }) => readFileSync(join(parentPath, name), 'latin1'))

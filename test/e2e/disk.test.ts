@@ -106,7 +106,7 @@ describe('an update on a disk', () => {
   }, async t => {
     const host = fleet.newHost('immutable-new')
     const place = join(host.root, 'plugins/greeter')
-    const broken = await host.deploy({ version: FAILING_VERSION }, tamper(place, 'rename', 'error=EPERM', '5+'))
+    const broken = await host.deploy({ version: FAILING_VERSION }, tamper(place, 'rename', 'error=EPERM', '4+'))
     assert.deepEqual([broken.outputs['outcome'], broken.outputs['error-code']], ['inconsistent', 'step_failed'])
     assert.match(host.localReports()[0]?.rollback?.problems.join() ?? '', /tree was moved to plugins\/greeter/)
     run('chattr', '+i', place)

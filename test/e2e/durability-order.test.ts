@@ -208,12 +208,9 @@ function isChange(event: Event): event is Extract<Event, { to: string }> {
   return !event.from.endsWith('.tmp') && !event.to.includes('/discarded-') && !isJournal(event)
 }
 
-/**
- * True for a rename that gives a complete file of the action its name. Until the run has the lock of the host, its
- * journal has a different name and may be lost.
- */
-function isOwnFile({ from, to }: { from: string; to: string }): boolean {
-  return isJournal({ to }) || (from.endsWith('.tmp') && !to.includes('/begun-'))
+/** True for a rename that gives a complete file of the action its name. */
+function isOwnFile({ from }: { from: string; to: string }): boolean {
+  return from.endsWith('.tmp')
 }
 
 function isJournal({ to }: { to: string }): boolean {

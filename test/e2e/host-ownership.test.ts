@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { chmodSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
@@ -11,7 +12,7 @@ import { openTwoUsers, type TwoUsers, whyNoTwoUsers } from './harness/two-users.
 
 const skip = whyNoTwoUsers() || whyLeftToCi()
 const SHARED = { 'allow-shared-root': 'true' }
-const POST = { phase: 'post', state: { locked: 'true' } } as const
+const POST = { phase: 'post', state: { 'deployment-id': randomUUID() } } as const
 
 let stage: TwoUsers
 const own = (): string => join(stage.root, '.hub-deploy')

@@ -171,8 +171,9 @@ function update(host: HostCopy, run: Parameters<HostCopy['deploy']>[1]): Promise
   return host.deploy({}, run)
 }
 
-function isSwitch({ name }: TracedCall): boolean {
-  return name.startsWith('rename') || name.startsWith('link')
+/** Leaves out the file of compiled code, which only the first run of a build replaces. */
+function isSwitch({ name, text }: TracedCall): boolean {
+  return /^(rename|link)/.test(name) && !text.includes('/hub-deploy/compiled')
 }
 
 function liveIn(listing: Listing): Listing {

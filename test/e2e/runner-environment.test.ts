@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
@@ -130,7 +131,7 @@ describe('the environment of a run', () => {
     it(`causes one error without a stack in a post step that meets ${what}`, async () => {
       assert.equal((await stage.deploy()).exitCode, 0)
       writeFiles(join(stage.root, '.hub-deploy'), { [path]: text })
-      const { exitCode, log } = await stage.deploy({}, { phase: 'post', state: { locked: 'true' } })
+      const { exitCode, log } = await stage.deploy({}, { phase: 'post', state: { 'deployment-id': randomUUID() } })
       assert.deepEqual([exitCode, commandsIn(log, 'error').length], [1, 1], log)
       assert.doesNotMatch(log, /^\s+at .+:\d+:\d+/m)
     })

@@ -1,21 +1,19 @@
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it, type TestContext } from 'node:test'
-import type { ActionResult } from '../../local/runner.ts'
+import { type ActionResult, runAction } from '../../local/runner.ts'
 import { sampled } from '../extent.ts'
-import { waitUntil } from '../install/wait-until.ts'
-import { acceptedReports, commandsIn, listOwn, readLocalReport } from './harness/evidence.ts'
+import { acceptedReports } from './harness/evidence.ts'
+import { forEver, openGate } from './harness/hub-gate.ts'
 import { assertNothingStrays, readReports } from './harness/invariants.ts'
-import { isNoted, NOTE_PID, onceInLog, readBegun, readHolder, readNotedPid } from './harness/processes.ts'
+import { onceInLog, readHolder } from './harness/processes.ts'
 import { installedRows } from './harness/project-evidence.ts'
 import { openProjectStage, projectFiles } from './harness/project-stage.ts'
-import { OFFERED_VERSION } from './harness/sealed-offer.ts'
 import { openSlowHub, type SlowHub } from './harness/slow-hub.ts'
 import { openInstalled, PLUGIN_PLAN, pluginFiles, SERVICE_PLAN, type Stage } from './harness/stage.ts'
-import { standIn } from './harness/stand-in.ts'
-import { type Answer, answerJson, pluginZip, serveArtifact, serveUntrustedHub } from './harness/untrusted-hub.ts'
-import { answersOf, goodOffer, serveUntrustedProjectHub, TOKEN } from './harness/untrusted-project-hub.ts'
+import { pluginZip, serveArtifact, serveUntrustedHub } from './harness/untrusted-hub.ts'
+import { answersOf, goodOffer, serveUntrustedProjectHub } from './harness/untrusted-project-hub.ts'
 
 let stage: Stage
 beforeEach(async () => {
@@ -29,8 +27,12 @@ interface SlowRun extends SlowHub {
 }
 
 /** Starts a deployment of greeter 2.0.0. Resolves as soon as the deployment waits for its artifact. */
-async function startSlowly(t: TestContext, inputs: Record<string, string> = {}): Promise<SlowRun> {
-  const hub = await openSlowHub(t, stage.hub.url)
+async function startSlowly(
+  t: TestContext,
+  inputs: Record<string, string> = {},
+  hubUrl: string = stage.hub.url,
+): Promise<SlowRun> {
+  const hub = await openSlowHub(t, hubUrl)
   const result = stage.deploy({
     version: '2.0.0',
     'hub-url': hub.url,
@@ -41,15 +43,9 @@ async function startSlowly(t: TestContext, inputs: Record<string, string> = {}):
   return { ...hub, result }
 }
 
-/** Deploys another plugin or service, with its own plan. */
-async function deployOther(slug: string, plan: string, inputs: Record<string, string> = {}): Promise<ActionResult> {
-  writeFileSync(join(stage.workspace.path, 'other.yaml'), plan)
-  return await stage.deploy({ slug, 'install-plan': 'other.yaml', ...inputs })
-}
-
-async function deployClock(): Promise<ActionResult> {
-  await stage.publish('5.0.0', { run: 'tick' }, { kind: 'service', slug: 'clock' })
-  return await deployOther('clock', SERVICE_PLAN, { kind: 'service' })
+async function status(): Promise<ActionResult> {
+  const inputs = { 'project-root': stage.root }
+  return await runAction({ workspace: stage.workspace, action: 'status', inputs })
 }
 
 function assertEnded({ outputs, log }: ActionResult, outcome: string, more: Record<string, string> = {}): void {
@@ -62,30 +58,42 @@ function runningVersion(): string | undefined {
 }
 
 describe('a run whose download takes long', () => {
-  it('keeps no other run waiting, and then succeeds', async t => {
+  it('has the host, and another run asks the hub for nothing before it has the host itself', async t => {
+    const asked: string[] = []
+    const gate = await openGate(t, stage.hub.url, route => void asked.push(route))
     const first = await startSlowly(t)
-    assert.ok(!existsSync(join(stage.root, '.hub-deploy/lock')))
-    assertEnded(await deployClock(), 'success', { changed: 'true' })
-    assertEnded(await deployClock(), 'success', { changed: 'false' })
-    first.letGo()
-    const result = await first.result
-    assertEnded(result, 'success', { changed: 'true', 'previous-version': '1.0.0', 'running-version': '2.0.0' })
+    const pid = readHolder(stage.root)
+    await stage.publish('5.0.0', { run: 'tick' }, { kind: 'service', slug: 'clock' })
+    writeFileSync(join(stage.workspace.path, 'other.yaml'), SERVICE_PLAN)
+    const askedWhileWaiting: string[] = []
+    const { log, outputs } = await stage.deploy(
+      { slug: 'clock', kind: 'service', 'install-plan': 'other.yaml', 'hub-url': gate.url },
+      onceInLog('Waiting for', () => {
+        askedWhileWaiting.push(...asked)
+        first.letGo()
+      }),
+    )
+    assert.equal(outputs['outcome'], 'success', log)
+    assert.deepEqual(askedWhileWaiting, [])
+    const url = 'https://code-host.example/example/operations/actions/runs/1001'
+    const holder = `process ${pid} on \\S+ has held the lock since \\S+ to deploy greeter 2\\.0\\.0, ${url}`
+    assert.match(log, new RegExp(`Waiting for the lock of this host: ${holder}\\. To go first, cancel that run\\.`))
+    assertEnded(await first.result, 'success', { 'previous-version': '1.0.0', 'running-version': '2.0.0' })
     const rows = Object.values(installedRows(stage)).map(({ slug, version }) => `${slug} ${version}`)
     assert.deepEqual(rows, ['clock 5.0.0', 'greeter 2.0.0'])
     assertNothingStrays(stage.root)
   })
 
-  it('keeps no project waiting, and does not wait for the download of a project', async t => {
+  it('keeps a project waiting, and waits for the download of a project', async t => {
     const shop = await openProjectStage()
     t.after(() => shop.close())
     await shop.publish('1.0.0', projectFiles('1.0.0'))
     const first = await startSlowly(t)
-    assertEnded(await shop.deploy({ 'project-root': stage.root }), 'success')
-    first.letGo()
+    const waiting = onceInLog('Waiting for', () => first.letGo())
+    assertEnded(await shop.deploy({ 'project-root': stage.root }, waiting), 'success')
     assertEnded(await first.result, 'success')
     const answers = answersOf(shop, goodOffer(shop))
-    const asked = Promise.withResolvers<void>()
-    const released = Promise.withResolvers<void>()
+    const [asked, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
     const hub = await serveUntrustedProjectHub(t, {
       ...answers,
       async download(response, request) {
@@ -96,173 +104,36 @@ describe('a run whose download takes long', () => {
     })
     const project = shop.deploy({ 'project-root': stage.root, 'hub-url': hub.url })
     await asked.promise
-    assertEnded(await deployClock(), 'success')
-    released.resolve()
-    assertEnded(await project, 'success', { 'previous-version': '1.0.0', version: OFFERED_VERSION })
+    const next = onceInLog('Waiting for', () => released.resolve())
+    assertEnded(await stage.deploy({ version: '2.0.0' }, next), 'success', { changed: 'false' })
+    assertEnded(await project, 'success', { 'previous-version': '1.0.0' })
     assertNothingStrays(stage.root)
   })
 
-  it('is reported by its post step when it was killed', async t => {
-    const dead = await killSlowRun(await startSlowly(t))
-    const { exitCode, log } = await stage.deploy({}, { phase: 'post', state: dead.state })
-    assert.equal(exitCode, 0, log)
-    assertReportedDead(dead)
-    assertNothingStrays(stage.root)
-  })
-
-  it('is reported by a later run if another run has the lock both when it is killed and in its post step', async t => {
+  it('hinders no dry run, no check and no status, because it has not changed the host yet', async t => {
     const first = await startSlowly(t)
-    const holder = await holdHost(t)
-    const dead = await killSlowRun(first)
-    const post = await stage.deploy({ 'lock-timeout-seconds': '0' }, { phase: 'post', state: dead.state })
-    assert.deepEqual([post.exitCode, commandsIn(post.log, 'error')], [0, []], post.log)
-    assert.equal(readReports(stage.root).get(dead.outputs['deployment-id'] ?? ''), undefined)
-    holder.letGo()
-    assertEnded(await holder.result, 'success')
-    assertEnded(await stage.deploy({ version: '2.0.0' }), 'success', { changed: 'false' })
-    assertReportedDead(dead)
-    assertNothingStrays(stage.root)
+    const { exitCode, log, outputs } = await status()
+    assert.deepEqual([exitCode, outputs['drift'], outputs['pending-recovery']], [0, 'false', 'false'], log)
+    const rehearsal = await stage.deploy({ version: '2.0.0', 'dry-run': 'true' })
+    assertEnded(rehearsal, 'success', { changed: 'false' })
+    assert.doesNotMatch(rehearsal.log, /in progress/)
+    const [installed] = Object.values(installedRows(stage))
+    const check = { version: '1.0.0', 'artifact-sha256': installed?.artifact_sha256 ?? '', 'check-only': 'true' }
+    assertEnded(await stage.deploy(check), 'success')
+    first.letGo()
+    assertEnded(await first.result, 'success')
   })
-})
 
-async function killSlowRun({ result }: SlowRun): Promise<ActionResult> {
-  process.kill(readBegun(stage.root), 'SIGKILL')
-  const dead = await result
-  assertEnded(dead, 'interrupted', { state: 'fetching', 'running-version': '1.0.0' })
-  return dead
-}
-
-function assertReportedDead({ outputs }: ActionResult): void {
-  const report = readReports(stage.root).get(outputs['deployment-id'] ?? '')
-  assert.deepEqual(
-    [report?.outcome, report?.error?.code, report?.states.map(({ state }) => state).join(' ')],
-    ['failed', 'interrupted', 'pending fetching failed'],
-  )
-  const heard = acceptedReports(stage).filter(({ started_at }) => started_at === report?.started_at)
-  assert.deepEqual(
-    heard.map(({ version, status }) => [version, status]),
-    [['2.0.0', 'failed']],
-  )
-}
-
-/** A run that has the lock of the host until `letGo` lets it continue or `kill` ends it. */
-interface Holder {
-  readonly result: Promise<ActionResult>
-  letGo(): void
-  kill(): void
-}
-
-async function holdHost(t: TestContext): Promise<Holder> {
-  const path = standIn(t, 'sync', `${NOTE_PID}; exec sleep 3600`)
-  const result = stage.deploy({ version: '2.0.0' }, { env: { PATH: path } })
-  await waitUntil('a run has locked the host', () => isNoted(path))
-  const [run, child] = [readHolder(stage.root), readNotedPid(path)]
-  return { result, letGo: () => process.kill(child, 'SIGKILL'), kill: () => process.kill(run, 'SIGKILL') }
-}
-
-/** Work of another run or an operator on the host while the slow run downloads, and the effect on the slow run. */
-interface Meanwhile {
-  act(t: TestContext): Promise<unknown> | unknown
-  outcome: string
-  expected: Record<string, string>
-  /** The version that the host runs in the end. */
-  running: string
-  inputs?: Record<string, string>
-}
-
-const DIES = { version: 1, provision: { greeter: { command: ['/bin/sh', '-c', 'kill -9 $PPID; sleep 1'] } } }
-const PROVISIONED = `${PLUGIN_PLAN}  - {id: db, action: provision, plugin: greeter, depends_on: [files]}\n`
-
-const MEANWHILE: Record<string, Meanwhile> = {
-  'installs the same version': {
-    act: async () => assertEnded(await stage.deploy({ version: '2.0.0' }), 'success'),
-    outcome: 'success',
-    expected: { changed: 'false', 'previous-version': '2.0.0' },
-    running: '2.0.0',
-  },
-  'installs the same version from other bytes': {
-    async act(t) {
-      const hub = await serveUntrustedHub(t, { artifact: serveArtifact(pluginZip('2.0.0')) })
-      assertEnded(await stage.deploy({ version: '2.0.0', 'hub-url': hub.url }), 'success')
-    },
-    outcome: 'failed',
-    expected: { 'error-code': 'version_reused', changed: 'false' },
-    running: '2.0.0',
-  },
-  'dies while it installs': {
-    async act() {
-      await stage.publish('2.5.0', pluginFiles('2.5.0'))
-      writeFileSync(join(stage.workspace.path, 'dies.yaml'), JSON.stringify(DIES))
-      const plan = { 'host-config': 'dies.yaml', version: '2.5.0' }
-      assert.equal((await deployOther('greeter', PROVISIONED, plan)).signal, 'SIGKILL')
-      assert.equal(runningVersion(), '2.5.0')
-    },
-    outcome: 'success',
-    expected: { changed: 'true', 'previous-version': '1.0.0' },
-    running: '2.0.0',
-  },
-  'takes its place for another plugin': {
-    async act() {
-      await stage.publish('9.0.0', pluginFiles('9.0.0'), { slug: 'guest' })
-      const plan = PLUGIN_PLAN.replace('project_id: greeter', 'project_id: guest')
-      assertEnded(await deployOther('guest', plan, { 'allow-takeover': 'true' }), 'success')
-    },
-    outcome: 'failed',
-    expected: { 'error-code': 'place_taken', changed: 'false' },
-    running: '9.0.0',
-  },
-  'makes the host unsafe': {
-    act: () => chmodSync(stage.root, 0o777),
-    outcome: 'failed',
-    expected: { 'error-code': 'unsafe_host', changed: 'false' },
-    running: '1.0.0',
-  },
-  'has other keep-paths': {
-    act: async () => assertEnded(await stage.deploy({ version: '2.0.0', 'keep-paths': 'letters' }), 'success'),
-    outcome: 'success',
-    expected: { changed: 'false' },
-    running: '2.0.0',
-  },
-}
-
-describe('a run that downloads', () => {
-  for (const [what, { act, outcome, expected, running, inputs }] of sampled(Object.entries(MEANWHILE), 2)) {
-    it(`examines the host again if another run ${what}`, async t => {
-      const first = await startSlowly(t, inputs)
-      await act(t)
-      first.letGo()
-      const result = await first.result
-      assertEnded(result, outcome, expected)
-      chmodSync(stage.root, 0o755)
-      assert.equal(runningVersion(), running)
-      assertEnded(await deployClock(), 'success')
-      assert.equal(readReports(stage.root).get(result.outputs['deployment-id'] ?? '')?.outcome, outcome)
-      assertNothingStrays(stage.root)
-    })
-  }
-
-  it('refuses its latest version if another run has installed a newer one', async t => {
-    const asked = Promise.withResolvers<void>()
-    const released = Promise.withResolvers<void>()
-    const hub = await serveUntrustedHub(t, {
-      async artifact(response, request) {
-        asked.resolve()
-        await released.promise
-        serveArtifact(pluginZip('2.0.0'), { 'x-plugin': 'greeter@2.0.0' })(response, request)
-      },
-    })
-    const first = stage.deploy({ 'hub-url': hub.url, 'deployments-url': stage.hub.url })
-    await asked.promise
-    await stage.publish('3.0.0', pluginFiles('3.0.0'))
-    assertEnded(await stage.deploy(), 'success', { version: '3.0.0' })
-    released.resolve()
-    const result = await first
-    assertEnded(result, 'failed', { 'error-code': 'downgrade_refused', 'previous-version': '3.0.0', changed: 'false' })
-    assert.deepEqual(
-      readLocalReport(result).states.map(({ state }) => state),
-      ['pending', 'fetching', 'verifying_signature', 'failed'],
-    )
-    assert.equal(runningVersion(), '3.0.0')
+  it('makes another run that may not wait end as locked, which touches neither its lock nor its journal', async t => {
+    const first = await startSlowly(t)
+    const second = await stage.deploy({ version: '2.0.0', 'lock-timeout-seconds': '0' })
+    assertEnded(second, 'failed', { 'error-code': 'locked', state: 'pending', 'running-version': '1.0.0' })
+    assert.ok(existsSync(join(stage.root, '.hub-deploy/journal.jsonl')))
+    const post = await stage.deploy({}, { phase: 'post', state: second.state })
+    assert.deepEqual([post.exitCode, post.log], [0, ''])
+    first.letGo()
+    assertEnded(await first.result, 'success')
+    assertNothingStrays(stage.root)
   })
 
   it('uses the plan and the host config as they were when it started', async t => {
@@ -282,56 +153,174 @@ describe('a run that downloads', () => {
   })
 })
 
-describe('a run that finds the host locked', () => {
-  it('logs in again for its key if the first access token expired while it waited', async t => {
-    const shop = await openProjectStage()
-    t.after(() => shop.close())
-    let tokens = 0
-    const answers = answersOf(shop, goodOffer(shop), {
-      auth: (response, request) =>
-        answerJson(200, { access_token: `${TOKEN}-${++tokens}`, expires_in: 0 })(response, request),
-    })
-    const authorize: Answer = (response, request) => {
-      const isNew = request.headers.authorization === `Bearer ${TOKEN}-2`
-      return isNew ? answers.authorize(response, request) : answerJson(401, { error: 'expired' })(response, request)
-    }
-    const hub = await serveUntrustedProjectHub(t, { ...answers, authorize })
-    const holder = await holdHost(t)
-    const waiting = onceInLog('Waiting for', () => holder.letGo())
-    const project = await shop.deploy({ 'project-root': stage.root, 'hub-url': hub.url }, waiting)
-    assertEnded(project, 'success', { version: OFFERED_VERSION })
-    const fetched = ['auth', 'latest', 'artifact', 'download']
-    assert.deepEqual(hub.asked(), [...fetched, 'authorize', 'auth', 'authorize', 'report'])
-    await holder.result
+describe('a run that was killed while it downloaded', () => {
+  it('is reported by its post step', async t => {
+    const dead = await killSlowRun(await startSlowly(t))
+    const { exitCode, log } = await stage.deploy({}, { phase: 'post', state: dead.state })
+    assert.equal(exitCode, 0, log)
+    assertReportedDead(dead)
+    assertNothingStrays(stage.root)
   })
 
-  it('names the holder of the lock, fetches the artifact, and only then waits', async t => {
-    const holder = await holdHost(t)
-    const pid = readHolder(stage.root)
-    const { log, ...waited } = await stage.deploy(
-      { version: '2.0.0' },
-      onceInLog('Waiting for', () => holder.kill()),
-    )
-    assertEnded({ log, ...waited }, 'success', { 'previous-version': '1.0.0' })
-    const order = [
-      `Another deployment is in progress here: process ${pid} `,
-      '::group::verifying_signature',
-      '::group::waiting',
-    ]
-    const places = order.map(text => log.indexOf(text))
-    assert.ok(!places.includes(-1), log)
-    assert.deepEqual(
-      places,
-      places.toSorted((a, b) => a - b),
-    )
-    await holder.result
-    assert.deepEqual(
-      acceptedReports(stage)
-        .map(({ version, status }) => `${version} ${status}`)
-        .slice(1),
-      ['2.0.0 failed', '2.0.0 success'],
-    )
+  it('is reported by the next run, which finds the host usable at once', async t => {
+    const dead = await killSlowRun(await startSlowly(t))
+    const next = await stage.deploy({ version: '2.0.0', 'lock-timeout-seconds': '0' })
+    assertEnded(next, 'success', { changed: 'true', 'previous-version': '1.0.0' })
+    const story =
+      'The interrupted deployment of greeter 2.0.0 was recovered: it had changed no file, and 1.0.0 still runs.'
+    assert.ok(next.log.includes(story), next.log)
+    assertReportedDead(dead)
+    const post = await stage.deploy({}, { phase: 'post', state: dead.state })
+    assert.match(post.log, /Nothing of this deployment is left to recover: it had changed no file/)
     assertNothingStrays(stage.root)
-    assert.equal(listOwn(stage, 'reports').length, 3)
   })
+
+  it('waits for its recovery, which status announces, and hinders no check', async t => {
+    await killSlowRun(await startSlowly(t))
+    assert.equal((await status()).outputs['pending-recovery'], 'true')
+    const [installed] = Object.values(installedRows(stage))
+    const check = { version: '1.0.0', 'artifact-sha256': installed?.artifact_sha256 ?? '', 'check-only': 'true' }
+    assertEnded(await stage.deploy(check), 'success')
+  })
+})
+
+it('a run that was killed before its journal existed leaves the host usable at once, and nothing to report', async t => {
+  const waiting = Promise.withResolvers<void>()
+  const answers = {
+    fail: () => 'fail' as const,
+    hang() {
+      waiting.resolve()
+      return forEver()
+    },
+    pass: () => undefined,
+  }
+  let answer: keyof typeof answers = 'fail'
+  const hub = await openGate(t, stage.hub.url, route => (route === 'report' ? answers[answer]() : undefined))
+  assertEnded(await stage.deploy({ version: '1.0.0', 'deployments-url': hub.url }), 'success', { reported: 'false' })
+  answer = 'hang'
+  const first = stage.deploy({ version: '2.0.0', 'deployments-url': hub.url })
+  await waiting.promise
+  process.kill(readHolder(stage.root), 'SIGKILL')
+  const dead = await first
+  assertEnded(dead, 'interrupted', { state: 'pending', 'running-version': '1.0.0' })
+  assert.ok(!existsSync(join(stage.root, '.hub-deploy/journal.jsonl')))
+  const post = await stage.deploy({}, { phase: 'post', state: dead.state })
+  assert.equal(post.exitCode, 0, post.log)
+  answer = 'pass'
+  const next = { version: '2.0.0', 'deployments-url': hub.url, 'lock-timeout-seconds': '0' }
+  assertEnded(await stage.deploy(next), 'success', { changed: 'true' })
+  assertNothingStrays(stage.root)
+})
+
+async function killSlowRun({ result }: SlowRun): Promise<ActionResult> {
+  process.kill(readHolder(stage.root), 'SIGKILL')
+  const dead = await result
+  assertEnded(dead, 'interrupted', { state: 'fetching', 'running-version': '1.0.0' })
+  return dead
+}
+
+function assertReportedDead({ outputs }: ActionResult): void {
+  const report = readReports(stage.root).get(outputs['deployment-id'] ?? '')
+  assert.deepEqual(
+    [report?.outcome, report?.error?.code, report?.states.map(({ state }) => state).join(' ')],
+    ['failed', 'interrupted', 'pending fetching failed'],
+  )
+  const heard = acceptedReports(stage).filter(({ started_at }) => started_at === report?.started_at)
+  assert.deepEqual(
+    heard.map(({ version, status }) => [version, status]),
+    [['2.0.0', 'failed']],
+  )
+}
+
+const DIES = { version: 1, provision: { greeter: { command: ['/bin/sh', '-c', 'kill -9 $PPID; sleep 1'] } } }
+const PROVISIONED = `${PLUGIN_PLAN}  - {id: db, action: provision, plugin: greeter, depends_on: [files]}\n`
+
+/** What a run does that has the host while another run waits to deploy greeter 2.0.0, and how the other run ends. */
+interface Meanwhile {
+  start(t: TestContext): Promise<SlowRun>
+  /** Default: `letGo`. */
+  end?: 'kill'
+  /** The inputs of the run that waits. */
+  inputs?: (t: TestContext) => Promise<Record<string, string>>
+  outcome: string
+  expected: Record<string, string>
+  /** The version that the host runs in the end. */
+  running: string
+}
+
+const MEANWHILE: Record<string, Meanwhile> = {
+  'has installed the same version': {
+    start: async t => await startSlowly(t),
+    outcome: 'success',
+    expected: { changed: 'false', 'previous-version': '2.0.0' },
+    running: '2.0.0',
+  },
+  'has installed the same version from other bytes': {
+    async start(t) {
+      const hub = await serveUntrustedHub(t, { artifact: serveArtifact(pluginZip('2.0.0')) })
+      return await startSlowly(t, {}, hub.url)
+    },
+    outcome: 'failed',
+    expected: { 'error-code': 'version_reused', changed: 'false' },
+    running: '2.0.0',
+  },
+  'has installed a version that is newer than its latest one': {
+    async start(t) {
+      await stage.publish('3.0.0', pluginFiles('3.0.0'))
+      return await startSlowly(t, { version: '3.0.0' })
+    },
+    async inputs(t) {
+      const artifact = serveArtifact(pluginZip('2.0.0'), { 'x-plugin': 'greeter@2.0.0' })
+      const { url } = await serveUntrustedHub(t, { artifact })
+      return { version: 'latest', 'hub-url': url, 'deployments-url': stage.hub.url }
+    },
+    outcome: 'failed',
+    expected: { 'error-code': 'downgrade_refused', 'previous-version': '3.0.0', changed: 'false' },
+    running: '3.0.0',
+  },
+  'has taken its place for another plugin': {
+    async start(t) {
+      await stage.publish('9.0.0', pluginFiles('9.0.0'), { slug: 'guest' })
+      const plan = PLUGIN_PLAN.replace('project_id: greeter', 'project_id: guest')
+      writeFileSync(join(stage.workspace.path, 'other.yaml'), plan)
+      const guest = { slug: 'guest', version: '9.0.0', 'install-plan': 'other.yaml', 'allow-takeover': 'true' }
+      return await startSlowly(t, guest)
+    },
+    outcome: 'failed',
+    expected: { 'error-code': 'place_taken', changed: 'false' },
+    running: '9.0.0',
+  },
+  'dies while it downloads': {
+    start: async t => await startSlowly(t),
+    end: 'kill',
+    outcome: 'success',
+    expected: { changed: 'true', 'previous-version': '1.0.0' },
+    running: '2.0.0',
+  },
+  'dies while it installs': {
+    async start(t) {
+      await stage.publish('2.5.0', pluginFiles('2.5.0'))
+      writeFileSync(join(stage.workspace.path, 'dies.yaml'), JSON.stringify(DIES))
+      writeFileSync(join(stage.workspace.path, 'other.yaml'), PROVISIONED)
+      return await startSlowly(t, { version: '2.5.0', 'install-plan': 'other.yaml', 'host-config': 'dies.yaml' })
+    },
+    outcome: 'success',
+    expected: { changed: 'true', 'previous-version': '1.0.0' },
+    running: '2.0.0',
+  },
+}
+
+describe('a run that waits for the host', () => {
+  for (const [what, { start, end, inputs, outcome, expected, running }] of sampled(Object.entries(MEANWHILE), 2)) {
+    it(`finds the host as the other run leaves it: that run ${what}`, async t => {
+      const first = await start(t)
+      const act = () => (end === 'kill' ? process.kill(readHolder(stage.root), 'SIGKILL') : first.letGo())
+      const result = await stage.deploy({ version: '2.0.0', ...(await inputs?.(t)) }, onceInLog('Waiting for', act))
+      assertEnded(result, outcome, expected)
+      await first.result
+      assert.equal(runningVersion(), running)
+      assert.equal(readReports(stage.root).get(result.outputs['deployment-id'] ?? '')?.outcome, outcome)
+      assertNothingStrays(stage.root)
+    })
+  }
 })

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
@@ -41,7 +42,7 @@ for (const errno of byExtent({ sample: ['EPERM'], ci: ['EPERM', 'EOPNOTSUPP', 'E
       it(`a recovery removes the settings of a run that was killed ${when}`, async () => {
         assert.equal((await kill()).outputs['outcome'], 'interrupted')
         assert.ok(existsSync(settings()))
-        await stage.deploy({}, { phase: 'post', state: { locked: 'true' }, ...withoutLinks() })
+        await stage.deploy({}, { phase: 'post', state: { 'deployment-id': randomUUID() }, ...withoutLinks() })
         assertOld()
         await assertSucceeds()
       })

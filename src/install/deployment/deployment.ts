@@ -31,7 +31,7 @@ export interface HubWires {
  * the run's report.
  */
 export interface RunObserver {
-  /** If the run is killed after this call, a later run may have to recover or report that run. */
+  /** The run has the host. If it is killed after this call, a later run may have to recover and report it. */
   onBegun(interrupted: LocalReport): void
   /** The run has entered its next state. */
   onProgress(interrupted: LocalReport): void
@@ -46,8 +46,6 @@ export interface EndedDeployment extends ClosedDeployment {
   error: DeployError | undefined
   /** For the post step of a cancelled run: see `writeHandover`. */
   handover?: string | undefined
-  /** True if a cancelled run left work to its post step. */
-  isUnfinished?: boolean
   /** The changes that a real run would make; only for a dry run that succeeded. */
   dryRun?: DryRunResult | undefined
 }
@@ -69,8 +67,6 @@ export interface RunningDeployment<State extends string = TerminalState> extends
   readonly tools: DeploymentTools
   readonly host: Host
   readonly state: string
-  /** Set by the deployment's `HostLock`. */
-  isLocked: boolean
   /** Enters the next state in the state table, the journal, the log and the outputs. Handles pending signals first. */
   enter(state: State): Promise<void>
   /**
@@ -107,7 +103,6 @@ export function startDeployment<State extends string>(
     layout: host.layout,
     record,
     host,
-    isLocked: false,
     drift: new DriftCheck({ layout: host.layout, log: tools.log, keepPaths: () => keepPaths, signal: tools.signal }),
     get keepPaths() {
       return keepPaths

@@ -14,7 +14,7 @@ import { restoredUnhealthy } from '../reports/restored-health.ts'
 import { findUnhealthy } from '../services/check-health.ts'
 import { type RestoredCheck, restoredCheckSchema } from '../services/healthchecks.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
-import { holdLock } from './recovery/hold-lock.ts'
+import { holdLock } from './recovery/recover-host.ts'
 
 /** The runner passes the text in an environment variable, which Linux limits to 128 KiB. */
 const MAX_HANDOVER_BYTES = 60_000

@@ -2,9 +2,7 @@ import { statSync } from 'node:fs'
 import type { DeployError } from '../../core/errors.ts'
 import { asSentence } from '../../core/sentence.ts'
 import { UntouchableHostError } from '../host/ownership/untouchable-host.ts'
-import { prepareHost } from '../host/readiness.ts'
 import { type ClosedDeployment, closeDeployment, closeUntouched } from '../reports/close.ts'
-import type { Host } from '../reports/host.ts'
 import type { ReportSender } from '../reports/report-sender.ts'
 import { buildEnd, type DeploymentEnd } from '../transaction/end.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
@@ -45,25 +43,12 @@ export async function refuseDeployment(refused: Refusal, tools: DeploymentTools)
     return { ...(await closeUntouched(hub, { record, end }, onKnown)), plannedSteps: [], error }
   }
   const host = hostOf(tools, { ...refused, projectRoot })
-  const known = (await tryToPrepare(host)) ?? (await recoverBeforeRefusal(host, end))
+  const known = await recoverBeforeRefusal(host, end)
   const closed =
     known instanceof UntouchableHostError
       ? await closeUntouched(host, { record, end: withReason(end, known) }, onKnown)
       : await closeDeployment(host, { record, end: known, address: sender?.address ?? null }, onKnown)
   return { ...closed, error }
-}
-
-/**
- * Prepares the host, and returns the reason why it must not be touched, if there is one. Ignores any other failure: if
- * that failure prevents the local report, `closeDeployment` explains it.
- */
-async function tryToPrepare(host: Host): Promise<UntouchableHostError | undefined> {
-  try {
-    await prepareHost(host, host.log)
-    return undefined
-  } catch (error) {
-    return error instanceof UntouchableHostError ? error : undefined
-  }
 }
 
 function withReason(end: DeploymentEnd, { message }: DeployError): DeploymentEnd {

@@ -7,7 +7,7 @@ import { readRunningVersion } from '../reports/running-version.ts'
 import { buildEnd } from '../transaction/end.ts'
 import type { EndedDeployment, RunningDeployment } from './deployment.ts'
 import type { DryRunResult } from './dry-run/dry-run-result.ts'
-import { failedEnd } from './failed-end.ts'
+import { failedEnd } from './run/ending.ts'
 
 type Unreported = RunningDeployment<'failed'>
 

@@ -91,16 +91,6 @@ export function snapshotsPath(layout: Layout, { shelf, id }: PartName): string {
   return join(layout.snapshots, shelf, id)
 }
 
-/** Where a deployment keeps its journal until it has locked the host. */
-export function begunPath({ own }: Layout, deploymentId: string): string {
-  return join(own, `begun-${deploymentId}.jsonl`)
-}
-
-/** Returns the id of the deployment whose `begunPath` ends in this name; undefined for any other name. */
-export function begunDeployment(name: string): string | undefined {
-  return /^begun-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl$/.exec(name)?.[1]
-}
-
 export function stagingPath(layout: Layout, deploymentId: string): string {
   return join(layout.staging, deploymentId)
 }

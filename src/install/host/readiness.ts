@@ -17,15 +17,30 @@ import { nearestDirectory, requireOneMount, requireSwitchable, type SwitchingHos
 const MIN_FREE_BYTES = 1024 * 1024
 
 /**
+ * Checks a project root without creating anything. A missing root passes. Returns one sentence for each risk that the
+ * operator accepts. Throws as `requireSafeHost` and `requireOwnKinds` do, or DeploymentError `host_not_writable` if the
+ * root is not a directory.
+ */
+export function checkRoot(access: HostAccess): string[] {
+  const { layout } = access
+  const accepted = requireSafeHost(access)
+  try {
+    if (statIfPresentSync(layout.root)?.isDirectory() === false) throw notADirectory(layout.root)
+    requireOwnKinds(layout)
+    return accepted
+  } catch (error) {
+    throw unusableRoot(toHostError(error, `checking ${layout.own}`))
+  }
+}
+
+/**
  * Prepares a project root for its lock. Creates the root, if its parent exists, and `.hub-deploy/` with its folders,
- * which only this user can access (0700). Touches nothing if the first `requireSafeHost` refuses the host. Logs a
- * warning for each risk that the operator accepts.
- *
- * Throws UntouchableHostError, or DeploymentError `host_not_writable` or `disk_full`.
+ * which only this user can access (0700). Touches nothing if `checkRoot` refuses the host. Throws as `checkRoot` does,
+ * or DeploymentError `host_not_writable` or `disk_full`.
  */
 export async function prepareHost(access: HostAccess, log: Log): Promise<void> {
   const { layout } = access
-  for (const accepted of requireSafeHost(access)) log.warning(accepted)
+  checkRoot(access)
   try {
     requireRoot(layout.root, log)
     warnOfOuterRoot(layout, log)
@@ -93,15 +108,15 @@ function unusableRoot(error: DeployError): DeployError {
   })
 }
 
+function notADirectory(root: string): DeploymentError {
+  return new DeploymentError(
+    'host_not_writable',
+    `project-root ${root} is not a directory. Set it to the directory that contains plugins/ and extensions/.`,
+  )
+}
+
 function requireRoot(root: string, log: Log): void {
-  const found = statIfPresentSync(root)
-  if (found?.isDirectory()) return
-  if (found !== undefined) {
-    throw new DeploymentError(
-      'host_not_writable',
-      `project-root ${root} is not a directory. Set it to the directory that contains plugins/ and extensions/.`,
-    )
-  }
+  if (statIfPresentSync(root) !== undefined) return
   if (makeRoot(root))
     log.notice(`project-root ${root} did not exist, so it was created. Is this the first deployment on this host?`)
   else if (statIfPresentSync(root) === undefined) throw leadsNowhere(`project-root ${root}`)

@@ -1,5 +1,5 @@
 import { lstatSync } from 'node:fs'
-import { readUnended } from '../deployment/recovery/at-rest.ts'
+import { isAnnounced, readUnended } from '../deployment/recovery/at-rest.ts'
 import { changedPlaces, isInDoubt } from '../deployment/recovery/dead-run.ts'
 import { isAbsent } from '../files/trees/tree-walk.ts'
 import type { HostRecord } from '../host/installed/record-file.ts'
@@ -47,9 +47,10 @@ export async function readActivity(layout: Layout, signal: AbortSignal): Promise
   return 'holder' in other ? { kind: 'busy', holder: other.holder } : interruptedRun(layout, other.records)
 }
 
-/** Returns a text that changes whenever a deployment begins, ends or commits. */
-export function readTraces({ own, journal, installed }: Layout): string {
-  return [own, journal, installed].map(stampOf).join()
+/** Returns a text that changes whenever a deployment begins, announces its first change, commits or ends. */
+export function readTraces(layout: Layout): string {
+  const { own, installed } = layout
+  return [stampOf(own), stampOf(installed), isAnnounced(layout)].join()
 }
 
 function interruptedRun(layout: Layout, records: readonly JournalRecord[]): InterruptedRun {

@@ -90,8 +90,8 @@ export const deploymentFactsSchema = z.lazy(() =>
     signature_valid: z.exactOptional(z.literal(true)),
     /** The place contains files that this action did not install; absent otherwise. Only in the journal. */
     unrecorded: z.exactOptional(z.literal(true)),
-    /** How long this run waited for another run to leave the host, in which state, and for which run. */
-    waited: z.exactOptional(z.object({ state: z.string(), duration_ms: z.number(), for: z.string() })),
+    /** How long this run waited in the state `pending` for another run to leave the host, and for which run. */
+    waited: z.exactOptional(z.object({ duration_ms: z.number(), for: z.string() })),
     host_id: z.string(),
     started_at: timeSchema,
     run: workflowRunSchema,

@@ -1,7 +1,6 @@
 import type { StateChange } from '../../core/state-machine.ts'
-import type { ProcessIdentity } from '../host/locks/process-identity.ts'
 import type { DeploymentFacts, StepEntry } from './facts.ts'
-import { type Journal, type OwnJournal, startJournal } from './journal/journal.ts'
+import { type Journal, startJournal } from './journal/journal.ts'
 import type { JournalRecord } from './journal/journal-record.ts'
 import type { Redact } from './journal/redaction.ts'
 
@@ -21,7 +20,6 @@ export interface JournalPlace {
 export interface JournalExtra {
   readonly reportAddress: string | null
   readonly keepPaths: readonly string[]
-  readonly process: ProcessIdentity
 }
 
 /** Everything that is known about a deployment while it runs. */
@@ -38,7 +36,7 @@ export interface DeploymentRecord {
   /** Marks the planned steps with these ids as steps for which nothing changes. */
   noteIdle(ids: ReadonlySet<string>): void
   /** Starts the journal with the facts and states known so far. Later facts, states and steps are journaled, too. */
-  startJournal(where: JournalPlace, extra: JournalExtra): Promise<OwnJournal>
+  startJournal(where: JournalPlace, extra: JournalExtra): Promise<Journal>
 }
 
 /** Passes each fact to `onFacts` as soon as it is known, except the names of the host's own files. */
@@ -78,9 +76,9 @@ export function createDeploymentRecord(
       const steps = known.plannedSteps.map(step => (ids.has(step.id) ? { ...step, isIdle: true } : step))
       known.plannedSteps.splice(0, steps.length, ...steps)
     },
-    async startJournal({ path, redact }, { reportAddress, keepPaths, process }) {
-      const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths], process }
-      const started = startJournal(path, { record: 'begin', ...begin }, redact)
+    async startJournal({ path, redact }, { reportAddress, keepPaths }) {
+      const begin = { facts, report_address: reportAddress, keep_paths: [...keepPaths] }
+      const started = await startJournal(path, { record: 'begin', ...begin }, redact)
       for (const state of known.states) await started.append({ record: 'state', ...state })
       journal = started
       return started

@@ -224,7 +224,7 @@ async function startOn({ stage, root }: Host, act: RunEnd['act']): Promise<RunEn
   const inputs = { 'project-root': root, version, settings: 'TOKEN=of this host', 'lock-timeout-seconds': '0' }
   const { outputs, log, exitCode } = await stage.deploy(
     inputs,
-    act === 'post' ? { phase: 'post', state: { locked: 'true' } } : {},
+    act === 'post' ? { phase: 'post', state: { 'deployment-id': randomUUID() } } : {},
   )
   const outcome = act === 'post' ? `post ${exitCode}` : (outputs['outcome'] ?? 'none')
   return { act, outcome, message: log, log: log.split('\n') }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { chmodSync, cpSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { type ActionResult, type ActionRun, makeWorkspace, type Workspace } from '../../../local/runner.ts'
@@ -38,7 +39,7 @@ export function copyHost(origin: HostOrigin, name: string, root = hostFolder(ori
   const deploy: HostCopy['deploy'] = (inputs = {}, run = {}) =>
     stage.deploy({ ...own, ...inputs }, { repository, workspace, ...run })
   const post: HostCopy['post'] = (inputs = {}, run = {}) =>
-    deploy(inputs, { phase: 'post', state: { locked: 'true' }, ...run })
+    deploy(inputs, { phase: 'post', state: { 'deployment-id': randomUUID() }, ...run })
   return { name, root, workspace, deploy, post }
 }
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { ActionResult } from '../../../local/runner.ts'
@@ -88,7 +89,7 @@ async function openRestoringHosts(): Promise<PowerCutHosts> {
   const copy: PowerCutHosts['copy'] = (name, root) => {
     const host = hosts.copy(name, root)
     const post: HostCopy['post'] = (inputs, run = {}) =>
-      host.rollBack(inputs, { phase: 'post', state: { locked: 'true' }, ...run })
+      host.rollBack(inputs, { phase: 'post', state: { 'deployment-id': randomUUID() }, ...run })
     return { ...host, deploy: host.rollBack, post }
   }
   const host = copy('undisturbed')

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import type { ActionRun } from '../../../local/runner.ts'
@@ -58,13 +58,6 @@ export function onceInLog(text: string, act: (pid: number) => unknown): Partial<
 /** The id of the process that has the lock of a host. */
 export function readHolder(root: string): number {
   return JSON.parse(readFileSync(join(root, '.hub-deploy/lock'), 'utf8')).pid
-}
-
-/** The id of the process of the only deployment that has begun but does not have the lock of the host yet. */
-export function readBegun(root: string): number {
-  const own = join(root, '.hub-deploy')
-  const [name = ''] = readdirSync(own).filter(name => name.startsWith('begun-'))
-  return JSON.parse(readFileSync(join(own, name), 'utf8').split('\n', 1)[0] ?? '').process.pid
 }
 
 /** In a stand-in's script: writes the shell's own process id to a file next to the script. */

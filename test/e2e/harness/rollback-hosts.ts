@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { type ActionResult, type ActionRun, runAction } from '../../../local/runner.ts'
 import type { LocalStage } from '../../../local/stage.ts'
 import { filesWith, type Parts } from './changing-parts.ts'
@@ -85,7 +86,7 @@ function hostsOf(
         inputs: { 'project-root': host.root, 'host-id': name, ...own, ...inputs },
       })
     const rollbackPost: RollbackHost['rollbackPost'] = (run = {}) =>
-      rollBack({}, { phase: 'post', state: { locked: 'true' }, ...run })
+      rollBack({}, { phase: 'post', state: { 'deployment-id': randomUUID() }, ...run })
     return { ...host, rollBack, rollbackPost }
   }
   return { stage: origin.stage, root: origin.root, copy, close }

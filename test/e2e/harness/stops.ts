@@ -6,7 +6,7 @@ import { forEver, openGate, type Route } from './hub-gate.ts'
 import type { Fleet, PreparedHost } from './prepared-host.ts'
 import { standIn } from './stand-in.ts'
 import { ONE_WORKER, readTrace, type SystemCall, traceCommand } from './strace.ts'
-import { cancelAndBlock, tamper, tamperWithRecord, tamperWithRecovery } from './tampering.ts'
+import { cancelAndBlock, tamper, tamperWithRecord } from './tampering.ts'
 
 /** Inputs and settings that make a run end or fail at one specific point. */
 export interface Stopped {
@@ -102,7 +102,7 @@ export function killBeforeReplacing(path: string): Stop {
 
 /** Kills a recovery right before it writes its nth journal record. */
 export function killRecoveryBefore(nth: number): Stop {
-  return { needsTracing: true, prepare: (_t, host) => ({ run: tamperWithRecovery(host.root, nth, 'signal=KILL') }) }
+  return { needsTracing: true, prepare: (_t, host) => ({ run: tamperWithRecord(host.root, nth, 'signal=KILL') }) }
 }
 
 /** `state <name>`, `step <id>`, `change <target>` with `*` for the deployment's id, or just the kind of the record. */

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import type { ActionRun } from '../../../local/runner.ts'
 import { ONE_WORKER, type Tracing, traceCommand } from './strace.ts'
@@ -20,23 +19,13 @@ export function goReadOnly(nth: number): Partial<ActionRun> {
   return through({ calls: names.split(','), inject: [`${names}:error=EROFS:when=${nth}+`] })
 }
 
-/**
- * Tampers with the write of the nth record to a journal that already has its first record, whichever name the journal
- * has at that time.
- */
+/** Tampers with the write of the nth record to a journal that already has its first record. */
 export function tamperWithRecord(root: string, nth: number, how: string): Partial<ActionRun> {
-  const id = randomUUID()
-  return through({ paths: journalsOf(root, id), calls: ['pwrite64'], inject: [`pwrite64:${how}:when=${nth}`] }, id)
+  return tamper(journalOf(root), 'pwrite64', how, nth)
 }
 
-/** Tampers with the write of the nth record to an existing `journal.jsonl`, in a run that only recovers the host. */
-export function tamperWithRecovery(root: string, nth: number, how: string): Partial<ActionRun> {
-  return tamper(join(root, '.hub-deploy/journal.jsonl'), 'pwrite64', how, nth)
-}
-
-/** The names of a run's journal: before and after the run gets the lock of the host. */
-function journalsOf(root: string, deploymentId: string): string[] {
-  return [`begun-${deploymentId}.jsonl`, 'journal.jsonl'].map(name => join(root, '.hub-deploy', name))
+function journalOf(root: string): string {
+  return join(root, '.hub-deploy/journal.jsonl')
 }
 
 /**
@@ -54,14 +43,10 @@ interface CancelAndBlock {
  * onwards.
  */
 export function cancelAndBlock(root: string, { place, record, undo }: CancelAndBlock): Partial<ActionRun> {
-  const id = randomUUID()
-  // The rename of the journal to its final name comes earlier, and is counted, too.
-  const inject = [`pwrite64:signal=INT:when=${record}`, `rename:delay_enter=120000000:when=${undo + 1}+`]
-  return through({ paths: [...journalsOf(root, id), place], calls: ['pwrite64', 'rename'], inject }, id)
+  const inject = [`pwrite64:signal=INT:when=${record}`, `rename:delay_enter=120000000:when=${undo}+`]
+  return through({ paths: [journalOf(root), place], calls: ['pwrite64', 'rename'], inject })
 }
 
-/** If an id is given, the deployment gets that id. */
-function through(tracing: Omit<Tracing, 'log'>, id?: string): Partial<ActionRun> {
-  const env = id === undefined ? ONE_WORKER : { ...ONE_WORKER, 'STATE_deployment-id': id }
-  return { through: traceCommand({ log: '/dev/null', ...tracing }), env }
+function through(tracing: Omit<Tracing, 'log'>): Partial<ActionRun> {
+  return { through: traceCommand({ log: '/dev/null', ...tracing }), env: ONE_WORKER }
 }

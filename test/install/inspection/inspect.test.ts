@@ -215,7 +215,7 @@ describe('inspectHost', () => {
 
   const journalOf = async (t: TestContext): Promise<Layout> => {
     const scene = await makeScene(t)
-    scene.writeJournal(begun(scene.sender))
+    scene.writeJournal([...begun(scene.sender), ...announced(UPDATE)])
     return scene.layout
   }
 
@@ -258,13 +258,17 @@ describe('inspectHost', () => {
       assert.equal((await inspect(layout)).activity.kind, expected)
     })
 
-  it('calls a host quiet while a run has the lock and has not begun', async t => {
-    const layout = await prepareTemporaryHost(t)
-    await installRecorded(layout, { 'main.py': 'x' })
-    await holdElsewhere(t, layout.lock)
-    const inspection = await inspect(layout)
-    assert.deepEqual([inspection.activity.kind, isDrifted(inspection)], ['quiet', false])
-  })
+  for (const [what, records] of [
+    ['has not begun its journal', undefined],
+    ['has not announced a change', []],
+    ['has announced a change', announced(UPDATE)],
+  ] as const)
+    it(`calls a host ${records?.length ? 'busy' : 'quiet'} while a run has the lock and ${what}`, async t => {
+      const { layout, sender, writeJournal } = await makeScene(t)
+      if (records !== undefined) writeJournal([...begun(sender), ...records])
+      await holdElsewhere(t, layout.lock)
+      assert.equal((await inspect(layout)).activity.kind, records?.length ? 'busy' : 'quiet')
+    })
 
   for (const [times, kind, lines] of [
     [1, 'quiet', 1],

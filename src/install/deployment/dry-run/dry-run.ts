@@ -16,7 +16,7 @@ import { recordDrift, warnOfDrift } from '../../steps/parts/report-drift.ts'
 import { missingSettings } from '../../steps/settings/written-settings.ts'
 import type { InstallOrder } from '../../steps/step-context.ts'
 import type { EndedDeployment, RunningDeployment } from '../deployment.ts'
-import type { FetchedFiles, Flow } from '../run/flow.ts'
+import type { Flow } from '../run/run.ts'
 import { runUnreported } from '../unreported-run.ts'
 import { DryRunResult, sizeInWords, sizesInWords } from './dry-run-result.ts'
 import { announceRecovery } from './pending-recovery.ts'
@@ -25,9 +25,9 @@ import { announceRecovery } from './pending-recovery.ts'
  * Runs a flow, which logs the ordered steps, until everything is prepared. Then logs which steps a real run would skip
  * and which parts and files it would change. Writes nothing below the project root and reports nothing to a hub.
  */
-export async function dryRunDeployment<Checked, Fetched extends FetchedFiles>(
+export async function dryRunDeployment<Checked>(
   deployment: RunningDeployment,
-  flow: Flow<Checked, Fetched>,
+  flow: Flow<Checked>,
 ): Promise<EndedDeployment> {
   const { tools, layout } = deployment
   return await runUnreported(deployment, {
@@ -36,14 +36,7 @@ export async function dryRunDeployment<Checked, Fetched extends FetchedFiles>(
     fail: () => flow.end('failed'),
     async run() {
       const checked = await flow.check()
-      await announceRecovery(deployment)
-      await flow.survey(checked)
-      const fetched = await flow.fetch(checked)
-      try {
-        return await findChanges(deployment, folder => flow.prepare(fetched, folder))
-      } finally {
-        fetched.close()
-      }
+      return await findChanges(deployment, folder => flow.prepare(checked, folder))
     },
   })
 }
@@ -55,9 +48,10 @@ async function findChanges(
   const { tools, layout } = deployment
   const folder = await makeFolder(tools.runner.temporaryFolder)
   try {
-    // Another run may have begun while this run was fetching.
-    await announceRecovery(deployment)
+    const isAnnounced = await announceRecovery(deployment)
     const order = await prepare(folder)
+    // Another run may have begun to change the host while this run was fetching.
+    if (!isAnnounced) await announceRecovery(deployment)
     const { parts, removals } = order
     await recordDrift(deployment, [...parts, ...removals])
     warnOfDrift(deployment)

@@ -2,13 +2,15 @@ import type { RunningDeployment } from '../deployment.ts'
 import { findUnended } from '../recovery/at-rest.ts'
 
 /**
- * Logs what a real run would do first if another run left its journal or is in progress. Throws as `findUnended` does.
+ * Logs what a real run would do first if another run left its journal or is changing the host. Resolves to whether that
+ * is so. Throws as `findUnended` does.
  */
-export async function announceRecovery(deployment: RunningDeployment): Promise<void> {
+export async function announceRecovery(deployment: RunningDeployment): Promise<boolean> {
   const waiting = await describeUnended(deployment)
-  if (waiting === undefined) return
+  if (waiting === undefined) return false
   deployment.drift.disregard()
   deployment.tools.log.notice(`${waiting} This dry run compares the new files with those that are on the host now.`)
+  return true
 }
 
 async function describeUnended({ host, tools }: RunningDeployment): Promise<string | undefined> {

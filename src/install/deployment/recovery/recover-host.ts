@@ -1,9 +1,12 @@
 import { toDeployError } from '../../../core/errors.ts'
+import { toHostError } from '../../files/system-errors.ts'
 import { pathExistsSync } from '../../files/trees/tree-walk.ts'
-import { begunPath } from '../../host/layout.ts'
+import { acquireLock, type HeldLock, type LockRequest } from '../../host/locks/lock.ts'
 import { requireOwnKinds } from '../../host/ownership/own-kinds.ts'
 import { requireSafeHost } from '../../host/ownership/ownership.ts'
 import { UntouchableHostError } from '../../host/ownership/untouchable-host.ts'
+import { prepareHost } from '../../host/readiness.ts'
+import { spendReserve } from '../../host/reserve.ts'
 import { requireNothingStranded, strandedNames } from '../../host/switchable.ts'
 import type { ClosedDeployment } from '../../reports/close.ts'
 import { findEndedReport } from '../../reports/ended-report.ts'
@@ -11,32 +14,59 @@ import type { Host } from '../../reports/host.ts'
 import { describeEnd } from '../../reports/recovered-run.ts'
 import type { DeploymentEnd } from '../../transaction/end.ts'
 import { readJournal } from '../../transaction/journal/read-journal.ts'
-import { findDeadBegun } from './dead-begun.ts'
-import { isInDoubt } from './dead-run.ts'
-import { holdLock } from './hold-lock.ts'
+import { findEnd, isInDoubt } from './dead-run.ts'
 import { recover } from './recovery.ts'
 
-const RECOVERY_LOCK_TIMEOUT_MS = 5000
+/** A longer wait is not needed: a live holder has already recovered the host. */
+const POST_LOCK_TIMEOUT_MS = 5000
+
+/** What is known in a post step about its main step. */
+export interface MainStep {
+  readonly lockTimeoutMs: number | undefined
+  /** False if the main step was killed. */
+  readonly hasEnded: boolean
+}
 
 /**
- * For the post step: recovers and reports what its main step left, as `recoverHost` does. If the main step's report is
- * found, returns how the main step ended, even if another run recovered it. Otherwise, returns what was recovered, if
- * anything. Returns undefined if another run has the lock, the main step left no report, and `journal.jsonl` is not the
- * main step's. In that case, if the main step left a journal from before it had the lock, a later run reports that
- * step.
+ * For the post step: recovers and reports what its main step left, as `recoverHost` does. That may be the journal of an
+ * earlier run, whose recovery the main step could not complete. After a main step that was killed, returns how that
+ * step ended if its report is found, even if another run recovered it. Otherwise, returns what was recovered, if
+ * anything. After a main step that ended by itself, only warns about a failure if the host has exactly one version.
  */
-export async function recoverMainStep(host: Host, lockTimeoutMs?: number): Promise<ClosedDeployment | undefined> {
+export async function recoverMainStep(host: Host, main: MainStep): Promise<ClosedDeployment | undefined> {
+  const timeoutMs = Math.min(main.lockTimeoutMs ?? POST_LOCK_TIMEOUT_MS, POST_LOCK_TIMEOUT_MS)
+  return main.hasEnded ? await completeStep(host, timeoutMs) : await recoverKilledStep(host, timeoutMs)
+}
+
+async function recoverKilledStep(host: Host, timeoutMs: number): Promise<ClosedDeployment | undefined> {
   try {
-    const recovered = await recoverHost(host, lockTimeoutMs)
+    const recovered = await recoverHost(host, timeoutMs)
     return recovered?.report.deployment_id === host.run.id ? recovered : (endedByAnother(host) ?? recovered)
   } catch (error) {
     const { code, message } = toDeployError(error)
-    if (code !== 'locked' || isOwnJournal(host)) throw error
+    if (code !== 'locked' || !readJournalState(host).startsWith('of another')) throw error
     const ended = endedByAnother(host)
     if (ended !== undefined) return ended
-    const isWaiting = pathExistsSync(begunPath(host.layout, host.run.id))
-    const fate = isWaiting ? 'changed nothing; a later run reports it' : 'left nothing to recover, and no report'
-    host.log.info(`The deployment ${host.run.id} has ${fate}. ${message}`)
+    host.log.info(`The deployment ${host.run.id} has left nothing to recover, and no report. ${message}`)
+    return undefined
+  }
+}
+
+async function completeStep(host: Host, timeoutMs: number): Promise<ClosedDeployment | undefined> {
+  const { layout, log } = host
+  if (!pathExistsSync(layout.journal)) return undefined
+  requireSafeHost(host)
+  const state = readJournalState(host)
+  // The main step has already tried to recover such a host, and said why it could not.
+  if (state === 'damaged' || state === 'of another, not restored') return undefined
+  try {
+    const recovered = await recoverHost(host, state === 'own' ? timeoutMs : 0)
+    // The main step has already shown its success.
+    return recovered?.report.outcome === 'success' ? undefined : recovered
+  } catch (error) {
+    if (state !== 'own' && toDeployError(error).code === 'locked') return undefined
+    if (isInDoubt(layout)) throw error
+    log.warning(`The cleanup is not complete; later runs continue it: ${toHostError(error, 'cleaning up').message}`)
     return undefined
   }
 }
@@ -48,67 +78,71 @@ function endedByAnother({ layout, log, run }: Host): ClosedDeployment | undefine
   return { report: found.report, reportPath: found.path, plannedSteps: [] }
 }
 
-/** True if `journal.jsonl` belongs, or may belong, to this run's main step. */
-function isOwnJournal({ layout, run }: Host): boolean {
+/** Whose journal is on the host. `not restored`: a recovery has failed. A missing journal counts as another run's. */
+function readJournalState({ layout, run }: Host): 'own' | 'of another' | 'of another, not restored' | 'damaged' {
   try {
-    const [begin] = readJournal(layout.journal) ?? []
-    return begin?.record === 'begin' && begin.facts.deployment_id === run.id
+    const records = readJournal(layout.journal) ?? []
+    const [begin] = records
+    if (begin?.record === 'begin' && begin.facts.deployment_id === run.id) return 'own'
+    return findEnd(records)?.rollback?.restored === false ? 'of another, not restored' : 'of another'
   } catch {
-    return true
+    return 'damaged'
   }
 }
 
 /**
- * Recovers and reports what dead runs left, as `recover` does. Waits for the lock for at most 5 s, or for
- * `lockTimeoutMs` if that is shorter. A longer wait is not needed: a live holder has already recovered the host. Throws
- * as `requireSafeHost` does; if there is anything to recover, also as `requireOwnKinds`, `holdLock` and `recover` do.
+ * If there is a journal, waits for the lock and recovers what a dead run left. Returns undefined if there is nothing to
+ * recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and `requireNothingStranded` do.
  */
-export async function recoverHost(
-  host: Host,
-  lockTimeoutMs = RECOVERY_LOCK_TIMEOUT_MS,
-): Promise<ClosedDeployment | undefined> {
+export async function recoverHost(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)
-  const { journal, own } = host.layout
-  const isAnyLeft = pathExistsSync(journal) || (pathExistsSync(own) && (await findDeadBegun(host)).length > 0)
-  return isAnyLeft ? await recoverLocked(host, Math.min(lockTimeoutMs, RECOVERY_LOCK_TIMEOUT_MS)) : undefined
-}
-
-/**
- * If there is a journal, waits for the lock and recovers what dead runs left. Returns undefined if there is nothing to
- * recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and, without a journal,
- * `requireNothingStranded` do.
- */
-export async function recoverWhenFree(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
-  requireSafeHost(host)
-  if (pathExistsSync(host.layout.journal)) return await recoverLocked(host, lockTimeoutMs)
-  requireNothingStranded(host.layout)
-  return undefined
-}
-
-async function recoverLocked(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
+  if (!pathExistsSync(host.layout.journal)) {
+    requireNothingStranded(host.layout)
+    return undefined
+  }
   requireOwnKinds(host.layout)
   const lock = await holdLock(host, lockTimeoutMs)
   try {
     return await recover(host)
   } finally {
-    await lock.release()
+    lock.release()
   }
 }
 
 /**
- * Recovers what a dead run left, before another run is refused for its own reasons. Returns `end`. Its outcome becomes
+ * Takes the lock. If the disk is full and there is an interrupted deployment, spends the reserve that is kept for its
+ * recovery. Throws as `acquireLock` does.
+ */
+export async function holdLock(
+  { layout, run, log }: Host,
+  timeoutMs: number,
+  more: Partial<Pick<LockRequest, 'signal' | 'log' | 'deployment'>> = {},
+): Promise<HeldLock> {
+  const say = (line: string): void => log.info(line)
+  const acquire = async () => await acquireLock({ path: layout.lock, timeoutMs, runUrl: run.url, log: say, ...more })
+  try {
+    return await acquire()
+  } catch (error) {
+    const isWorthIt = toDeployError(error).code === 'disk_full' && pathExistsSync(layout.journal)
+    if (!isWorthIt || !spendReserve(layout)) throw error
+    return await acquire()
+  }
+}
+
+/**
+ * Recovers what a dead run left, before another run is refused for its own reasons. If there is a project root, also
+ * prepares it for the report of the refused run, as far as that is possible. Returns `end`. Its outcome becomes
  * `inconsistent` if the recovery fails and, according to the journal, the host may have neither version intact. It also
  * becomes `inconsistent` if a rename that should have failed has stranded a tree. Does not wait for the lock: a live
- * holder recovers the host itself, and a run that is refused as `locked` has waited long enough. Returns the
- * UntouchableHostError if the host must not be touched.
+ * holder recovers the host itself. Returns the UntouchableHostError if the host must not be touched.
  */
 export async function recoverBeforeRefusal(
   host: Host,
   end: DeploymentEnd,
 ): Promise<DeploymentEnd | UntouchableHostError> {
   try {
+    await prepareForReport(host)
     await recoverHost(host, 0)
-    requireNothingStranded(host.layout)
     return end
   } catch (error) {
     if (error instanceof UntouchableHostError) return error
@@ -118,5 +152,15 @@ export async function recoverBeforeRefusal(
     const known = end.error.message
     const both = known === message ? known : `${known} Also: ${message}`
     return { ...end, outcome: 'inconsistent', error: { ...end.error, message: both } }
+  }
+}
+
+/** Only refuses an unsafe host. Any other failure explains itself when the report cannot be written. */
+async function prepareForReport(host: Host): Promise<void> {
+  if (!pathExistsSync(host.layout.root) || pathExistsSync(host.layout.own)) return
+  try {
+    await prepareHost(host, host.log)
+  } catch (error) {
+    if (error instanceof UntouchableHostError) throw error
   }
 }

@@ -1,25 +1,18 @@
-import { basename } from 'node:path'
-import type { Log } from '../../../core/log.ts'
 import { statesBetween } from '../../../core/state-machine.ts'
-import { toHostError } from '../../files/system-errors.ts'
 import { cleanStaging, removeStrayTemporaries, retryDiscarded } from '../../host/cleanup.ts'
-import { begunDeployment, begunPath } from '../../host/layout.ts'
 import { requireSafeDirectory } from '../../host/ownership/ownership.ts'
-import { UntouchableHostError } from '../../host/ownership/untouchable-host.ts'
 import { requireNothingStranded } from '../../host/switchable.ts'
 import { type ClosedDeployment, closeDeployment } from '../../reports/close.ts'
 import type { Host } from '../../reports/host.ts'
-import { limitSender } from '../../reports/limited-sender.ts'
 import { isReportedAlike, type LocalReport } from '../../reports/local-report.ts'
 import { describeRecovered } from '../../reports/recovered-run.ts'
 import { restoredUnhealthy } from '../../reports/restored-health.ts'
 import { rollbackProblems } from '../../reports/rollback-problems.ts'
 import type { DeploymentEnd } from '../../transaction/end.ts'
 import { flowOf } from '../../transaction/facts.ts'
-import { openJournal, removeJournal } from '../../transaction/journal/journal.ts'
+import { openJournal } from '../../transaction/journal/journal.ts'
 import { type DeploymentRecord, recordFromJournal } from '../../transaction/record.ts'
 import { nameRun } from '../../transaction/run-name.ts'
-import { findDeadBegun } from './dead-begun.ts'
 import {
   changedPlaces,
   countAttempts,
@@ -35,31 +28,20 @@ import {
 import { type EndedRun, endJournal } from './leftovers.ts'
 import { endRun } from './recovered-end.ts'
 
-const BEGUN_REPORTS_TIMEOUT_MS = 10_000
-
 /**
- * Ends the runs that died on this host. Rolls back a run that had the host and died before its commit. Finishes the
- * cleanup of a run that died after its commit. A run that never had the host has changed nothing. Reports each outcome
- * on behalf of its run. The caller must hold the lock. Returns how this run's own main step ended, or else how the run
- * that had the host ended; undefined if neither left anything. Throws DeploymentError `inconsistent` if the journal is
- * damaged, if the host could not be restored, or after 5 failed attempts. Throws as `requireNothingStranded` does.
- * Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws file
- * system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
+ * Ends the run that died on this host. Rolls it back if it died before its commit; otherwise finishes its cleanup. A
+ * run that announced nothing has changed nothing. Reports the outcome on behalf of that run. The caller must hold the
+ * lock. Returns how the run ended; undefined if no run has left anything. Throws DeploymentError `inconsistent` if the
+ * journal is damaged, if the host could not be restored, or after 5 failed attempts. Throws as `requireNothingStranded`
+ * does. Throws UntouchableHostError if another user could write to a directory in which the run worked. Also throws
+ * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
-  const { layout, log } = host
-  await removeStrayTemporaries(layout, log)
-  let recovered: ClosedDeployment | undefined
-  try {
-    recovered = await recoverJournal(host)
-  } catch (error) {
-    if (!(error instanceof UntouchableHostError)) await orWarn(log, async () => void (await endBegunRuns(host)))
-    throw error
-  }
-  const own = await endBegunRuns(host)
+  await removeStrayTemporaries(host.layout, host.log)
+  const recovered = await recoverJournal(host)
   // No transaction moves a stranded tree, so no rollback moves it back.
-  requireNothingStranded(layout)
-  return own ?? recovered
+  requireNothingStranded(host.layout)
+  return recovered
 }
 
 /**
@@ -86,46 +68,6 @@ async function recoverJournal(host: Host): Promise<ClosedDeployment | undefined>
     return await recoverRun(host, { begin, records, journal, record })
   } finally {
     journal.close()
-  }
-}
-
-/**
- * Ends the runs that never had the host, and returns how this run's own main step ended, if that step is one of them.
- * The host waits in the meantime, so the reports of the other runs get 10 s in total, and a cancel leaves the remaining
- * runs to the next run.
- */
-async function endBegunRuns(host: Host): Promise<ClosedDeployment | undefined> {
-  let own: ClosedDeployment | undefined
-  const ofOthers = { ...host, sender: host.sender && limitSender(host.sender, BEGUN_REPORTS_TIMEOUT_MS) }
-  for (const { path, isDamaged } of await findDeadBegun(host)) {
-    if (host.grace.cancelled.aborted) break
-    const isOwn = path === begunPath(host.layout, host.run.id)
-    const layout = { ...host.layout, journal: path }
-    if (isDamaged) await orWarn(host.log, () => removeDamaged(host.log, path))
-    // The run has made no changes, so the recovery of its journal only reports the run.
-    else
-      await orWarn(host.log, async () => {
-        const closed = await recoverJournal({ ...(isOwn ? host : ofOthers), layout })
-        if (isOwn) own = closed
-      })
-  }
-  return own
-}
-
-async function removeDamaged(log: Log, path: string): Promise<void> {
-  await removeJournal(path)
-  log.warning(
-    `Removed ${path}, the damaged journal of a run that had not yet changed the host. That run will not be reported.`,
-  )
-}
-
-async function orWarn(log: Log, act: () => Promise<void>): Promise<void> {
-  try {
-    await act()
-  } catch (error) {
-    log.warning(
-      `An interrupted run could not be cleaned up and reported yet; later runs try again: ${toHostError(error, 'cleaning up').message}`,
-    )
   }
 }
 
@@ -157,13 +99,9 @@ async function recoverRun(host: Host, run: DeadRun): Promise<ClosedDeployment> {
   return closed
 }
 
-/**
- * Removes what no recovery needs, once the host's record is as the journal says. If the run never had the host, removes
- * only its journal: anything else may belong to a run that had the host and could not be recovered.
- */
+/** Removes what no recovery needs, once the host's record is as the journal says. */
 async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {
   const { layout, log } = host
-  if (begunDeployment(basename(layout.journal)) !== undefined) return await removeJournal(layout.journal)
   await retryDiscarded(layout, log)
   if (ended === undefined) await cleanStaging(layout, log)
   else await endJournal(host, ended)

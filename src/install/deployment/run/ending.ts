@@ -2,12 +2,13 @@ import { type DeployError, toDeployError } from '../../../core/errors.ts'
 import { isSystemError, toHostError } from '../../files/system-errors.ts'
 import { hearSignals } from '../../files/time-slice.ts'
 import type { Installation } from '../../host/installed/host-record.ts'
+import { closeDeployment } from '../../reports/close.ts'
 import type { RestoredCheck } from '../../services/healthchecks.ts'
 import { announceRemoved } from '../../steps/switch/remove-part.ts'
 import { buildEnd, type DeploymentEnd } from '../../transaction/end.ts'
 import { rollBack } from '../../transaction/rollback.ts'
-import type { RunningDeployment } from '../deployment.ts'
-import { failedEnd } from '../failed-end.ts'
+import type { EndedDeployment, RunningDeployment } from '../deployment.ts'
+import { writeHandover } from '../handover.ts'
 import { describeSnapshots } from '../installation.ts'
 import type { HostSession } from './session.ts'
 
@@ -60,7 +61,7 @@ export async function undo(
   cause: DeployError,
 ): Promise<SettledEnding> {
   const { layout, tools, keepPaths } = deployment
-  tools.log.did('failed')
+  if (deployment.state !== 'pending') tools.log.did('failed')
   if (transaction.changed || transaction.services.length > 0) tools.log.group('rolling back', 'at once')
   const { rollback, unchecked, isUnfinished, ...undone } = await rollBack({
     layout,
@@ -89,4 +90,33 @@ export async function undo(
 export function causeOf({ tools, layout }: RunningDeployment, thrown: unknown): DeployError {
   if (tools.signal.aborted) return toDeployError(tools.signal.reason)
   return isSystemError(thrown) ? toHostError(thrown, `deploying below ${layout.root}`) : toDeployError(thrown)
+}
+
+/**
+ * Builds the end of a run that failed; the caller adds the result of a rollback. The outcome is `inconsistent` if the
+ * error has that code, because an earlier run may have left the host with neither version intact. Otherwise, the
+ * outcome is `failed`.
+ */
+export function failedEnd(
+  { record, tools }: Pick<RunningDeployment, 'record' | 'tools'>,
+  { code, message }: DeployError,
+): DeploymentEnd {
+  const step = record.steps.find(({ status }) => status === 'failed')?.id ?? null
+  const outcome = code === 'inconsistent' ? code : 'failed'
+  const sentence = step === null ? message : `${step}: ${message}`
+  return buildEnd(tools.now(), { outcome, error: { code, message: sentence, step } })
+}
+
+/** Reports how a deployment ended. `onAccepted` gets the number of attempts after which the hub accepted the report. */
+export async function conclude(
+  { host, record, tools }: RunningDeployment,
+  { end, error, unchecked }: Ending,
+  onAccepted?: (attempts: number) => Promise<void>,
+): Promise<EndedDeployment> {
+  const address = host.sender?.address ?? null
+  const handover = unchecked && writeHandover(host.layout, record.facts, unchecked)
+  const closed = await closeDeployment(host, { record, end, address, onAccepted }, known =>
+    tools.observer.onEnded({ ...known, error, handover }),
+  )
+  return { ...closed, error }
 }

@@ -65,11 +65,6 @@ export async function readFreeKernelLock(request: KernelLockRequest): Promise<st
   }
 }
 
-/** Locks an open file for as long as this process has it open; returns false if that is not possible. Never throws. */
-export async function lockOpenFile(fd: number): Promise<boolean> {
-  return (await flock(fd, { timeoutMs: ANSWER_TIMEOUT_MS.most }).catch(() => 'unavailable')) === 'held'
-}
-
 function lockOf(fd: number): KernelLock {
   let isOpen = true
   return {

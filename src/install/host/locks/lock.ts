@@ -3,10 +3,9 @@ import { dirname, join } from 'node:path'
 import { DeploymentError } from '../../../core/errors.ts'
 import { type Clock, systemClock } from '../../files/clock.ts'
 import { toHostError } from '../../files/system-errors.ts'
-import { areContainersNoted, noteContainers } from './container-note.ts'
 import { ANSWER_TIMEOUT_MS, type KernelLockAttempt, readFreeKernelLock, tryKernelLock } from './kernel-lock.ts'
 import { describeHolder, type Holder, isAbandoned, readLock, release, removeDeadMarks, tryTake } from './lock-file.ts'
-import { isInContainer, type ProcessIdentity, readOwnIdentity } from './process-identity.ts'
+import { type ProcessIdentity, readOwnIdentity } from './process-identity.ts'
 
 const POLL_MS = 250
 const REPORT_EVERY_MS = 10_000
@@ -51,7 +50,6 @@ export async function acquireLock(request: LockRequest, clock: Clock = systemClo
   try {
     const holder = await waitForTurn(request, contender, clock)
     removeDeadMarks(request.path, holder)
-    if (isInContainer(holder)) noteContainers(kernelLockOf(request.path))
     return { release: () => giveBack(request, contender) }
   } catch (error) {
     giveBack({ ...request, log: () => {} }, contender)
@@ -85,11 +83,6 @@ export function describeOther(path: string): string {
   return `a process that has not identified itself has the lock ("fuser ${kernelLockOf(path)}" finds the process)`
 }
 
-/** True if a process in a container has had the lock of a project root. */
-export function isUsedInContainers(path: string): boolean {
-  return areContainersNoted(kernelLockOf(path))
-}
-
 interface Contender {
   readonly id: string
   kernel: KernelLockAttempt
@@ -97,11 +90,14 @@ interface Contender {
 
 async function waitForTurn(request: LockRequest, contender: Contender, clock: Clock): Promise<Holder> {
   const { path, runUrl, deployment, signal, identity = readOwnIdentity() } = request
-  const kernelLock = { path: kernelLockOf(path), timeoutMs: answerTimeoutMs(request), signal }
-  const pause = startWaiting(request, contender, clock)
+  const deadline = clock.now() + request.timeoutMs
+  const pause = startWaiting(request, contender, { clock, deadline })
   for (;;) {
     signal?.throwIfAborted()
-    if (contender.kernel === 'busy') contender.kernel = await tryKernelLock(kernelLock)
+    if (contender.kernel === 'busy') {
+      const timeoutMs = answerTimeoutMs(deadline - clock.now())
+      contender.kernel = await tryKernelLock({ path: kernelLockOf(path), timeoutMs, signal })
+    }
     const since = new Date().toISOString()
     const lock = { id: contender.id, kernel_lock: lockedFileOf(contender) }
     const own = { ...identity, ...lock, run_url: runUrl, deployment: deployment ?? null, since }
@@ -110,16 +106,21 @@ async function waitForTurn(request: LockRequest, contender: Contender, clock: Cl
   }
 }
 
+interface Waiting {
+  readonly clock: Clock
+  /** On that clock. */
+  readonly deadline: number
+}
+
 /** Returns a function that waits until the next attempt. The returned function throws `locked` once no time is left. */
-function startWaiting(request: LockRequest, contender: Contender, clock: Clock) {
-  const { path, timeoutMs, log, signal } = request
-  const deadline = clock.now() + timeoutMs
+function startWaiting(request: LockRequest, contender: Contender, { clock, deadline }: Waiting) {
+  const { path, log, signal } = request
   let reportedAt = Number.NEGATIVE_INFINITY
   return async (): Promise<void> => {
     const now = clock.now()
     if (now >= deadline) throw lockedError(request, contender)
     if (now - reportedAt >= REPORT_EVERY_MS) {
-      log(`Waiting for the lock of this host: ${describeOther(path)}.`)
+      log(`Waiting for the lock of this host: ${describeOther(path)}. To go first, cancel that run.`)
       reportedAt = now
     }
     await clock.sleep(Math.min(POLL_MS, deadline - now), signal)
@@ -145,8 +146,9 @@ function lockedError({ path, timeoutMs }: LockRequest, { kernel }: Contender): D
   )
 }
 
-function answerTimeoutMs({ timeoutMs }: LockRequest): number {
-  return Math.min(Math.max(timeoutMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most)
+/** So that a wait ends at most one second after its deadline, even if `flock` hangs. */
+function answerTimeoutMs(leftMs: number): number {
+  return Math.min(Math.max(leftMs, ANSWER_TIMEOUT_MS.least), ANSWER_TIMEOUT_MS.most)
 }
 
 function lockedFileOf({ kernel }: Contender): string | null {

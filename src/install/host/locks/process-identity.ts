@@ -1,28 +1,21 @@
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { z } from 'zod/mini'
-
-/** The number that the kernel always gives to the first pid namespace (PROC_PID_INIT_INO). */
-const INITIAL_PID_NAMESPACE = 'pid:[4026531836]'
 
 /**
  * Distinguishes a process from every other process that ever had the same pid. A field is null if the system does not
  * provide the value.
  */
-export const processIdentitySchema = z.lazy(() =>
-  z.object({
-    pid: z.int().check(z.positive()),
-    /** Clock ticks after boot. */
-    start_time: z.nullable(z.string()),
-    boot_id: z.nullable(z.string()),
-    /** The id of the operating system's installation, which survives a reboot; null in most containers. */
-    machine_id: z.nullable(z.string()),
-    /** Distinguishes processes with the same pid in two containers of one host. */
-    pid_namespace: z.nullable(z.string()),
-    hostname: z.string(),
-  }),
-)
-export type ProcessIdentity = z.infer<typeof processIdentitySchema>
+export interface ProcessIdentity {
+  readonly pid: number
+  /** Clock ticks after boot. */
+  readonly start_time: string | null
+  readonly boot_id: string | null
+  /** The id of the operating system's installation, which survives a reboot; null in most containers. */
+  readonly machine_id: string | null
+  /** Distinguishes processes with the same pid in two containers of one host. */
+  readonly pid_namespace: string | null
+  readonly hostname: string
+}
 
 export function readOwnIdentity(): ProcessIdentity {
   return {
@@ -56,17 +49,6 @@ export function isProvablyDead(holder: FormerProcess, own: ProcessIdentity): boo
 
 function isSameMachine(holder: FormerProcess, own: ProcessIdentity, isSameBoot: boolean): boolean {
   return holder.machine_id === undefined ? isSameBoot : holder.machine_id === own.machine_id
-}
-
-/** True if this process can see that the other process runs now: on the same host, in the same pid namespace. */
-export function isSeenRunning(other: ProcessIdentity, own: ProcessIdentity): boolean {
-  const isNear = (['boot_id', 'pid_namespace', 'hostname'] as const).every(key => other[key] === own[key])
-  return isNear && pidExists(other.pid) && (readStartTime(other.pid) ?? null) === other.start_time
-}
-
-/** True if processes of the machine, and of its other containers, cannot tell whether this process has ended. */
-export function isInContainer({ pid_namespace }: Pick<ProcessIdentity, 'pid_namespace'>): boolean {
-  return pid_namespace !== null && pid_namespace !== INITIAL_PID_NAMESPACE
 }
 
 /** True if a process with this pid exists now, even if this user may not signal it. */

@@ -4,7 +4,6 @@ import { promisify } from 'node:util'
 import { syncDirectory, syncFile } from '../../files/durable-files.ts'
 import { temporaryName } from '../../files/temporary-name.ts'
 import { tryUnlinkSync } from '../../files/trees/remove-tree.ts'
-import { lockOpenFile } from '../../host/locks/kernel-lock.ts'
 import { PADDING, parseJournalText, startOfPadding } from './journal-line.ts'
 
 /** The size of a journal is a multiple of this number. */
@@ -17,17 +16,30 @@ const ROOM_FOR_UNDO_BYTES = 32 * 1024
 
 const syncData = promisify(fdatasync)
 
-/**
- * Creates a journal of one line, with space for more lines. The file exists completely or not at all, but is not
- * durable yet.
- */
-export function writeNewJournalSync(path: string, line: string): void {
+/** Creates a durable journal of one line, with space for more lines. If that fails, leaves no journal. */
+export async function writeNewJournal(path: string, line: string): Promise<void> {
   const temporary = temporaryName(path)
+  closeSync(await writeDurably(temporary, padded(line)))
   try {
-    writeFileSync(temporary, padded(line), { mode: 0o600, flag: 'wx' })
     renameSync(temporary, path)
+    await syncDirectory(dirname(path))
   } catch (error) {
     tryUnlinkSync(temporary)
+    tryUnlinkSync(path)
+    throw error
+  }
+}
+
+/** Creates a durable file, and returns its open descriptor. If that fails, leaves no file. */
+async function writeDurably(path: string, text: string): Promise<number> {
+  const fd = openSync(path, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL, 0o600)
+  try {
+    writeFileSync(fd, text)
+    await syncFile(fd)
+    return fd
+  } catch (error) {
+    closeSync(fd)
+    tryUnlinkSync(path)
     throw error
   }
 }
@@ -37,7 +49,7 @@ export function writeNewJournalSync(path: string, line: string): void {
  * necessary leaves room for that rollback, or makes more room.
  */
 export class JournalFile {
-  #path: string
+  readonly #path: string
   #fd: number
   #size: number
   /** The length of the complete lines, in bytes. */
@@ -45,7 +57,6 @@ export class JournalFile {
   /** The end of the bytes that may no longer be padding, because a line was not written completely. */
   #dirtyEnd: number
   #isSynced = true
-  #isLocked = false
 
   /** Opens a journal to write after its last complete line. Throws JournalDamage, or the system's error. */
   constructor(path: string) {
@@ -93,32 +104,6 @@ export class JournalFile {
     }
   }
 
-  /**
-   * Locks the file while this process has it open. Until `rename`, a file that replaces it because the journal grows is
-   * locked, too. Returns whether the file could be locked.
-   */
-  async lock(): Promise<boolean> {
-    this.#isLocked = await lockOpenFile(this.#fd)
-    return this.#isLocked
-  }
-
-  /** Renames the journal, which is durable under its new name on return. */
-  async rename(path: string): Promise<void> {
-    await syncFile(this.#fd)
-    renameSync(this.#path, path)
-    this.#path = path
-    this.#isSynced = true
-    // From now on, the host's lock says whether this process is alive.
-    this.#isLocked = false
-    await syncDirectory(dirname(path))
-  }
-
-  /** Closes the journal, and removes it if possible. */
-  discard(): void {
-    this.close()
-    tryUnlinkSync(this.#path)
-  }
-
   close(): void {
     closeSync(this.#fd)
   }
@@ -154,11 +139,8 @@ export class JournalFile {
     const text = readFileSync(this.#path).toString('utf8', 0, this.#length)
     const wanted = padded(text, bytes)
     const temporary = temporaryName(this.#path)
-    const fd = openSync(temporary, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL, 0o600)
+    const fd = await writeDurably(temporary, wanted)
     try {
-      writeFileSync(fd, wanted)
-      await syncFile(fd)
-      if (this.#isLocked && !(await lockOpenFile(fd))) throw new Error(`${temporary} cannot be locked.`)
       renameSync(temporary, this.#path)
     } catch (error) {
       closeSync(fd)

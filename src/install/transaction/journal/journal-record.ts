@@ -1,7 +1,6 @@
 import { z } from 'zod/mini'
 import { type HostRecord, recordFileSchema, recordOf } from '../../host/installed/record-file.ts'
 import { installedRowSchema, projectVersionSchema, removedRowSchema } from '../../host/installed/rows.ts'
-import { processIdentitySchema } from '../../host/locks/process-identity.ts'
 import { snapshotPathSchema, timeSchema } from '../../host/record-fields.ts'
 import { restoredCheckSchema } from '../../services/healthchecks.ts'
 import { serviceChangeSchema } from '../../services/service-changes.ts'
@@ -10,19 +9,14 @@ import { deploymentEndSchema } from '../end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from '../facts.ts'
 import { type AnnouncedChange, isUndoneBy, numberedIn } from './announcement.ts'
 
-/**
- * The first record of each journal. It has its own schema, because a run that looks for dead runs also reads the first
- * record of its own journal, and needs none of the other records there.
- */
-export const beginSchema = z.lazy(() =>
+/** The first record of each journal. */
+const beginSchema = z.lazy(() =>
   z.object({
     record: z.literal('begin'),
     facts: deploymentFactsSchema,
     /** The address that receives the deployment's report; see ReportSender. */
     report_address: z.nullable(z.string()),
     keep_paths: z.array(z.string()),
-    /** Earlier versions of this action did not write this field. */
-    process: z.exactOptional(processIdentitySchema),
   }),
 )
 
@@ -30,12 +24,7 @@ export const beginSchema = z.lazy(() =>
 export const recordSchema = z.lazy(() =>
   z.discriminatedUnion('record', [
     beginSchema.def.getter(),
-    /**
-     * Until the run has the host, it keeps this journal locked, so a process that can lock the journal knows that the
-     * run has ended.
-     */
-    z.object({ record: z.literal('held') }),
-    /** The run has locked the host. Until the commit, this is the host's record of what is installed. */
+    /** Until the commit, this is the host's record of what is installed. */
     z.object({ record: z.literal('host'), file: recordFileSchema }),
     z.object({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
     z.extend(stateEntrySchema, { record: z.literal('state') }),

@@ -2,7 +2,7 @@ import { unlinkSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { errnoOf } from '../../../core/errors.ts'
 import { syncDirectory } from '../../files/durable-files.ts'
-import { JournalFile, writeNewJournalSync } from './journal-file.ts'
+import { JournalFile, writeNewJournal } from './journal-file.ts'
 import { formatLine } from './journal-line.ts'
 import { type BeginRecord, DURABLE, type JournalRecord, OF_UNDO, REQUIRED } from './journal-record.ts'
 import { readJournal } from './read-journal.ts'
@@ -14,25 +14,12 @@ export interface Journal {
   close(): void
 }
 
-/** The journal of this run. */
-export interface OwnJournal extends Journal {
-  /**
-   * Locks the journal, if possible, so that other processes can see whether this process has ended, and records that
-   * the journal is locked.
-   */
-  hold(): Promise<void>
-  /** Renames the journal, which is durable under its new name when the promise resolves. */
-  rename(path: string): Promise<void>
-  /** Removes a journal that announces nothing, and closes it. */
-  discard(): void
-}
-
 /**
- * Starts the journal of a deployment, redacted, with mode 0600 and room for an undo. The journal becomes durable only
- * with `rename`; until then, the deployment announces nothing.
+ * Starts the journal of a deployment, redacted, with mode 0600 and room for an undo. The journal is durable when the
+ * promise resolves. If it cannot be made durable, leaves no journal.
  */
-export function startJournal(path: string, begin: BeginRecord, redact: Redact = text => text): OwnJournal {
-  writeNewJournalSync(path, formatLine(1, redactRecord(begin, redact)))
+export async function startJournal(path: string, begin: BeginRecord, redact: Redact = text => text): Promise<Journal> {
+  await writeNewJournal(path, formatLine(1, redactRecord(begin, redact)))
   return continueJournal(path, 1, redact)
 }
 
@@ -52,10 +39,10 @@ export async function removeJournal(path: string): Promise<void> {
   await syncDirectory(dirname(path))
 }
 
-function continueJournal(path: string, records: number, redact: Redact): OwnJournal {
+function continueJournal(path: string, records: number, redact: Redact): Journal {
   const file = new JournalFile(path)
   let seq = records
-  const journal: OwnJournal = {
+  return {
     async append(record) {
       const { record: type } = record
       const line = Buffer.from(formatLine(seq + 1, redactRecord(record, redact)))
@@ -69,12 +56,6 @@ function continueJournal(path: string, records: number, redact: Redact): OwnJour
         return undefined
       }
     },
-    async hold() {
-      if (await file.lock()) await journal.append({ record: 'held' })
-    },
-    rename: async name => await file.rename(name),
-    discard: () => file.discard(),
     close: () => file.close(),
   }
-  return journal
 }

@@ -3,7 +3,7 @@ import { z } from 'zod/mini'
 import { errnoOf } from '../../../core/errors.ts'
 import { type AnnouncedChange, numberedIn } from './announcement.ts'
 import { JournalDamage, type JournalText, parseJournalText } from './journal-line.ts'
-import { type BeginRecord, beginSchema, DURABLE, type JournalRecord, recordSchema } from './journal-record.ts'
+import { DURABLE, type JournalRecord, recordSchema } from './journal-record.ts'
 import { verifySequence } from './journal-sequence.ts'
 
 /**
@@ -22,18 +22,6 @@ export function readJournal(path: string): JournalRecord[] | undefined {
   verifySequence(parsed.data)
   verifyBehind(text)
   return parsed.data
-}
-
-/**
- * Returns the journal's first record, whatever the other records contain. Returns undefined if the journal cannot be
- * read, if one of its lines is damaged, or if its first record is invalid. Never throws.
- */
-export function readBegin(path: string): BeginRecord | undefined {
-  try {
-    return beginSchema.safeParse(readText(path)?.records[0]).data
-  } catch {
-    return undefined
-  }
 }
 
 /**

@@ -31,7 +31,6 @@ export function redactRecord(record: JournalRecord, redact: Redact): JournalReco
       return { ...record, error: record.error === null ? null : redact(record.error) }
     case 'end':
       return { ...record, end: redactTexts(record.end, redact, END_WORDS) as typeof record.end }
-    case 'held':
     case 'host':
     case 'state':
     case 'change':

@@ -176,7 +176,7 @@ function states(
     if (next === undefined && index > 0) return [cell(state)]
     const ms = Math.max(0, Date.parse(next?.at ?? end) - Date.parse(at))
     const ending = index === last - 1 ? END_WORK.map(title => ({ title, ms: took?.get(title) ?? 0 })) : []
-    const wait = waited?.state === state ? [waited] : []
+    const wait = state === 'pending' && waited !== undefined ? [waited] : []
     const own = ending.reduce((left, work) => left - work.ms, ms - (wait[0]?.duration_ms ?? 0))
     return [
       `${cell(state)} ${durationInWords(Math.max(0, own))}`,

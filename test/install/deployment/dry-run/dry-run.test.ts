@@ -18,8 +18,6 @@ async function dryRunOf(layout: Layout, prepare: (folder: string) => InstallOrde
   const start = { transitions: MARKETPLACE_TRANSITIONS, facts: factsOf(), sender: undefined }
   return await dryRunDeployment(startDeployment(requestOf(layout), toolsOf(), start), {
     check: async () => {},
-    survey: async () => {},
-    fetch: async () => ({ close: () => {} }),
     prepare: async (_, folder) => prepare(folder),
     install: () => assert.fail('installed'),
     end: async () => {},

@@ -4,7 +4,7 @@ import { renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { requireAtRest } from '../../../../src/install/deployment/recovery/at-rest.ts'
-import { holdLock } from '../../../../src/install/deployment/recovery/hold-lock.ts'
+import { holdLock } from '../../../../src/install/deployment/recovery/recover-host.ts'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
 import { renameProbePath } from '../../../../src/install/host/layout.ts'
 import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
@@ -33,6 +33,20 @@ function assertRefused({ host }: Scene, code: string, message: RegExp): Promise<
 }
 
 describe('a host', () => {
+  for (const [what, isLive] of [
+    ['a live run', true],
+    ['a dead run', false],
+  ] as const)
+    it(`is at rest while ${what} has announced no change`, async t => {
+      const scene = await makeScene(t)
+      scene.writeJournal(begun(scene.sender))
+      if (isLive) {
+        const lock = await holdLock(scene.host, 0)
+        t.after(() => lock.release())
+      }
+      await requireAtRest(scene.host, new AbortController().signal)
+    })
+
   it('is at rest without a journal, even after a recovery', async t => {
     const scene = await makeScene(t)
     const { signal } = new AbortController()

@@ -2,12 +2,18 @@ import assert from 'node:assert/strict'
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { holdLock } from '../../../../src/install/deployment/recovery/hold-lock.ts'
-import { recoverBeforeRefusal, recoverHost } from '../../../../src/install/deployment/recovery/recover-host.ts'
+import {
+  holdLock,
+  recoverBeforeRefusal,
+  recoverHost,
+  recoverMainStep,
+} from '../../../../src/install/deployment/recovery/recover-host.ts'
 import { renameProbePath } from '../../../../src/install/host/layout.ts'
 import { UntouchableHostError } from '../../../../src/install/host/ownership/untouchable-host.ts'
+import { writeLocalReport } from '../../../../src/install/reports/local-report.ts'
 import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
 import { buildEnd } from '../../../../src/install/transaction/end.ts'
+import { DEPLOYMENT_ID, NO_SECRETS, reportOf } from '../../prepared-host.ts'
 import { announced, assertReported, assertSettled, begun, makeScene, type Scene, UPDATE } from './recovery-scene.ts'
 
 const REFUSED = buildEnd(new Date(), {
@@ -24,7 +30,7 @@ describe('recoverHost', () => {
   it('does not wait for the lock when there is nothing to recover', async t => {
     const scene = await makeScene(t)
     const held = await holdLock(scene.host, 0)
-    assert.equal(await recoverHost(scene.host), undefined)
+    assert.equal(await recoverHost(scene.host, 5000), undefined)
     held.release()
   })
 
@@ -32,7 +38,7 @@ describe('recoverHost', () => {
     const scene = await makeScene(t)
     const before = scene.plugins()
     await interruptUpdate(scene)
-    const closed = await recoverHost(scene.host)
+    const closed = await recoverHost(scene.host, 5000)
     assert.equal(closed?.report.outcome, 'rolled_back')
     assert.deepEqual(scene.plugins(), before)
     assertSettled(scene)
@@ -42,8 +48,70 @@ describe('recoverHost', () => {
   it('releases the lock when the recovery fails', async t => {
     const scene = await makeScene(t)
     writeFileSync(scene.layout.journal, '{\n')
-    await assert.rejects(recoverHost(scene.host), { code: 'inconsistent' })
+    await assert.rejects(recoverHost(scene.host, 5000), { code: 'inconsistent' })
     assert.ok(!existsSync(scene.layout.lock))
+  })
+})
+
+const KILLED = { lockTimeoutMs: 0, hasEnded: false }
+const ENDED = { lockTimeoutMs: 0, hasEnded: true }
+const OTHER_RUN = '22222222-2222-4222-8222-222222222222'
+
+/** The host as the post step of the run that `makeScene` has interrupted sees it. */
+function hostOfPost({ host }: Scene, id = DEPLOYMENT_ID): Scene['host'] {
+  return { ...host, run: { id, url: null } }
+}
+
+describe('recoverMainStep', () => {
+  it('reports a run that was killed before it had announced a change', async t => {
+    const scene = await makeScene(t)
+    const plugins = scene.plugins()
+    scene.writeJournal(begun(scene.sender, ['pending', 'fetching']))
+    assert.equal((await recoverMainStep(hostOfPost(scene), KILLED))?.report.outcome, 'failed')
+    assertReported(scene, { outcome: 'failed', changed: false, state: 'failed' })
+    assert.deepEqual(scene.plugins(), plugins)
+    assertSettled(scene)
+  })
+
+  for (const main of [KILLED, ENDED])
+    it(`rolls back what its main step left${main.hasEnded ? ', even if that step has ended by itself' : ''}`, async t => {
+      const scene = await makeScene(t)
+      await interruptUpdate(scene)
+      assert.equal((await recoverMainStep(hostOfPost(scene), main))?.report.outcome, 'rolled_back')
+      assertSettled(scene)
+    })
+
+  it('leaves a live run and a damaged journal alone if its main step has ended by itself', async t => {
+    const scene = await makeScene(t)
+    await interruptUpdate(scene)
+    const lock = await holdLock(scene.host, 0)
+    assert.equal(await recoverMainStep(hostOfPost(scene, OTHER_RUN), ENDED), undefined)
+    lock.release()
+    writeFileSync(scene.layout.journal, '{\n')
+    assert.equal(await recoverMainStep(hostOfPost(scene), ENDED), undefined)
+    assert.ok(existsSync(scene.layout.journal))
+  })
+
+  it('says that nothing is left to recover if the live run of another step has the host', async t => {
+    const scene = await makeScene(t)
+    scene.writeJournal(begun(scene.sender))
+    const lock = await holdLock(scene.host, 0)
+    t.after(() => lock.release())
+    assert.equal(await recoverMainStep(hostOfPost(scene, OTHER_RUN), KILLED), undefined)
+    assert.match(scene.log.lines.join('\n'), new RegExp(`${OTHER_RUN} has left nothing to recover`))
+    await assert.rejects(recoverMainStep(hostOfPost(scene), KILLED), { code: 'locked' })
+  })
+
+  it('returns how its main step ended if the run that now has the host has reported it', async t => {
+    const scene = await makeScene(t)
+    scene.writeJournal(begun(scene.sender))
+    const reports = { layout: scene.layout, secrets: NO_SECRETS }
+    await writeLocalReport(reports, reportOf({ slug: 'other', outcome: 'success' }))
+    await writeLocalReport(reports, reportOf({ deployment_id: OTHER_RUN, outcome: 'failed' }))
+    const lock = await holdLock(scene.host, 0)
+    t.after(() => lock.release())
+    const { report } = (await recoverMainStep(hostOfPost(scene, OTHER_RUN), KILLED)) ?? {}
+    assert.deepEqual([report?.deployment_id, report?.outcome], [OTHER_RUN, 'failed'])
   })
 })
 

@@ -9,17 +9,16 @@ import {
   type RunningDeployment,
   startDeployment,
 } from '../../../../src/install/deployment/deployment.ts'
-import { type BegunDeployment, beginDeployment } from '../../../../src/install/deployment/run/begun.ts'
-import { HostLock } from '../../../../src/install/deployment/run/host-lock.ts'
-import { type HostSession, openSession } from '../../../../src/install/deployment/run/session.ts'
-import { begunPath, type Layout } from '../../../../src/install/host/layout.ts'
-import { readOwnIdentity } from '../../../../src/install/host/locks/process-identity.ts'
+import { HostLock, type HostSession, openSession } from '../../../../src/install/deployment/run/session.ts'
+import type { Layout } from '../../../../src/install/host/layout.ts'
+import { describeOther } from '../../../../src/install/host/locks/lock.ts'
 import type { LocalReport } from '../../../../src/install/reports/local-report.ts'
+import type { DeploymentFacts } from '../../../../src/install/transaction/facts.ts'
 import { readJournal } from '../../../../src/install/transaction/journal/read-journal.ts'
 import { type DeployState, MARKETPLACE_TRANSITIONS } from '../../../../src/marketplace/states.ts'
 import { collectLog } from '../../collected-log.ts'
 import { requestOf, toolsOf } from '../../prepared-deployment.ts'
-import { DEPLOYMENT_ID, factsOf, prepareTemporaryHost, type RecordingSender, senderThat } from '../../prepared-host.ts'
+import { factsOf, prepareTemporaryHost, type RecordingSender, senderThat } from '../../prepared-host.ts'
 import { writeTree } from '../../temporary-directory.ts'
 
 const SNAPSHOT = '.hub-deploy/snapshots/plugins/greeter/1-1.0.0'
@@ -29,9 +28,10 @@ interface Scene {
   sender: RecordingSender
   /** The reports that the observer got with each call of `onBegun`. */
   interrupted: LocalReport[]
+  /** The deployment waits for its lock for one minute. */
   newDeployment(log?: Log): RunningDeployment<DeployState>
-  newLock(): HostLock
-  begin(): Promise<BegunDeployment>
+  /** The lock of a deployment that does not wait. */
+  newLock(facts?: DeploymentFacts): HostLock
   /** Opens the host for changes. The caller must release the lock of the host. */
   open(): Promise<HostSession>
 }
@@ -45,20 +45,22 @@ async function makeScene(t: TestContext): Promise<Scene> {
     onProgress: () => {},
     onEnded: () => {},
   }
-  const start: DeploymentStart<DeployState> = { transitions: MARKETPLACE_TRANSITIONS, facts: factsOf(), sender }
-  const request = requestOf(layout, { keepPaths: ['data'] })
-  const newDeployment = (log: Log = collectLog()) => startDeployment(request, toolsOf({ observer, log }), start)
+  const startOf = (facts = factsOf()): DeploymentStart<DeployState> => ({
+    ...{ transitions: MARKETPLACE_TRANSITIONS, facts, sender },
+  })
+  const newDeployment = (log: Log = collectLog()) =>
+    startDeployment(
+      requestOf(layout, { keepPaths: ['data'], lockTimeoutMs: 60_000 }),
+      toolsOf({ observer, log }),
+      startOf(),
+    )
   return {
     layout,
     sender,
     interrupted,
     newDeployment,
-    newLock: () => new HostLock(newDeployment()),
-    begin: async () => await beginDeployment(newDeployment()),
-    async open() {
-      const deployment = newDeployment()
-      return await openSession(deployment, await beginDeployment(deployment))
-    },
+    newLock: facts => new HostLock(startDeployment(requestOf(layout), toolsOf({ observer }), startOf(facts))),
+    open: async () => await openSession(newDeployment()),
   }
 }
 
@@ -66,44 +68,62 @@ describe('HostLock', () => {
   it('locks the host until it is released', async t => {
     const scene = await makeScene(t)
     const lock = scene.newLock()
-    await lock.take(0)
+    await lock.take()
     assert.ok(existsSync(scene.layout.lock))
     assert.equal(scene.interrupted.length, 1)
     assert.equal(scene.interrupted[0]?.outcome, 'interrupted')
     const next = scene.newLock()
-    await assert.rejects(next.take(0), { code: 'locked' })
+    await assert.rejects(next.take(), { code: 'locked' })
     lock.release()
     assert.ok(!existsSync(scene.layout.lock))
-    await next.take(0)
+    await next.take()
     next.release()
   })
 
-  it('records which run it waited for, and after which state, if it waited', async t => {
+  it('records for which run the deployment waited, if it did', async t => {
     const scene = await makeScene(t)
     const lock = scene.newLock()
-    await lock.take(0)
-    const deployment = scene.newDeployment({ ...collectLog(), info: () => lock.release() })
-    await deployment.enter('fetching')
+    await lock.take()
+    const log = collectLog()
+    const info = (line: string): void => {
+      log.info(line)
+      lock.release()
+    }
+    const deployment = scene.newDeployment({ ...log, info })
     const next = new HostLock(deployment)
-    await next.take(60_000)
+    await next.take()
     const { waited } = deployment.record.facts
-    assert.equal(waited?.state, 'fetching')
     assert.match(waited?.for ?? '', new RegExp(`process ${process.pid} `))
+    assert.match(log.lines[0] ?? '', /^info Waiting for the lock of this host: .*\. To go first, cancel that run\.$/)
     next.release()
     const undisturbed = scene.newDeployment()
-    await undisturbed.enter('fetching')
     const last = new HostLock(undisturbed)
-    await last.take(0)
+    await last.take()
     assert.equal(undisturbed.record.facts.waited, undefined)
     last.release()
   })
+
+  const unknown = { slug: null, id: null, version: null, requested_version: null }
+  const named = [
+    ['the slug and the version', factsOf({ requested_version: '2.0.0' }), / since \S+ to deploy greeter 2\.0\.0(, |$)/],
+    ['the id if the slug is not known', factsOf({ ...unknown, id: 'greeter' }), / since \S+ to deploy greeter(, |$)/],
+    ['nothing if nothing is known', factsOf(unknown), / since [^ ,]+(, http\S+)?$/],
+  ] as const
+  for (const [what, facts, holder] of named)
+    it(`shows other runs ${what}`, async t => {
+      const scene = await makeScene(t)
+      const lock = scene.newLock(facts)
+      await lock.take()
+      assert.match(describeOther(scene.layout.lock), holder)
+      lock.release()
+    })
 
   it('can be released even if the host cannot be recovered', async t => {
     const scene = await makeScene(t)
     writeFileSync(scene.layout.journal, '{\n')
     for (let time = 0; time < 2; time++) {
       const lock = scene.newLock()
-      await assert.rejects(lock.take(0), error => error instanceof DeploymentError && error.code === 'inconsistent')
+      await assert.rejects(lock.take(), error => error instanceof DeploymentError && error.code === 'inconsistent')
       assert.ok(existsSync(scene.layout.lock))
       lock.release()
       assert.ok(!existsSync(scene.layout.lock))
@@ -118,7 +138,7 @@ describe('HostLock', () => {
     await transaction.apply([{ type: 'move', from: 'plugins/greeter', to: SNAPSHOT }])
     abandon()
     const lock = scene.newLock()
-    await lock.take(0)
+    await lock.take()
     assert.ok(existsSync(join(scene.layout.root, 'plugins/greeter/main')))
     assert.ok(!existsSync(stagingFolder))
     assert.deepEqual(
@@ -129,32 +149,16 @@ describe('HostLock', () => {
   })
 })
 
-describe('a deployment that has begun', () => {
-  it('has its own journal, which no other run uses while its process lives', async t => {
-    const scene = await makeScene(t)
-    const begun = await scene.begin()
-    const path = begunPath(scene.layout, DEPLOYMENT_ID)
-    assert.ok(existsSync(path) && !existsSync(scene.layout.journal))
-    const lock = scene.newLock()
-    await lock.take(0)
-    lock.release()
-    assert.ok(existsSync(path))
-    assert.deepEqual(scene.sender.sent, [])
-    await begun.settle()
-    assert.ok(!existsSync(path))
-  })
-})
-
 describe('HostSession', () => {
-  it('turns the journal of its deployment into one that a recovery can report and roll back', async t => {
+  it('begins a journal that a recovery can report', async t => {
     const scene = await makeScene(t)
     const session = await scene.open()
     session.abandon()
-    assert.ok(!existsSync(begunPath(scene.layout, DEPLOYMENT_ID)))
     const known = { facts: factsOf(), report_address: scene.sender.address, keep_paths: ['data'] }
-    const [first, second] = readJournal(scene.layout.journal) ?? []
-    assert.deepEqual(first, { record: 'begin', ...known, process: readOwnIdentity() })
+    const [first, second, third] = readJournal(scene.layout.journal) ?? []
+    assert.deepEqual(first, { record: 'begin', ...known })
     assert.equal(second?.record === 'state' && second.state, 'pending')
+    assert.equal(third?.record, 'host')
   })
 
   it('leaves nothing to recover once it is settled', async t => {

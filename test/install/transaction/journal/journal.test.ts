@@ -4,7 +4,6 @@ import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, truncateSyn
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { createRandom } from '../../../../bench/random.ts'
-import { readFreeKernelLock } from '../../../../src/install/host/locks/kernel-lock.ts'
 import type { Change } from '../../../../src/install/transaction/changes/change.ts'
 import { buildEnd, type DeploymentEnd } from '../../../../src/install/transaction/end.ts'
 import { openJournal, removeJournal, startJournal } from '../../../../src/install/transaction/journal/journal.ts'
@@ -16,7 +15,6 @@ import {
 } from '../../../../src/install/transaction/journal/journal-record.ts'
 import { readJournal } from '../../../../src/install/transaction/journal/read-journal.ts'
 import { whyNoStrace } from '../../../e2e/harness/strace.ts'
-import { missingTools } from '../../missing-tools.ts'
 import { DEPLOYMENT_ID, factsOf, removedRowOf, rowOf } from '../../prepared-host.ts'
 import { temporaryDirectory } from '../../temporary-directory.ts'
 import { journalText } from './journal-text.ts'
@@ -278,41 +276,6 @@ describe('removeJournal', () => {
     await removeJournal(path)
     await removeJournal(path)
     assert.ok(!existsSync(path))
-  })
-})
-
-describe('a locked journal', { skip: missingTools('flock') }, () => {
-  const isFree = async (path: string) => (await readFreeKernelLock({ path, timeoutMs: 60_000 })) !== undefined
-
-  async function hold(t: TestContext) {
-    const path = pathIn(t)
-    const journal = startJournal(path, BEGIN)
-    await journal.hold()
-    const { ino } = statSync(path)
-    return { path, journal, hasGrown: (at = path) => statSync(at).ino !== ino }
-  }
-
-  it('stays locked when it grows, until its process closes it', async t => {
-    const { path, journal, hasGrown } = await hold(t)
-    while (!hasGrown()) assert.ok((await journal.append(STATE)) !== undefined)
-    assert.equal(await isFree(path), false)
-    journal.close()
-    assert.equal(await isFree(path), true)
-  })
-
-  it('grows into a file that cannot be locked only once the journal is renamed', async t => {
-    const { path, journal, hasGrown } = await hold(t)
-    t.after(() => journal.close())
-    const before = process.env['PATH']
-    t.after(() => {
-      process.env['PATH'] = before
-    })
-    process.env['PATH'] = '/nonexistent'
-    while ((await journal.append(STATE)) !== undefined) assert.ok(!hasGrown())
-    assert.ok(!hasGrown())
-    await journal.rename(`${path}.own`)
-    assert.ok((await journal.append(CHANGE)) !== undefined)
-    assert.ok(hasGrown(`${path}.own`))
   })
 })
 

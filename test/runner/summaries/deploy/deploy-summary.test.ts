@@ -74,20 +74,17 @@ describe('buildDeploySummary', () => {
     )
   })
 
-  it("separates the wait for another run from the state in which this run waited, and escapes the other run's name", () => {
+  it("separates the wait for another run from the run's own work, and escapes the other run's name", () => {
     const at = (second: number): string => `2026-01-02T03:04:0${second}.000Z`
     const states = [
-      { state: 'verifying_signature', at: at(0) },
-      { state: 'extracting', at: at(8) },
+      { state: 'pending', at: at(0) },
+      { state: 'fetching', at: at(8) },
       { state: 'failed', at: at(9) },
     ]
-    const waited = { state: 'verifying_signature', duration_ms: 7000, for: 'process 7 to deploy <b>x</b> 1' }
+    const waited = { duration_ms: 7000, for: 'process 7 to deploy <b>x</b> 1' }
     const summary = buildDeploySummary({ report: reportOf({ states, waited }), plannedSteps: [] })
-    const line = /^verifying&#95;signature .*$/m.exec(summary)?.[0] ?? ''
-    assert.match(
-      line,
-      /^verifying&#95;signature 1 s → waited 7 s for another deployment \(process 7 .*\) → extracting 1 s/,
-    )
+    const line = /^pending .*$/m.exec(summary)?.[0] ?? ''
+    assert.match(line, /^pending 1 s → waited 7 s for another deployment \(process 7 .*\) → fetching 1 s/)
     assert.ok(!line.includes('<b>'), line)
   })
 
