@@ -1,4 +1,4 @@
-import { resolve } from 'node:path'
+import { isAbsolute, resolve } from 'node:path'
 import * as core from '@actions/core'
 import type { z } from 'zod/mini'
 import { basicCredentials, type GitTokens, parseGitTokens } from '../../core/content/git-tokens.ts'
@@ -7,7 +7,7 @@ import { ConfigError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { parseSettings, type Settings } from '../../core/plan/settings.ts'
 import { SHORTEST_REDACTED } from '../../core/secrets.ts'
-import { readStart, readStartInside } from './file-input.ts'
+import { leadsIntoRoot, readStart, readStartInside } from './file-input.ts'
 
 /** The secrets and problems that were found while the inputs of a request were read. */
 export interface GivenInputs {
@@ -42,6 +42,8 @@ export class InputReader implements GivenInputs {
   readonly secrets: string[] = []
   readonly settingValues: string[] = []
   readonly #workspace: string
+  /** Kept here, because files that come before the root among the inputs must not lie below it either. */
+  readonly #projectRoot = core.getInput('project-root')
   readonly #readFile: (path: string, maxBytes: number) => string
 
   /** Paths in inputs are relative to `workspace`. If it is `foreign`, someone else may have written its content. */
@@ -120,6 +122,18 @@ export class InputReader implements GivenInputs {
   /** Like `requiredFile`, for an input that may be left out. */
   file(name: string, maxBytes: number): SourceFile | undefined {
     return this.#read(take(name), maxBytes)
+  }
+
+  /** Like `file`, for a file that says what to do on a host. Refuses a file whose real path lies below `project-root`. */
+  hostFile(name: string, maxBytes: number): SourceFile | undefined {
+    const file = this.file(name, maxBytes)
+    if (file === undefined || !isAbsolute(this.#projectRoot)) return file
+    if (!leadsIntoRoot(resolve(this.#workspace, file.path), this.#projectRoot)) return file
+    this.refuse(
+      name,
+      `names ${file.path}, which lies below project-root, where services and publishers may write: keep it in the repository, or in a directory such as /etc/hub-deploy`,
+    )
+    return undefined
   }
 
   /** True if the input was read and has a problem. */

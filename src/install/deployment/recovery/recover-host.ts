@@ -14,6 +14,7 @@ import { readJournal } from '../../transaction/journal/read-journal.ts'
 import { findDeadBegun } from './dead-begun.ts'
 import { isInDoubt } from './dead-run.ts'
 import { holdLock } from './hold-lock.ts'
+import { findPending } from './recovered-services.ts'
 import { recover } from './recovery.ts'
 
 const RECOVERY_LOCK_TIMEOUT_MS = 5000
@@ -74,15 +75,21 @@ export async function recoverHost(
 }
 
 /**
- * If there is a journal, waits for the lock and recovers what dead runs left. Returns undefined if there is nothing to
+ * If there is a journal or a pending service, waits for the lock and recovers what dead runs left. Returns undefined if there is nothing to
  * recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and, without a journal,
  * `requireNothingStranded` do.
  */
 export async function recoverWhenFree(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)
-  if (pathExistsSync(host.layout.journal)) return await recoverLocked(host, lockTimeoutMs)
+  const isDue = pathExistsSync(host.layout.journal) || isAnyPending(host)
+  if (isDue) return await recoverLocked(host, lockTimeoutMs)
   requireNothingStranded(host.layout)
   return undefined
+}
+
+/** True if this run has a host config, and an earlier run has left a service to restart and check. */
+export function isAnyPending({ layout, hostConfig }: Host): boolean {
+  return hostConfig !== undefined && findPending(layout).length > 0
 }
 
 async function recoverLocked(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {

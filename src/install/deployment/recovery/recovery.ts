@@ -3,6 +3,7 @@ import type { Log } from '../../../core/log.ts'
 import { statesBetween } from '../../../core/state-machine.ts'
 import { toHostError } from '../../files/system-errors.ts'
 import { cleanStaging, removeStrayTemporaries, retryDiscarded } from '../../host/cleanup.ts'
+import { nameOf } from '../../host/installed/row-place.ts'
 import { begunDeployment, begunPath } from '../../host/layout.ts'
 import { requireSafeDirectory } from '../../host/ownership/ownership.ts'
 import { UntouchableHostError } from '../../host/ownership/untouchable-host.ts'
@@ -34,6 +35,7 @@ import {
 } from './dead-run.ts'
 import { type EndedRun, endJournal } from './leftovers.ts'
 import { endRun } from './recovered-end.ts'
+import { findPending, restorePending } from './recovered-services.ts'
 
 const BEGUN_REPORTS_TIMEOUT_MS = 10_000
 
@@ -49,6 +51,7 @@ const BEGUN_REPORTS_TIMEOUT_MS = 10_000
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
   const { layout, log } = host
   await removeStrayTemporaries(layout, log)
+  const wasPending = new Set(findPending(layout).map(nameOf))
   let recovered: ClosedDeployment | undefined
   try {
     recovered = await recoverJournal(host)
@@ -59,6 +62,8 @@ export async function recover(host: Host): Promise<ClosedDeployment | undefined>
   const own = await endBegunRuns(host)
   // No transaction moves a stranded tree, so no rollback moves it back.
   requireNothingStranded(layout)
+  const pending = findPending(layout).filter(row => wasPending.has(nameOf(row)))
+  await restorePending(host, pending)
   return own ?? recovered
 }
 
