@@ -64,9 +64,6 @@ async function recoverRoot({ lockTimeoutMs, ...address }: RecoverCommand, log: L
   const host = hostHere(address, log)
   const wasPending = isAnyPending(host)
   const recovered = await recoverWhenFree(host, lockTimeoutMs)
-  const rollback = recovered?.report.rollback
-  // The sentence about an unhealthy version already names its problems.
-  if (rollback?.healthy !== false) for (const problem of rollback?.problems ?? []) log.warning(problem)
   // If nothing was recovered, the files are as they were, so the services may start even if the record is damaged.
   if (recovered === undefined) await notifyReady()
   requireReadableRecord(host)

@@ -3,14 +3,16 @@ import { isInstallStep, placeOfInstall, placeOfSettings, subjectIdOf } from '../
 import type { PlanStep } from '../../core/plan/plan-step.ts'
 import { placeName } from '../host/layout.ts'
 import type { Deployment } from '../transaction/context.ts'
+import { isPending } from '../transaction/pending-services.ts'
 import type { PlannedStep } from '../transaction/record.ts'
 import type { Part } from './parts/part.ts'
+import { servicesOf } from './services-of.ts'
 import { missingSettings } from './settings/written-settings.ts'
 import type { InstallOrder } from './step-context.ts'
 
 /**
  * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
- * are. If one of a plugin's steps that act on services or run commands depends on a step that changes a part, excludes
+ * are. Excludes steps for services that are still pending. If one of a plugin's steps that act on services or run commands depends on a step that changes a part, excludes
  * all of these steps of the plugin. A step without `plugin` concerns all parts. Must be called before the first step, so
  * that a `stop` is skipped together with its `start`. Returns no ids with `redeploy`.
  */
@@ -26,10 +28,18 @@ export function findIdleSteps(deployment: Deployment, order: InstallOrder): Read
     return (
       isHostAction(step.action) &&
       !order.skipped.has(step.id) &&
+      !isOverdue(deployment, order, step) &&
       !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging)
     )
   }
   return new Set(order.steps.filter(isIdle).map(({ id }) => id))
+}
+
+/** True if a step is about a service that is pending, although this run has tried to restart it. */
+function isOverdue({ layout, record }: Deployment, order: InstallOrder, step: PlanStep): boolean {
+  if (step.action !== 'stop' && step.action !== 'start' && step.action !== 'restart') return false
+  if (order.hostConfig === undefined) return false
+  return servicesOf(order, step.plugin).some(({ part }) => isPending(layout, part, record.facts))
 }
 
 /**

@@ -6,7 +6,7 @@ import { listFirst } from '../../core/quantities.ts'
 import { inPast, type ServiceAction } from '../services/commands.ts'
 import { describeService, shortName } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
-import { noteRestorations } from '../transaction/pending-services.ts'
+import { isPending, noteRestorations } from '../transaction/pending-services.ts'
 import { runHostCommand } from './host-command.ts'
 import { keepPart } from './keep-part.ts'
 import { findPart, type Part } from './parts/part.ts'
@@ -95,12 +95,15 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
   const { transaction, deployment } = context
   const { log, signal } = deployment.tools
   const services = servicesOf(context.order, plugin)
+  const { layout, record } = deployment
   for (const named of services) {
     log.info(`${action} ${describeService(named.service)}`)
+    const wasPending = isPending(layout, named.part, record.facts)
     const { was_running: wasRunning } = await transaction.supervise(named, action, signal)
+    if (!wasPending) continue
     // A start has no effect on a service that is still running, perhaps with files of a version that was rolled back.
-    const isFresh = action !== 'start' || !wasRunning
-    if (isFresh) await noteRestorations(deployment.layout, { of: deployment.record.facts, restored: [named.part] })
+    if (action === 'start' && wasRunning) await transaction.supervise(named, 'restart', signal)
+    await noteRestorations(layout, { of: record.facts, restored: [named.part] })
   }
   const done = services.map(({ service }) => inPast({ service, action }))
   return { status: 'done', did: listFirst(done, MAX_LISTED) }

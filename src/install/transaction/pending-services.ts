@@ -1,5 +1,5 @@
 import { isSystemError, toHostError } from '../files/system-errors.ts'
-import { recordPending } from '../host/installed/host-record.ts'
+import { readInstalled, recordPending } from '../host/installed/host-record.ts'
 import { isFrom } from '../host/installed/origin.ts'
 import type { InstalledRow } from '../host/installed/rows.ts'
 import type { Layout } from '../host/layout.ts'
@@ -28,7 +28,17 @@ export async function noteRestorations(layout: Layout, restorations: Restoration
 
 /** True if a service of the row's part is pending after these restorations. */
 export function isPendingAfter(row: InstalledRow, { of, restored = [], unrestored = [] }: Restorations): boolean {
-  const runs = (part: string | null): boolean =>
-    part === null ? of.slug !== null && isFrom(row, { ...of, slug: of.slug }) : row.id === part
+  const runs = (part: string | null): boolean => isRunBy(row, part, of)
   return unrestored.some(runs) || (row.service_pending === true && !restored.some(runs))
+}
+
+/** True if an earlier rollback or recovery left this service pending. */
+export function isPending(layout: Layout, part: string | null, of: Restorations['of']): boolean {
+  return readInstalled(layout).some(row => row.service_pending === true && isRunBy(row, part, of))
+}
+
+/** True if the service of this name runs the row's part. The project-wide unit runs all parts of the deployment `of`. */
+export function isRunBy(row: InstalledRow, part: string | null, { contract, slug }: Restorations['of']): boolean {
+  if (part !== null) return row.id === part
+  return slug !== null && isFrom(row, { contract, slug })
 }

@@ -1,7 +1,6 @@
 import type { HostConfig } from '../../../core/plan/host-config.ts'
 import { toHostError } from '../../files/system-errors.ts'
 import { readInstalled, recordPending } from '../../host/installed/host-record.ts'
-import { isFrom } from '../../host/installed/origin.ts'
 import { nameOf, placeOf } from '../../host/installed/row-place.ts'
 import type { InstalledRow } from '../../host/installed/rows.ts'
 import { isSamePlace, type Layout } from '../../host/layout.ts'
@@ -11,6 +10,7 @@ import { checkOfRestored, type RestoredCheck, uniqueChecks } from '../../service
 import { findNamed, keyOfService } from '../../services/service.ts'
 import { restoreServices, type ServiceChange } from '../../services/service-changes.ts'
 import { findServiceOf } from '../../services/supervise.ts'
+import { isRunBy } from '../../transaction/pending-services.ts'
 import type { UnreachableService } from '../../transaction/rollback.ts'
 import { changedPlaces, type DeadRun } from './dead-run.ts'
 
@@ -50,15 +50,10 @@ function whyNot(
   rows: readonly InstalledRow[],
   { part, was_running }: Pick<ServiceChange, 'part' | 'was_running'>,
 ): string | undefined {
-  if (rows.some(row => isRunBy(run, row, part))) return undefined
+  if (rows.some(row => isRunBy(row, part, run.record.facts))) return undefined
   const places = changedPlaces(run.records)
   if (!was_running && (part === null ? places.length > 0 : places.some(({ id }) => id === part))) return undefined
   return part === null ? 'no part of the project is installed' : `${part} is not installed`
-}
-
-function isRunBy({ record: { facts } }: DeadRun, row: InstalledRow, part: string | null): boolean {
-  if (part !== null) return row.id === part
-  return facts.slug !== null && isFrom(row, { contract: facts.contract, slug: facts.slug })
 }
 
 /** Returns the health checks of the parts that a dead run changed, or whose services it acted on and that ran before. */
@@ -72,7 +67,7 @@ export async function checksAfter(
   const places = changedPlaces(run.records)
   const checks: RestoredCheck[] = []
   for (const row of tryToReadInstalled(host.layout)) {
-    const runs = ({ part }: Pick<ServiceChange, 'part'>): boolean => isRunBy(run, row, part)
+    const runs = ({ part }: Pick<ServiceChange, 'part'>): boolean => isRunBy(row, part, run.record.facts)
     const own = services.filter(runs)
     const isChanged = places.some(place => isSamePlace(place, placeOf(row)))
     if (unreachable.some(runs) || own.some(change => !change.was_running) || (own.length === 0 && !isChanged)) continue

@@ -175,8 +175,8 @@ async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {
 }
 
 /**
- * Logs how the recovery ended. If the run had recorded its end, and that end stands, logs only the cleanup, or that the
- * restored version is not healthy.
+ * Logs how the recovery ended, with each problem that remains. If the run had recorded its end, and that end stands,
+ * logs only the cleanup, or that the restored version is not healthy.
  */
 function logRecovered({ log, recovery }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
   const isNews = known === undefined || known.rollback?.restored === false
@@ -186,6 +186,8 @@ function logRecovered({ log, recovery }: Host, report: LocalReport, known: Deplo
     log.warning([describeRecovered(report), ...rollbackProblems(report)].join(' '))
   else if (isNews) log.notice(describeRecovered(report))
   else log.info(`The interrupted ${nameRun(report)} (${report.deployment_id}) has been cleaned up.`)
+  const isSaid = unhealthy !== undefined || (isNews && report.outcome === 'inconsistent')
+  if (!isSaid) for (const problem of rollbackProblems(report)) log.warning(problem)
   if (isNews) recovery?.onRecovered?.(unhealthy ?? describeRecovered(report))
 }
 
