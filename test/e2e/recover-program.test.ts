@@ -200,7 +200,7 @@ describe('recover.js', () => {
     const before = readFileSync(record, 'utf8')
     await killInHealthCheck()
     writeFileSync(record, '{"installed": [')
-    const { status, stderr } = recover()
+    const { status, stderr } = recover(...withConfig())
     assert.equal(status, 0)
     assert.match(stderr, /^Warning: .*installed\.json.*, so the file was written again\./)
     assert.equal(readFileSync(record, 'utf8'), before)

@@ -1,4 +1,4 @@
-import { isAbsolute, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import * as core from '@actions/core'
 import type { z } from 'zod/mini'
 import { basicCredentials, type GitTokens, parseGitTokens } from '../../core/content/git-tokens.ts'
@@ -8,6 +8,7 @@ import { cleanForeignText } from '../../core/foreign-text.ts'
 import { parseSettings, type Settings } from '../../core/plan/settings.ts'
 import { SHORTEST_REDACTED } from '../../core/secrets.ts'
 import { leadsIntoRoot, readStart, readStartInside } from './file-input.ts'
+import { projectRootSchema } from './input-schemas.ts'
 
 /** The secrets and problems that were found while the inputs of a request were read. */
 export interface GivenInputs {
@@ -43,7 +44,7 @@ export class InputReader implements GivenInputs {
   readonly settingValues: string[] = []
   readonly #workspace: string
   /** Kept here, because files that come before the root among the inputs must not lie below it either. */
-  readonly #projectRoot = core.getInput('project-root')
+  readonly #projectRoot = projectRootSchema.safeParse(core.getInput('project-root')).data
   readonly #readFile: (path: string, maxBytes: number) => string
 
   /** Paths in inputs are relative to `workspace`. If it is `foreign`, someone else may have written its content. */
@@ -127,8 +128,9 @@ export class InputReader implements GivenInputs {
   /** Like `file`, for a file that says what to do on a host. Refuses a file whose real path lies below `project-root`. */
   hostFile(name: string, maxBytes: number): SourceFile | undefined {
     const file = this.file(name, maxBytes)
-    if (file === undefined || !isAbsolute(this.#projectRoot)) return file
-    if (!leadsIntoRoot(resolve(this.#workspace, file.path), this.#projectRoot)) return file
+    const root = this.#projectRoot
+    if (file === undefined || root === undefined) return file
+    if (!leadsIntoRoot(resolve(this.#workspace, file.path), root)) return file
     this.refuse(
       name,
       `names ${file.path}, which lies below project-root, where services and publishers may write: keep it in the repository, or in a directory such as /etc/hub-deploy`,
