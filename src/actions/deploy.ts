@@ -66,7 +66,7 @@ export function readDeployInputs(workspace: string): DeployInputs {
     pluginsDirectory: read.optional('plugins-directory', writtenPluginsDirectorySchema),
     kind: read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin'),
     version: read.withDefault('version', versionSchema, 'latest'),
-    plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
+    plan: read.hostFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
     dryRun: read.withDefault('dry-run', booleanSchema, false),
     checkOnly: read.withDefault('check-only', booleanSchema, false),
     ...readHostInputs(read),

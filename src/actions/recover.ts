@@ -5,7 +5,7 @@ import { cleanForeignText } from '../core/foreign-text.ts'
 import type { Log } from '../core/log.ts'
 import { monotonicMs } from '../core/monotonic.ts'
 import { hostOf } from '../install/deployment/deployment.ts'
-import { recoverHost } from '../install/deployment/recovery/recover-host.ts'
+import { isAnyPending, recoverHost } from '../install/deployment/recovery/recover-host.ts'
 import { endlessGrace } from '../install/files/grace.ts'
 import { isSystemError, toHostError } from '../install/files/system-errors.ts'
 import { pathExistsSync } from '../install/files/trees/tree-walk.ts'
@@ -60,16 +60,14 @@ function readCommand(): RecoverCommand | undefined {
   return undefined
 }
 
-async function recoverRoot({ projectRoot, allowSharedRoot, lockTimeoutMs }: RecoverCommand, log: Log) {
-  const host = hostHere({ projectRoot, allowSharedRoot }, log)
+async function recoverRoot({ lockTimeoutMs, ...address }: RecoverCommand, log: Log) {
+  const host = hostHere(address, log)
+  const wasPending = isAnyPending(host)
   const recovered = await recoverHost(host, lockTimeoutMs)
-  const rollback = recovered?.report.rollback
-  // The sentence about an unhealthy version already names its problems.
-  if (rollback?.healthy !== false) for (const problem of rollback?.problems ?? []) log.warning(problem)
   // If nothing was recovered, the files are as they were, so the services may start even if the record is damaged.
   if (recovered === undefined) await notifyReady()
   requireReadableRecord(host)
-  if (recovered === undefined) sayNothingToRecover(host)
+  if (recovered === undefined && !wasPending) sayNothingToRecover(host)
   return recovered?.report.outcome === 'inconsistent' ? EXIT.inconsistent : 0
 }
 
@@ -96,7 +94,7 @@ function sayNothingToRecover({ layout, log }: Host): void {
   else log.warning(`${layout.root} has no .hub-deploy, so no deployment is recorded there: is the path right?`)
 }
 
-function hostHere(address: Pick<RecoverCommand, 'projectRoot' | 'allowSharedRoot'>, log: Log): Host {
+function hostHere(address: Omit<RecoverCommand, 'lockTimeoutMs'>, log: Log): Host {
   const secrets = { redact: (text: string) => text, know() {}, hide() {} }
   const tools = {
     log,

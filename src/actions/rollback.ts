@@ -72,7 +72,7 @@ export function readRollbackInputs(workspace: string): RollbackInputs {
     slug,
     access: isSlugForId ? undefined : readAccess(read, { subject, slug }),
     toVersion: read.optional('to-version', versionSchema),
-    plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
+    plan: read.hostFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
     dryRun: read.withDefault('dry-run', booleanSchema, false),
     ...readHost(read),
     // The restored version was here before, as the same plugin, service or project, so a rollback takes nothing over.

@@ -158,8 +158,8 @@ function readFiles(read: InputReader, mode: Mode): Incomplete<GateFiles> {
   return {
     kind: read.withDefault('kind', z.pipe(z.string(), kindSchema), 'plugin'),
     slug: needsSlug ? read.required('slug', slugSchema) : read.optional('slug', slugSchema),
-    plan: read.file('install-plan', OPERATOR_YAML_LIMITS.bytes),
-    hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+    plan: read.hostFile('install-plan', OPERATOR_YAML_LIMITS.bytes),
+    hostConfig: read.hostFile('host-config', OPERATOR_YAML_LIMITS.bytes),
     keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
   }
 }

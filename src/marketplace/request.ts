@@ -17,7 +17,6 @@ export interface DeployRequest extends HostRequest {
   signingSecret: string
   /** Undefined for the default plan. */
   plan: SourceFile | undefined
-  hostConfig: SourceFile | undefined
   pluginSecretKey: string | undefined
   artifactSha256: string | undefined
   allowDowngrade: boolean

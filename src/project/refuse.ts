@@ -25,6 +25,7 @@ export async function refuseProject(
     facts: initialFacts(request, tools),
     projectRoot: dryRun === true ? undefined : request.projectRoot,
     allowSharedRoot: request.allowSharedRoot ?? false,
+    hostConfig: request.hostConfig,
     keepReports: request.keepReports,
     sender: isReal ? senderFor(request, tools) : undefined,
   }
@@ -36,9 +37,9 @@ export async function refuseProject(
  * inputs are enough for one.
  */
 export function hostFor(request: IncompleteProjectRequest, tools: DeploymentTools): Host | undefined {
-  const { projectRoot, allowSharedRoot = false } = request
+  const { projectRoot, allowSharedRoot = false, hostConfig } = request
   if (projectRoot === undefined) return undefined
-  return hostOf(tools, { projectRoot, allowSharedRoot, sender: senderFor(request, tools) })
+  return hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, sender: senderFor(request, tools) })
 }
 
 /** Returns undefined if the inputs are not enough for a sender. */

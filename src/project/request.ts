@@ -1,5 +1,4 @@
 import type { ExtractionLimits } from '../core/archive/archive-limits.ts'
-import type { SourceFile } from '../core/document/source-file.ts'
 import type { SignerKey } from '../core/trust/signer-keys.ts'
 import type { HostRequest } from '../install/transaction/context.ts'
 
@@ -16,7 +15,6 @@ export interface ProjectRequest extends HostRequest {
   signerKeys: readonly SignerKey[]
   /** A version, or `latest`. */
   version: string
-  hostConfig: SourceFile | undefined
   pluginSecretKey: string | undefined
   artifactSha256: string | undefined
   allowDowngrade: boolean

@@ -1,8 +1,8 @@
-import type { HostConfig, HostPlugin } from '../core/plan/host-config.ts'
+import type { HostConfig } from '../core/plan/host-config.ts'
 import type { PlanStep } from '../core/plan/plan-step.ts'
 import type { Place } from '../install/host/layout.ts'
-import { describeService, type Service, serviceOf } from '../install/services/service.ts'
-import { readServiceState, type ServiceState } from '../install/services/supervise.ts'
+import { describeService, serviceOf } from '../install/services/service.ts'
+import { findServiceOf } from '../install/services/supervise.ts'
 import type { RunningRollback } from './deployment.ts'
 import type { Target } from './target/target-part.ts'
 
@@ -18,10 +18,7 @@ const STEP = { dependsOn: [], snapshot: true, file: '', line: 1, column: 1 } as 
  * then restart and check each part's service. Otherwise, they run the health checks that the host config has for the
  * parts.
  *
- * The service of a part has the name in the part's row of the host config, or else the usual name. If no row names the
- * service, and no service with the usual name exists (with systemd: runs), the project's unit counts as the part's
- * service. If there is no project unit either, no service is restarted for a part that has no row, and a warning says
- * so.
+ * `findServiceOf` finds the service of a part. If it finds none, no service is restarted, and a warning says so.
  */
 export async function buildDefaultSteps(
   rollback: RunningRollback,
@@ -46,28 +43,15 @@ interface Known {
 }
 
 async function findKnown({ tools }: RunningRollback, hostConfig: HostConfig, id: string): Promise<Known> {
-  const row = hostConfig.plugins.get(id)
-  const known = { id, seconds: row?.healthcheck?.stableForSeconds }
-  const service = serviceOf(hostConfig, id)
-  if (service === undefined) return { ...known, service: 'none' }
-  if (row !== undefined && isNamed(row)) return { ...known, service: 'own' }
-  if (!isAbsent(service, await readServiceState(service, { signal: tools.signal }))) return { ...known, service: 'own' }
-  if (service.supervisor === 'systemd' && hostConfig.systemd.projectUnit !== undefined)
-    return { ...known, service: 'project' }
-  if (row !== undefined) return { ...known, service: 'own' }
+  const known = { id, seconds: hostConfig.plugins.get(id)?.healthcheck?.stableForSeconds }
+  const usual = serviceOf(hostConfig, id)
+  if (usual === undefined) return { ...known, service: 'none' }
+  const found = await findServiceOf(hostConfig, id, { signal: tools.signal })
+  if (found !== undefined) return { ...known, service: found.part === null ? 'project' : 'own' }
   tools.log.warning(
-    `The ${describeService(service)} is not running, and the host config has no entry for ${id}, so no service is restarted for ${id}. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`,
+    `The ${describeService(usual)} is not running, and the host config has no entry for ${id}, so no service is restarted for ${id}. If another service runs ${id}, restart that service, or add plugins.${id} to the host config.`,
   )
   return { ...known, service: 'none' }
-}
-
-/** systemd reports a unit that does not exist in the same way as a stopped one. */
-function isAbsent({ supervisor }: Service, { missing, words }: ServiceState): boolean {
-  return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words))
-}
-
-function isNamed({ unit, container, deployment }: HostPlugin): boolean {
-  return (unit ?? container ?? deployment) !== undefined
 }
 
 function restoreStep({ shelf, id }: Place): PlanStep {

@@ -27,6 +27,7 @@ export async function refuseRollback(
     facts: initialFacts(request, tools),
     projectRoot: request.dryRun === true ? undefined : request.projectRoot,
     allowSharedRoot: request.allowSharedRoot ?? false,
+    hostConfig: request.hostConfig,
     keepReports: request.keepReports,
     sender: isReal ? sender : undefined,
   }
@@ -35,9 +36,9 @@ export async function refuseRollback(
 
 /** Returns the host that a request names; undefined without a project root. */
 export function hostFor(
-  { projectRoot, allowSharedRoot = false }: IncompleteRollback,
+  { projectRoot, allowSharedRoot = false, hostConfig }: IncompleteRollback,
   sender: ReportSender | undefined,
   tools: DeploymentTools,
 ): Host | undefined {
-  return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, sender })
+  return projectRoot === undefined ? undefined : hostOf(tools, { projectRoot, allowSharedRoot, hostConfig, sender })
 }

@@ -15,7 +15,6 @@ export interface RollbackRequest extends HostRequest {
   /** Undefined for the newest unmodified version that was first installed before the current one. */
   toVersion: string | undefined
   plan: SourceFile | undefined
-  hostConfig: SourceFile | undefined
   dryRun: boolean
 }
 

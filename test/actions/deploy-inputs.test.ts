@@ -6,6 +6,8 @@ import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { parse } from 'yaml'
 import { type DeployInputs, readDeployInputs } from '../../src/actions/deploy.ts'
+import { readProjectInputs } from '../../src/actions/project.ts'
+import { readRollbackInputs } from '../../src/actions/rollback.ts'
 import { HostConfigError, parseHostConfig } from '../../src/core/plan/host-config.ts'
 import { PlanError, parsePlan } from '../../src/core/plan/plan.ts'
 import type { DeployRequest } from '../../src/marketplace/request.ts'
@@ -111,6 +113,55 @@ describe('readDeployInputs', () => {
       assert.doesNotMatch(result.problems[0]?.message ?? '', /E[A-Z]{3,}|TypeError/)
     })
   }
+
+  const ACTIONS = { deploy: readDeployInputs, rollback: readRollbackInputs, project: readProjectInputs }
+  const WAYS: Record<string, (workspace: string) => { file: string; root?: string }> = {
+    'lies there': () => ({ file: 'root/plugins/greeter/file.yaml' }),
+    'is a link into it': workspace => {
+      symlinkSync('root/plugins/greeter/file.yaml', join(workspace, 'link.yaml'))
+      return { file: 'link.yaml' }
+    },
+    'leads through it': workspace => {
+      symlinkSync(join(workspace, 'install.yaml'), join(workspace, 'root/link.yaml'))
+      return { file: 'root/link.yaml' }
+    },
+    'lies in the directory that project-root links to': workspace => {
+      symlinkSync('root', join(workspace, 'current'))
+      return { file: join(workspace, 'root/plugins/greeter/file.yaml'), root: 'current' }
+    },
+  }
+  for (const [action, read] of Object.entries(ACTIONS)) {
+    for (const name of ['host-config', 'install-plan'].slice(0, action === 'project' ? 1 : 2)) {
+      for (const [how, arrange] of Object.entries(WAYS)) {
+        it(`refuses a ${name} of ${action} that ${how}, below project-root, and does not use it`, () => {
+          const { result } = withInputs({ ...REQUIRED, 'install-plan': '', id: 'greeter' }, workspace => {
+            mkdirSync(join(workspace, 'root/plugins/greeter'), { recursive: true })
+            writeFileSync(join(workspace, 'root/plugins/greeter/file.yaml'), 'version: 1\n')
+            const { file, root = 'root' } = arrange(workspace)
+            process.env[`INPUT_${name.toUpperCase()}`] = file
+            process.env['INPUT_PROJECT-ROOT'] = join(workspace, root)
+            return read(workspace)
+          })
+          const problem = result.problems.find(({ input }) => input === name)
+          assert.match(problem?.message ?? '', /which lies below project-root, where /)
+          assert.equal(inputError([problem ?? assert.fail()]).code, 'invalid_input')
+          const { plan, hostConfig } = { plan: undefined, ...result.request }
+          assert.deepEqual([plan, hostConfig], [undefined, undefined])
+        })
+      }
+    }
+  }
+
+  it('accepts a host config next to project-root, even if its path begins with the same letters', () => {
+    const { result } = withInputs({ ...REQUIRED, 'host-config': 'root.yaml' }, workspace => {
+      mkdirSync(join(workspace, 'root'))
+      writeFileSync(join(workspace, 'root.yaml'), 'version: 1\n')
+      process.env['INPUT_PROJECT-ROOT'] = join(workspace, 'root')
+      return readDeployInputs(workspace)
+    })
+    assert.deepEqual(result.problems, [])
+    assert.equal(result.request.hostConfig?.text, 'version: 1\n')
+  })
 
   it('reads the plan relative to the workspace and keeps its name as written', () => {
     assert.deepEqual(readInputs().request.plan, { path: 'install.yaml', text: 'steps: []\n' })

@@ -8,7 +8,7 @@ import { type Booted, boot, NoBoot } from './harness/booted-host.ts'
 import { listOwn } from './harness/evidence.ts'
 import { planWith, versionFiles } from './harness/host-stage.ts'
 import { assertSucceeds } from './harness/prepared-host.ts'
-import { RECOVER } from './harness/recover-program.ts'
+import { openSafeFolder, RECOVER, writeSafeHostConfig } from './harness/recover-program.ts'
 import { healthcheck, RESTART } from './harness/running-host.ts'
 import { openStage, PLUGIN_PLAN, type Stage } from './harness/stage.ts'
 
@@ -59,11 +59,16 @@ ExecStart=/bin/sh -c 'cat ${stage.root}/plugins/greeter/src/main.py >> ${at('ser
 WantedBy=multi-user.target
 `
 
+const safe = openSafeFolder()
+const hostConfig = () =>
+  `version: 1\nsupervisor: systemd\nplugins: {greeter: {healthcheck: {command: [${at('check')}]}}}\n`
+
 /** The example unit, adapted to this host. */
 const recoverUnit = () =>
   UNIT.replaceAll('/srv/app', stage.root)
     .replace('/opt/hub-deploy/node', process.execPath)
     .replace('/opt/hub-deploy/recover.js', RECOVER)
+    .replace('/etc/hub-deploy/host-config.yaml', writeSafeHostConfig(safe, hostConfig()))
     .replace('User=runner', `StandardOutput=append:${at('recovery')}\nStandardError=append:${at('recovery')}`)
     .replace('--lock-timeout-seconds 5', '--lock-timeout-seconds 1')
 
@@ -81,8 +86,7 @@ WantedBy=multi-user.target
 async function cutPowerInHealthCheck(): Promise<void> {
   for (const name of ['served', 'checking', 'recovery']) write(name, '')
   stage.writePlan(planWith(RESTART, healthcheck({ timeout: 60 })))
-  const config = `version: 1\nsupervisor: systemd\nplugins: {greeter: {healthcheck: {command: [${at('check')}]}}}\n`
-  writeFileSync(join(stage.workspace.path, 'host-config.yaml'), config)
+  writeFileSync(join(stage.workspace.path, 'host-config.yaml'), hostConfig())
   await stage.deploy({ 'host-config': 'host-config.yaml' }, { through: [process.execPath, '-e', NOTE_JOB, at('job')] })
   const started = `until systemctl is-active --quiet greeter.service; do sleep 0.1; done`
   const enabled = 'systemctl enable --quiet hub-deploy-recover.service'

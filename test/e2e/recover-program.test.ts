@@ -1,16 +1,25 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  copyFileSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { ActionResult } from '../../local/runner.ts'
-import { sampled, whyLeftToCi } from '../extent.ts'
+import { sampled, whyLeftToCi, whyRightsAreLeftToCi } from '../extent.ts'
 import { listTree } from '../install/archive/directory-listing.ts'
 import { acceptedReports, listHost, listOwn } from './harness/evidence.ts'
 import { type HostStage, planWith } from './harness/host-stage.ts'
 import { assertSucceeds } from './harness/prepared-host.ts'
 import { openProjectStage, projectFiles } from './harness/project-stage.ts'
-import { runRecover } from './harness/recover-program.ts'
-import { healthcheck, openRunningHost, RESTART, unitChanges } from './harness/running-host.ts'
+import { openSafeFolder, runRecover, writeSafeHostConfig } from './harness/recover-program.ts'
+import { healthcheck, openRunningHost, RESTART, runningHostConfig, unitChanges } from './harness/running-host.ts'
 
 const ONLY_IN_CI = whyLeftToCi()
 
@@ -26,6 +35,12 @@ async function killInHealthCheck(): Promise<ActionResult> {
   return dead
 }
 
+const safe = openSafeFolder()
+/** The options for the host config of the host, in a place that only root and this user can change. */
+const withConfig = (): string[] => ['--host-config', writeSafeHostConfig(safe, runningHostConfig(stage))]
+const servicePending = (): unknown =>
+  JSON.parse(readFileSync(join(stage.root, '.hub-deploy/installed.json'), 'utf8')).installed[0].service_pending
+
 const recover = (...args: string[]) => runRecover(['--project-root', stage.root, ...args], stage.standIns.path)
 
 describe('recover.js', () => {
@@ -39,7 +54,7 @@ describe('recover.js', () => {
     const before = listHost(stage.root)
     await killInHealthCheck()
     assert.notDeepEqual(listHost(stage.root), before)
-    const { status, stdout, stderr } = recover()
+    const { status, stdout, stderr } = recover(...withConfig())
     assert.deepEqual([status, stderr], [0, ''], stdout)
     assert.deepEqual(listHost(stage.root), before)
     assert.equal(stage.standIns.running(), '1.0.0')
@@ -48,6 +63,91 @@ describe('recover.js', () => {
     const [name] = listOwn(stage, 'reports').slice(-1)
     const report = JSON.parse(readFileSync(join(stage.root, '.hub-deploy/reports', name ?? ''), 'utf8'))
     assert.deepEqual([report.outcome, report.rollback.healthy, report.reported.accepted], ['rolled_back', true, false])
+  })
+
+  const LATER: Record<string, () => Promise<void>> = {
+    'the next deployment': async () => {
+      const { outputs, log } = await stage.deployHere({ version: '1.0.0' })
+      assert.deepEqual([outputs['outcome'], outputs['changed']], ['success', 'false'], log)
+    },
+    'recover.js with a host config': async () => {
+      const { status, stdout, stderr } = recover(...withConfig())
+      assert.deepEqual([status, stderr], [0, ''], stdout)
+      assert.match(stdout, /greeter is healthy again/)
+      assert.doesNotMatch(stdout, /Nothing to recover/)
+      assert.equal(recover(...withConfig()).stdout, `Nothing to recover in ${stage.root}.\n`)
+    },
+  }
+  for (const [who, act] of Object.entries(LATER))
+    it(`restores only the files without a host config, names the service, and leaves it to ${who}`, async () => {
+      const { '.hub-deploy/installed.json': _, ...before } = listHost(stage.root)
+      await killInHealthCheck()
+      const { status, stderr } = recover()
+      assert.equal(status, 0, stderr)
+      assert.equal(
+        stderr,
+        'Warning: The service of greeter was not restarted and not checked, because there is no host config.\n',
+      )
+      const { '.hub-deploy/installed.json': __, ...after } = listHost(stage.root)
+      assert.deepEqual(after, before)
+      assert.deepEqual([stage.standIns.running(), servicePending()], ['2.0.0', true])
+      assert.deepEqual(unitChanges(stage), ['restart greeter.service'])
+      await act()
+      assert.deepEqual([stage.standIns.running(), servicePending()], ['1.0.0', undefined])
+      assert.equal(unitChanges(stage)[1], 'restart greeter.service')
+    })
+
+  it('refuses a host config that others may have written or that cannot be used, and touches nothing', async () => {
+    await killInHealthCheck()
+    const good = writeSafeHostConfig(safe, runningHostConfig(stage))
+    const at = (name: string, mode = 0o600): string => {
+      const path = join(safe, name)
+      copyFileSync(good, path)
+      chmodSync(path, mode)
+      return path
+    }
+    const inRoot = join(stage.root, 'plugins/host-config.yaml')
+    copyFileSync(good, inRoot)
+    chmodSync(inRoot, 0o600)
+    symlinkSync(inRoot, join(safe, 'link-into-root.yaml'))
+    symlinkSync(good, join(stage.root, 'plugins/link-out.yaml'))
+    for (const [folder, mode] of [
+      ['open', 0o777],
+      ['sticky', 0o1777],
+    ] as const) {
+      mkdirSync(join(safe, folder))
+      chmodSync(join(safe, folder), mode)
+      at(`${folder}/host-config.yaml`)
+    }
+    writeFileSync(join(safe, 'broken.yaml'), 'version: 2\n', { mode: 0o600 })
+    const refused: Record<string, RegExp> = {
+      [inRoot]: /lies below the project root/,
+      [join(safe, 'link-into-root.yaml')]: /lies below the project root/,
+      [join(stage.root, 'plugins/link-out.yaml')]: /lies below the project root/,
+      [at('group.yaml', 0o620)]: /only root and this user can write, but .*group\.yaml can be changed by group /,
+      [at('others.yaml', 0o602)]: /others\.yaml can be changed by every user/,
+      [join(safe, 'open/host-config.yaml')]: /open can be changed by .*every user/,
+      [join(safe, 'sticky/host-config.yaml')]: /sticky can be changed by .*every user/,
+      [join(safe, 'broken.yaml')]: /broken\.yaml cannot be used: .*version/,
+      [join(safe, 'gone.yaml')]: /gone\.yaml cannot be used: there is no such file/,
+    }
+    const before = [listHost(stage.root), readFileSync(journal, 'utf8'), stage.standIns.changes()]
+    for (const [path, expected] of Object.entries(refused)) {
+      const { status, stdout, stderr } = recover('--host-config', path)
+      assert.deepEqual([status, stdout], [2, ''], path)
+      assert.match(stderr, expected)
+      assert.match(stderr, /^Error: .*\n$/)
+    }
+    assert.deepEqual([listHost(stage.root), readFileSync(journal, 'utf8'), stage.standIns.changes()], before)
+  })
+
+  it('refuses a host config of another user', { skip: whyRightsAreLeftToCi() }, () => {
+    const path = writeSafeHostConfig(safe, 'version: 1\n')
+    chownSync(path, 65_534, 65_534)
+    const { status, stderr } = recover('--host-config', path)
+    chownSync(path, 0, 0)
+    assert.equal(status, 2)
+    assert.match(stderr, /host-config\.yaml can be changed by user .*65534/)
   })
 
   it('leaves its report to the next run, which sends it exactly once', { skip: ONLY_IN_CI }, async () => {
@@ -100,7 +200,7 @@ describe('recover.js', () => {
     const before = readFileSync(record, 'utf8')
     await killInHealthCheck()
     writeFileSync(record, '{"installed": [')
-    const { status, stderr } = recover()
+    const { status, stderr } = recover(...withConfig())
     assert.equal(status, 0)
     assert.match(stderr, /^Warning: .*installed\.json.*, so the file was written again\./)
     assert.equal(readFileSync(record, 'utf8'), before)
@@ -210,7 +310,7 @@ describe('the arguments of recover.js', () => {
   it('prints its options for --help', () => {
     const { status, stdout, stderr } = runRecover(['--help'])
     assert.deepEqual([status, stderr], [0, ''])
-    for (const option of ['--project-root DIR', '--lock-timeout-seconds', '--allow-shared-root'])
+    for (const option of ['--project-root DIR', '--host-config FILE', '--lock-timeout-seconds', '--allow-shared-root'])
       assert.ok(stdout.includes(option))
   })
 })
@@ -233,7 +333,8 @@ describe('recover.js on a host of a project', () => {
     const dead = await project.deploy({ 'host-config': 'host-config.yaml' })
     assert.equal(dead.signal, 'SIGKILL', dead.log)
     writeFileSync(join(bin, 'check'), '#!/bin/sh\necho fine\n', { mode: 0o755 })
-    const { status, stdout, stderr } = runRecover(['--project-root', project.root])
+    const args = ['--project-root', project.root, '--host-config', writeSafeHostConfig(safe, config)]
+    const { status, stdout, stderr } = runRecover(args)
     assert.deepEqual([status, stderr], [0, ''], stdout)
     assert.deepEqual(listHost(project.root), before)
     assert.match(stdout, /The interrupted deployment of shop 2\.0\.0 was recovered: it was rolled back to 1\.0\.0\./)

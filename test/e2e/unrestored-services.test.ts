@@ -15,7 +15,7 @@ beforeEach(async () => {
 afterEach(() => stage.close())
 
 const record = (): string => join(stage.root, '.hub-deploy/installed.json')
-const unrestored = (): unknown => JSON.parse(readFileSync(record(), 'utf8')).unrestored
+const pending = (): unknown => JSON.parse(readFileSync(record(), 'utf8')).installed[0].service_pending
 
 /**
  * Has an update to 2.0.0 rolled back. The process of 2.0.0 continues to run, because the restart for the old version
@@ -53,7 +53,7 @@ describe('a service that a rollback could not restore', () => {
       stage.standIns.before('systemctl', 'restart', ':')
       stage.writePlan(planWith(...steps))
       assert.equal(await redeployOld(), 'success false')
-      assert.deepEqual([stage.standIns.running(), unrestored()], ['1.0.0', undefined])
+      assert.deepEqual([stage.standIns.running(), pending()], ['1.0.0', undefined])
       await assertTouchesNoVersion(stage.root, async () => {
         const before = stage.standIns.changes().length
         assert.equal(await redeployOld(), 'success false')
@@ -66,27 +66,43 @@ describe('a service that a rollback could not restore', () => {
     await leaveNewProcess()
     for (let run = 0; run < 2; run++) {
       assert.match(await redeployOld(), /^(?:failed|rolled_back) false$/)
-      assert.equal((unrestored() as string[]).length, 1)
+      assert.equal(pending(), true)
     }
     stage.standIns.before('systemctl', 'restart', ':')
     assert.equal(await redeployOld(), 'success false')
     assert.equal(stage.standIns.running(), '1.0.0')
   })
 
-  it('is not forgotten by a run whose plan does not restart it', {
-    skip: whyLeftToCi(),
-  }, async () => {
+  it('is restarted and checked by a run whose plan does neither', async () => {
     await leaveNewProcess()
+    stage.standIns.before('systemctl', 'restart', ':')
     stage.writePlan(planWith())
-    assert.equal(await redeployOld(), 'success false')
-    assert.equal((unrestored() as string[]).length, 1)
+    const { outputs, log } = await stage.deployHere({ version: '1.0.0' })
+    assert.equal(outputs['outcome'], 'success', log)
+    assert.match(log, /greeter is healthy again/)
+    assert.deepEqual([stage.standIns.running(), pending()], ['1.0.0', undefined])
   })
+
+  for (const [name, config] of Object.entries({
+    'without a host config': '',
+    'whose host config has no supervisor': 'version: 1\n',
+  }))
+    it(`is not forgotten by a run ${name}`, { skip: whyLeftToCi() }, async () => {
+      await leaveNewProcess()
+      stage.writePlan(planWith())
+      stage.writeHostConfig(config)
+      const inputs = { version: '1.0.0', ...(config === '' ? { 'host-config': '' } : {}) }
+      const { outputs, log } = await stage.deployHere(inputs)
+      assert.equal(outputs['outcome'], 'success', log)
+      assert.deepEqual([stage.standIns.running(), pending()], ['2.0.0', true])
+    })
 
   it('makes the host inconsistent if its record is damaged', async () => {
     await leaveNewProcess()
-    writeFileSync(record(), JSON.stringify({ ...JSON.parse(readFileSync(record(), 'utf8')), unrestored: [7] }))
+    const found = JSON.parse(readFileSync(record(), 'utf8'))
+    writeFileSync(record(), JSON.stringify({ ...found, installed: [{ ...found.installed[0], service_pending: 7 }] }))
     const { outputs, log } = await stage.deployHere({ version: '1.0.0' })
     assert.equal(outputs['error-code'], 'inconsistent')
-    assert.match(log, /installed\.json is not a record .*unrestored\.0 must be of type string/)
+    assert.match(log, /installed\.json is not a record .*service_pending must be true/)
   })
 })

@@ -47,6 +47,7 @@ export function requestOf(layout: Layout, more: Partial<HostRequest> = {}): Host
     projectRoot: layout.root,
     allowSharedRoot: false,
     hostId: 'host-1',
+    hostConfig: undefined,
     keepSnapshots: 3,
     keepReports: 200,
     lockTimeoutMs: 0,

@@ -166,7 +166,7 @@ function runningIn(
 /**
  * The project root of a host, with the operator's options for the host, and the connection to a hub, if there is one.
  */
-export interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSharedRoot'> {
+export interface HostAddress extends Pick<HostRequest, 'projectRoot' | 'allowSharedRoot' | 'hostConfig'> {
   readonly sender: ReportSender | undefined
   readonly keepReports?: number | undefined
 }
@@ -176,7 +176,7 @@ type HostTools = Omit<DeploymentTools, 'wires' | 'observer' | 'signal' | 'now'> 
 /** Builds the host of a project root, with the tools of this run. */
 export function hostOf(
   { log, secrets, runner, flows, deploymentId, grace, observer }: HostTools,
-  { projectRoot, allowSharedRoot, sender, keepReports }: HostAddress,
+  { projectRoot, allowSharedRoot, hostConfig, sender, keepReports }: HostAddress,
 ): Host {
   return {
     layout: layoutOf(projectRoot),
@@ -186,6 +186,7 @@ export function hostOf(
     sender,
     grace,
     keepReports,
+    hostConfig,
     run: { id: deploymentId, url: runner.workflow.url },
     flows,
     recovery: { onRecovered: observer?.onRecovered },

@@ -1,18 +1,21 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod/mini'
 import { toDeployError } from '../../core/errors.ts'
+import { idSchema } from '../../core/identifiers.ts'
 import { asSentence } from '../../core/sentence.ts'
 import { pathExistsSync } from '../files/trees/tree-walk.ts'
+import { readInstalled, recordPending } from '../host/installed/host-record.ts'
 import type { Layout } from '../host/layout.ts'
 import { requireOwnKinds } from '../host/ownership/own-kinds.ts'
 import { requireSafeHost } from '../host/ownership/ownership.ts'
 import { timeSchema } from '../host/record-fields.ts'
 import { readStateFileSync } from '../host/state-file.ts'
-import type { Host } from '../reports/host.ts'
+import { type Host, readHostConfig } from '../reports/host.ts'
 import { completeLocalReport, type FoundReport, type LocalReport } from '../reports/local-report.ts'
 import { restoredUnhealthy } from '../reports/restored-health.ts'
 import { findUnhealthy } from '../services/check-health.ts'
-import { type RestoredCheck, restoredCheckSchema } from '../services/healthchecks.ts'
+import { checkOfRestored, isExamining, type RestoredCheck, uniqueChecks } from '../services/healthchecks.ts'
+import { findServiceOf } from '../services/supervise.ts'
 import type { DeploymentFacts } from '../transaction/facts.ts'
 import { holdLock } from './recovery/recover-host.ts'
 
@@ -31,25 +34,27 @@ const handoverSchema = z.lazy(() =>
      * run has deployed in between.
      */
     installed: z.nullable(z.string()),
-    checks: z.array(restoredCheckSchema),
-    /** The number of checks that did not fit into a saved state of the runner. */
+    /** The ids of the parts to check. How, the host config of the post step says. */
+    parts: z.array(idSchema),
+    /** The number of parts that did not fit into a saved state of the runner. */
     left_out: z.int(),
   }),
 )
 type Handover = z.infer<typeof handoverSchema>
 
 /**
- * Returns the checks of a restored version as text for the post step, which gets the text from the runner. If the
- * checks were kept in a file on the host, another process could change their commands.
+ * Returns the names of the restored parts that a cancelled run had no time to check, as text for the post step, which
+ * gets the text from the runner.
  */
 export function writeHandover(layout: Layout, facts: DeploymentFacts, checks: readonly RestoredCheck[]): string {
   const { deployment_id, slug, started_at } = facts
+  const parts = [...new Set(checks.map(({ id }) => id))]
   const textWith = (count: number): string => {
-    const left = { checks: checks.slice(0, count), left_out: checks.length - count }
+    const left = { parts: parts.slice(0, count), left_out: parts.length - count }
     const handover: Handover = { deployment_id, slug, started_at, installed: digestOf(layout), ...left }
     return JSON.stringify(handover)
   }
-  let count = checks.length
+  let count = parts.length
   while (count > 0 && Buffer.byteLength(textWith(count)) > MAX_HANDOVER_BYTES) count = Math.floor(count / 2)
   return textWith(count)
 }
@@ -89,15 +94,39 @@ function unlessLocked(error: unknown): undefined {
 async function checkLocked(host: Host, handover: Handover): Promise<UnhealthyRestoration | undefined> {
   const { layout, grace } = host
   if (pathExistsSync(layout.journal) || digestOf(layout) !== handover.installed) return undefined
+  const checks = await checksOf(host, handover)
+  if (checks === undefined) return undefined
   // A healthy version is the normal case, so nothing is logged about it.
   const log = { ...host.log, info: () => {} }
-  const problems = await findUnhealthy(handover.checks, { log, signal: grace.cancelled })
+  const problems = await findUnhealthy(checks, { log, signal: grace.cancelled })
   const complete = (report: LocalReport): LocalReport => withHealth(report, problems, handover)
   const found = await completeLocalReport(host, handover, complete).catch(() => undefined)
   const sentence =
     (found && restoredUnhealthy(found.report)) ??
     `The restored version is not healthy. ${problems.map(asSentence).join(' ')}`
   return problems.length === 0 ? undefined : { sentence, found }
+}
+
+/**
+ * Returns the checks that the host config of this step has for the restored parts. If it has none, leaves the parts'
+ * services to the next run whose host config names them, and returns undefined.
+ */
+async function checksOf(host: Host, { parts }: Handover): Promise<RestoredCheck[] | undefined> {
+  const { layout, log, grace } = host
+  const rows = readInstalled(layout).filter(({ id }) => parts.includes(id))
+  const config = readHostConfig(host)
+  const checks: RestoredCheck[] = []
+  for (const row of rows) {
+    if (typeof config === 'string') break
+    const named = await findServiceOf(config, row.id, { signal: grace.cancelled })
+    checks.push(checkOfRestored(config, row, named?.service ?? null))
+  }
+  const examining = uniqueChecks(checks.filter(isExamining))
+  if (examining.length > 0) return examining
+  const why = typeof config === 'string' ? config : 'the host config has no service and no check for it'
+  log.warning(`The health of ${parts.join(', ')} was not checked after the rollback, because ${why}.`)
+  await recordPending(layout, row => row.service_pending === true || rows.includes(row))
+  return undefined
 }
 
 function withHealth(report: LocalReport, problems: readonly string[], { left_out: left }: Handover): LocalReport {

@@ -1,5 +1,5 @@
 import { countInWords } from '../../core/quantities.ts'
-import { type Installation, readInstalled } from '../host/installed/host-record.ts'
+import { findInstalled, type Installation, readInstalled } from '../host/installed/host-record.ts'
 import { handOver, isFrom } from '../host/installed/origin.ts'
 import { directoryIn, placeOf } from '../host/installed/row-place.ts'
 import {
@@ -85,8 +85,11 @@ function buildRow(context: StepContext, part: Part): Retained<InstalledRow> {
   const isRetained = order.snapshot || mustStay
   const { snapshots, discard } = retain(context, part, { recorded, replaced, isRetained })
   const isUnchanged = installed !== undefined && isInstalledAlready(context, part) && !transaction.changed
-  const row = isUnchanged ? installed : versionOf(context, part)
-  return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), snapshots }, discard }
+  const { service_pending: _, ...row } = isUnchanged ? installed : versionOf(context, part)
+  // The steps of this run may have restarted the service.
+  const isPending = findInstalled(readInstalled(context.deployment.layout), part)?.service_pending === true
+  const pending = isPending ? { service_pending: true as const } : {}
+  return { row: { ...row, keep_paths: keepPathsOf(context.deployment, part), ...pending, snapshots }, discard }
 }
 
 /**

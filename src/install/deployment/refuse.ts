@@ -1,4 +1,5 @@
 import { statSync } from 'node:fs'
+import type { SourceFile } from '../../core/document/source-file.ts'
 import type { DeployError } from '../../core/errors.ts'
 import { asSentence } from '../../core/sentence.ts'
 import { UntouchableHostError } from '../host/ownership/untouchable-host.ts'
@@ -16,6 +17,8 @@ export interface Refusal {
   /** Undefined if the host must not be touched, or is not known. */
   projectRoot: string | undefined
   allowSharedRoot: boolean
+  /** Undefined if the inputs name none, or if it cannot be read. */
+  hostConfig: SourceFile | undefined
   /** Undefined if not known. */
   keepReports: number | undefined
   /** Undefined if the hub must not get a report, or if the inputs are not sufficient to reach the hub. */

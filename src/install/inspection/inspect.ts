@@ -70,11 +70,6 @@ export interface Inspection {
   readonly isRecordLost: boolean
   /** Whether this host has a `.hub-deploy/`. A host has had this folder since its first deployment. */
   readonly isKnown: boolean
-  /**
-   * The number of services that a rollback could not restore, so they may be running a different version than they
-   * should be.
-   */
-  readonly unrestored: number
 }
 
 export interface InspectionRequest extends HostAccess {
@@ -133,7 +128,6 @@ async function examine({ layout, keepPaths }: InspectionRequest, signal: AbortSi
     unrecorded,
     isRecordLost: unrecorded.length > 0 && !pathExistsSync(layout.installed) && hasTreeRecords(layout),
     isKnown: pathExistsSync(layout.own),
-    unrestored: record.unrestored.length,
   }
 }
 

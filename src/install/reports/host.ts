@@ -1,4 +1,6 @@
+import type { SourceFile } from '../../core/document/source-file.ts'
 import type { Log } from '../../core/log.ts'
+import { type HostConfig, parseHostConfig } from '../../core/plan/host-config.ts'
 import type { Transitions } from '../../core/state-machine.ts'
 import type { Grace } from '../files/grace.ts'
 import type { HostAccess } from '../host/ownership/ownership.ts'
@@ -22,6 +24,11 @@ export interface Host extends HostAccess {
   readonly grace: Grace
   /** The number of local reports to keep for each plugin, service or project; if undefined, none are removed. */
   readonly keepReports?: number | undefined
+  /**
+   * The operator's host config for this run. Only from there come the services that a recovery restarts, and their
+   * health checks.
+   */
+  readonly hostConfig?: SourceFile | undefined
   readonly run: OwnRun
   readonly flows: Flows
   readonly recovery?: RecoveryEvents
@@ -40,4 +47,14 @@ export interface RecoveryEvents {
   readonly onFilesRestored?: FilesRestored
   /** Called with one sentence about the recovered deployment. */
   readonly onRecovered?: ((sentence: string) => void) | undefined
+}
+
+/** Returns the host config of this run, or, if the run has none or an unusable one, why services are unknown. */
+export function readHostConfig({ hostConfig }: Pick<Host, 'hostConfig'>): HostConfig | string {
+  if (hostConfig === undefined) return 'there is no host config'
+  try {
+    return parseHostConfig(hostConfig.text, hostConfig.path)
+  } catch {
+    return `the host config ${hostConfig.path} cannot be used`
+  }
 }

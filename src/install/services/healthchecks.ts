@@ -1,36 +1,23 @@
-import { z } from 'zod/mini'
-import type { HostConfig } from '../../core/plan/host-config.ts'
-import type { PlanStep } from '../../core/plan/plan-step.ts'
-import { projectServiceOf, serviceOf, serviceSchema } from './service.ts'
+import type { HostConfig, HostHealthcheck } from '../../core/plan/host-config.ts'
+import { DEFAULT_HEALTHCHECK_SECONDS, type PlanStep } from '../../core/plan/plan-step.ts'
+import { projectServiceOf, type Service, serviceOf } from './service.ts'
 
-const probeSchema = z.lazy(() =>
-  z.discriminatedUnion('type', [
-    z.object({ type: z.literal('http'), url: z.string(), status: z.number(), body: z.exactOptional(z.string()) }),
-    z.object({ type: z.literal('tcp'), address: z.string() }),
-    z.object({ type: z.literal('command'), command: z.readonly(z.tuple([z.string()], z.string())) }),
-  ]),
-)
-
-/** The check of a healthcheck step for one id; as written to the journal. */
-export const healthcheckSchema = z.lazy(() =>
-  z.object({
-    id: z.string(),
-    service: z.nullable(serviceSchema),
-    check: z.nullable(z.object({ probe: probeSchema, intervalSeconds: z.number(), stableForSeconds: z.number() })),
-    timeout_seconds: z.number(),
-    retries: z.number(),
-  }),
-)
-export type Healthcheck = z.infer<typeof healthcheckSchema>
+/** The check of a healthcheck step for one id. */
+export interface Healthcheck {
+  readonly id: string
+  readonly service: Service | null
+  readonly check: HostHealthcheck | null
+  readonly timeout_seconds: number
+  readonly retries: number
+}
 
 /**
  * The check of a restored version, and that version. The version is null if nothing was installed before, or if it is
  * not known.
  */
-export const restoredCheckSchema = z.lazy(() =>
-  z.extend(healthcheckSchema.def.getter(), { previous_version: z.nullable(z.string()) }),
-)
-export type RestoredCheck = z.infer<typeof restoredCheckSchema>
+export interface RestoredCheck extends Healthcheck {
+  readonly previous_version: string | null
+}
 
 type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
 
@@ -39,7 +26,11 @@ type HealthcheckStep = Extract<PlanStep, { action: 'healthcheck' }>
  * Equal checks are returned once, and an id with nothing to examine has no check.
  */
 export function healthchecksOf(step: HealthcheckStep, config: HostConfig, ids: readonly string[]): Healthcheck[] {
-  const checks = checksOf(step, config, ids)
+  return uniqueChecks(checksOf(step, config, ids))
+}
+
+/** Returns equal checks only once. */
+export function uniqueChecks<Check extends Healthcheck>(checks: readonly Check[]): Check[] {
   const keyOf = ({ service, check }: Healthcheck): string => JSON.stringify([service, check])
   return checks.filter((check, at) => checks.findIndex(other => keyOf(other) === keyOf(check)) === at)
 }
@@ -49,10 +40,18 @@ export function examinedBy(step: HealthcheckStep, config: HostConfig, ids: reado
   return checksOf(step, config, ids).map(({ id }) => id)
 }
 
-/**
- * True if a check has a service or a probe to examine. A check in the journal of an earlier version of the action may
- * have neither.
- */
+/** Returns the check of a restored part for which no step of a plan says how long the check may take. */
+export function checkOfRestored(
+  config: HostConfig,
+  { id, version }: { readonly id: string; readonly version: string | null },
+  service: Service | null,
+): RestoredCheck {
+  const check = config.plugins.get(id)?.healthcheck ?? null
+  const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0)
+  return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: version }
+}
+
+/** True if a check has a service or a probe to examine. */
 export function isExamining({ service, check }: Pick<Healthcheck, 'service' | 'check'>): boolean {
   return service !== null || check !== null
 }

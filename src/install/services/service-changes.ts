@@ -1,9 +1,8 @@
 import { setTimeout } from 'node:timers/promises'
-import { z } from 'zod/mini'
 import { DeploymentError, toDeployError } from '../../core/errors.ts'
 import type { Log } from '../../core/log.ts'
-import { inPast, PAST_TENSE, type ServiceOrder, type ServiceTask } from './commands.ts'
-import { describeService, keyOfService, type Service, serviceSchema } from './service.ts'
+import { inPast, PAST_TENSE, type ServiceAction, type ServiceOrder, type ServiceTask } from './commands.ts'
+import { describeService, keyOfService, type NamedService } from './service.ts'
 import { forgetStarts, type Limits, readServiceState, superviseService } from './supervise.ts'
 
 /** kubectl refuses to restart a deployment that was restarted within the same second. */
@@ -11,31 +10,26 @@ const SECOND_RESTART_AFTER_MS = 1500
 /** A supervisor's command line that ignores SIGTERM is killed after this time; it has passed on its order by then. */
 const ABORT_GRACE_MS = 500
 
-/** A plan's action on a service, and the service's state before that action; as written to the journal. */
-export const serviceChangeSchema = z.lazy(() =>
-  z.object({
-    service: serviceSchema,
-    action: z.enum(['start', 'stop', 'restart']),
-    was_running: z.boolean(),
-    /** The replicas of a Kubernetes deployment before the plan; null elsewhere. */
-    replicas: z.nullable(z.int().check(z.nonnegative())),
-  }),
-)
-export type ServiceChange = z.infer<typeof serviceChangeSchema>
+/** A service that a plan acts on, and its state before that. */
+export interface ServiceChange extends NamedService {
+  readonly was_running: boolean
+  /** The replicas of a Kubernetes deployment before the plan. Null elsewhere, and in a recovery, which cannot know. */
+  readonly replicas: number | null
+}
 
 /**
- * Returns a task with the service's current state, and with the replicas before the same plan's `earlier` changes.
+ * Returns the service with its current state, and with the replicas before the same plan's `earlier` changes.
  * Throws DeploymentError `step_failed` if the state is unknown, because no rollback could restore an unknown state.
  */
 export async function planServiceChange(
-  task: ServiceTask,
+  { part, ...task }: NamedService & { readonly action: ServiceAction },
   earlier: readonly ServiceChange[],
   signal: AbortSignal,
 ): Promise<ServiceChange> {
   const state = await readServiceState(task.service, { signal })
   if (!state.known) throw unknownState(task, state.evidence)
   const known = earlier.find(change => keyOfService(change.service) === keyOfService(task.service) && change.replicas)
-  return { ...task, was_running: state.up, replicas: known?.replicas ?? state.replicas }
+  return { service: task.service, part, was_running: state.up, replicas: known?.replicas ?? state.replicas }
 }
 
 /**
@@ -49,8 +43,8 @@ export interface RestoredServices {
   isRunning: boolean
   /** The failures, one sentence each. */
   problems: string[]
-  /** The services that could not be restored, or were not reached. */
-  unrestored: Service[]
+  /** The names in state files of the services that could not be restored, or were not reached. */
+  unrestored: (string | null)[]
   /** Whether there was time for all services. */
   isFinished: boolean
 }
@@ -82,7 +76,7 @@ export async function restoreServices(
       restored.isRunning ||= change.was_running
     } catch (error) {
       restored.isFinished &&= !signal.aborted
-      restored.unrestored.push(first.service)
+      restored.unrestored.push(first.part)
       restored.problems.push(signal.aborted ? notRestored(change) : toDeployError(error).message)
     }
   }
@@ -101,7 +95,7 @@ async function restoreRunning(change: QueueableChange, restoring: Restoring): Pr
   await forgetStarts(service, within(restoring))
   // A restart of a Kubernetes deployment keeps the replica count of zero that a stop has set.
   if (service.supervisor === 'kubernetes' && !(await readServiceState(service, within(restoring))).up)
-    await restore({ ...change, action: 'start' }, restoring)
+    await scaleUp(change, restoring)
   try {
     await restore({ ...change, action: 'restart' }, restoring)
   } catch (error) {
@@ -109,6 +103,14 @@ async function restoreRunning(change: QueueableChange, restoring: Restoring): Pr
     await setTimeout(SECOND_RESTART_AFTER_MS, undefined, { signal: restoring.signal })
     await restore({ ...change, action: 'restart' }, restoring)
   }
+}
+
+async function scaleUp(change: QueueableChange, restoring: Restoring): Promise<void> {
+  await restore({ ...change, action: 'start' }, restoring)
+  if (change.replicas === null)
+    restoring.log.warning(
+      `${describeService(change.service)} had been stopped, and now has 1 replica: only the run that stopped it knew how many it had. Scale it if it needs more.`,
+    )
 }
 
 /** Never omits the stop: a start may still be underway while nothing runs yet. */

@@ -1,25 +1,41 @@
-import { z } from 'zod/mini'
 import type { HostConfig } from '../../core/plan/host-config.ts'
 
-/** A service that a supervisor of this host runs, with the supervisor's name for it; as written to the journal. */
-export const serviceSchema = z.lazy(() =>
-  z.discriminatedUnion('supervisor', [
-    z.object({ supervisor: z.literal('systemd'), scope: z.enum(['system', 'user']), unit: z.string() }),
-    z.object({ supervisor: z.literal('docker'), container: z.string() }),
-    z.object({
-      supervisor: z.literal('kubernetes'),
-      namespace: z.string(),
-      deployment: z.string(),
-      kubeconfig: z.nullable(z.string()),
-      context: z.nullable(z.string()),
-    }),
-  ]),
-)
-export type Service = z.infer<typeof serviceSchema>
+/** A service that a supervisor of this host runs, with the supervisor's name for it. Comes only from a host config. */
+export type Service =
+  | { readonly supervisor: 'systemd'; readonly scope: 'system' | 'user'; readonly unit: string }
+  | { readonly supervisor: 'docker'; readonly container: string }
+  | {
+      readonly supervisor: 'kubernetes'
+      readonly namespace: string
+      readonly deployment: string
+      readonly kubeconfig: string | null
+      readonly context: string | null
+    }
 
-/** Returns the same key for the same service, even if it was read from a journal. */
+/** A service, with the only name that state files have for it. */
+export interface NamedService {
+  readonly service: Service
+  /** The id of the part that the service runs, or null for the project-wide unit. */
+  readonly part: string | null
+}
+
+/** Returns the same key for the same service. */
 export function keyOfService(service: Service): string {
   return JSON.stringify(service)
+}
+
+/** Returns the service that a state file names, or undefined if this host config has none for that name. */
+export function findNamed(config: HostConfig, part: string | null): Service | undefined {
+  if (part !== null) return serviceOf(config, part)
+  const { scope, projectUnit } = config.systemd
+  return config.supervisor === 'systemd' && projectUnit !== undefined
+    ? { supervisor: 'systemd', scope, unit: projectUnit }
+    : undefined
+}
+
+/** Describes a service by the name that state files have for it. */
+export function describePart(part: string | null): string {
+  return part === null ? 'the unit of the whole project' : `the service of ${part}`
 }
 
 /** Returns the service of an id, or undefined if the host config names no supervisor or says `none`. */
@@ -52,9 +68,7 @@ export function serviceOf(config: HostConfig, id: string): Service | undefined {
  * id's own service.
  */
 export function projectServiceOf(config: HostConfig, id: string): Service | undefined {
-  const own = serviceOf(config, id)
-  const { projectUnit } = config.systemd
-  return own?.supervisor === 'systemd' && projectUnit !== undefined ? { ...own, unit: projectUnit } : own
+  return findNamed(config, null) ?? serviceOf(config, id)
 }
 
 /**

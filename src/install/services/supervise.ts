@@ -1,5 +1,6 @@
 import { DeploymentError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
+import type { HostConfig } from '../../core/plan/host-config.ts'
 import { type ChildEnd, runChild } from '../files/child-process.ts'
 import {
   actionCommand,
@@ -14,7 +15,7 @@ import {
   stateCommand,
 } from './commands.ts'
 import { supervisorEnvironment } from './environment.ts'
-import { describeService, type Service } from './service.ts'
+import { describeService, findNamed, type NamedService, type Service, serviceOf } from './service.ts'
 
 const ACTION_TIMEOUT_MS = 5 * 60_000
 const STATE_TIMEOUT_MS = 30_000
@@ -62,6 +63,32 @@ export async function readServiceState(service: Service, limits: Partial<Limits>
   const missing = end.kind === 'exited' && end.code !== 0 && saysMissing(service, end.output)
   const answer = state.known ? ` ${state.words}` : `: ${command[0]} ${describeEnd(end)}`
   return { ...state, missing, evidence: `${describeService(service)}${answer}` }
+}
+
+/**
+ * Finds the service that runs a part for which no plan names one. It has the name in the part's row of the host config,
+ * or else the usual name. If no row names the service, and no service with the usual name exists (with systemd: runs),
+ * the project-wide unit runs the part. Returns undefined if there is no project-wide unit and no row of the part either.
+ */
+export async function findServiceOf(
+  config: HostConfig,
+  id: string,
+  limits: Partial<Limits> = {},
+): Promise<NamedService | undefined> {
+  const row = config.plugins.get(id)
+  const service = serviceOf(config, id)
+  if (service === undefined) return undefined
+  const own = { service, part: id }
+  if ((row?.unit ?? row?.container ?? row?.deployment) !== undefined) return own
+  if (!isAbsent(service, await readServiceState(service, limits))) return own
+  const projectWide = findNamed(config, null)
+  if (projectWide !== undefined) return { service: projectWide, part: null }
+  return row === undefined ? undefined : own
+}
+
+/** systemd reports a unit that does not exist in the same way as a stopped one. */
+function isAbsent({ supervisor }: Service, { missing, words }: ServiceState): boolean {
+  return missing || (supervisor === 'systemd' && /^is (?:inactive|unknown) /.test(words))
 }
 
 /** Returns the answer to `runCommand`, by which a new start is recognized, or null if the supervisor gives none. */

@@ -1,10 +1,10 @@
 import { isHostAction } from '../../core/plan/action.ts'
 import { isInstallStep, placeOfInstall, placeOfSettings, subjectIdOf } from '../../core/plan/plan-binding.ts'
 import type { PlanStep } from '../../core/plan/plan-step.ts'
-import { type Layout, placeName } from '../host/layout.ts'
+import { placeName } from '../host/layout.ts'
 import type { Deployment } from '../transaction/context.ts'
+import { isPending } from '../transaction/pending-services.ts'
 import type { PlannedStep } from '../transaction/record.ts'
-import { findUnrestored } from '../transaction/unrestored.ts'
 import type { Part } from './parts/part.ts'
 import { servicesOf } from './services-of.ts'
 import { missingSettings } from './settings/written-settings.ts'
@@ -12,13 +12,12 @@ import type { InstallOrder } from './step-context.ts'
 
 /**
  * Returns the ids of the steps that act on services or run commands only for parts that this deployment leaves as they
- * are. Excludes steps for services that an earlier run could not restore. If one of a plugin's steps that act on
- * services or run commands depends on a step that changes a part, excludes all of these steps of the plugin. A step
- * without `plugin` concerns all parts. Must be called before the first step, so that a `stop` is skipped together with
- * its `start`. Returns no ids with `redeploy`.
+ * are. Excludes steps for services that are still pending. If one of a plugin's steps that act on services or run commands depends on a step that changes a part, excludes
+ * all of these steps of the plugin. A step without `plugin` concerns all parts. Must be called before the first step, so
+ * that a `stop` is skipped together with its `start`. Returns no ids with `redeploy`.
  */
 export function findIdleSteps(deployment: Deployment, order: InstallOrder): ReadonlySet<string> {
-  const { layout, request } = deployment
+  const { request } = deployment
   if (request.redeploy) return new Set()
   const changed = order.parts.filter(part => isChanging(deployment, order, part))
   const changing = new Set([...changed.map(({ id }) => id), ...findDependent(order, changed)])
@@ -29,17 +28,18 @@ export function findIdleSteps(deployment: Deployment, order: InstallOrder): Read
     return (
       isHostAction(step.action) &&
       !order.skipped.has(step.id) &&
-      !isOverdue(layout, order, step) &&
+      !isOverdue(deployment, order, step) &&
       !(id !== undefined && known.has(id) ? changing.has(id) : isAnyChanging)
     )
   }
   return new Set(order.steps.filter(isIdle).map(({ id }) => id))
 }
 
-/** True if a step is about a service that an earlier run could not restore. */
-function isOverdue(layout: Layout, order: InstallOrder, step: PlanStep): boolean {
+/** True if a step is about a service that is pending, although this run has tried to restart it. */
+function isOverdue({ layout, record }: Deployment, order: InstallOrder, step: PlanStep): boolean {
   if (step.action !== 'stop' && step.action !== 'start' && step.action !== 'restart') return false
-  return order.hostConfig !== undefined && findUnrestored(layout, servicesOf(order, step.plugin)).length > 0
+  if (order.hostConfig === undefined) return false
+  return servicesOf(order, step.plugin).some(({ part }) => isPending(layout, part, record.facts))
 }
 
 /**

@@ -6,7 +6,7 @@ import { listFirst } from '../../core/quantities.ts'
 import { inPast, type ServiceAction } from '../services/commands.ts'
 import { describeService, shortName } from '../services/service.ts'
 import { readServiceState } from '../services/supervise.ts'
-import { findUnrestored, noteRestorations } from '../transaction/unrestored.ts'
+import { isPending, noteRestorations } from '../transaction/pending-services.ts'
 import { runHostCommand } from './host-command.ts'
 import { keepPart } from './keep-part.ts'
 import { findPart, type Part } from './parts/part.ts'
@@ -70,11 +70,12 @@ async function performIdle(context: StepContext, step: PlanStep): Promise<StepEn
   if (step.action !== 'start' && step.action !== 'restart') return 'skipped'
   const { log, signal } = context.deployment.tools
   const started: string[] = []
-  for (const service of servicesOf(context.order, step.plugin)) {
+  for (const named of servicesOf(context.order, step.plugin)) {
+    const { service } = named
     const { known, up } = await readServiceState(service, { signal })
     if (known && up) continue
     if (known) log.info(`${describeService(service)} is not running, so it is started.`)
-    const { was_running: wasRunning } = await context.transaction.supervise(service, 'start', signal)
+    const { was_running: wasRunning } = await context.transaction.supervise(named, 'start', signal)
     if (!wasRunning) started.push(`${shortName(service)} was not running, and was started`)
   }
   if (started.length > 0) return { status: 'done', did: listFirst(started, MAX_LISTED) }
@@ -94,16 +95,17 @@ async function supervise(context: StepContext, action: ServiceAction, plugin: st
   const { transaction, deployment } = context
   const { log, signal } = deployment.tools
   const services = servicesOf(context.order, plugin)
-  const unrestored = new Set(findUnrestored(deployment.layout, services))
-  for (const service of services) {
-    log.info(`${action} ${describeService(service)}`)
-    const { was_running: wasRunning } = await transaction.supervise(service, action, signal)
-    if (!unrestored.has(service)) continue
+  const { layout, record } = deployment
+  for (const named of services) {
+    log.info(`${action} ${describeService(named.service)}`)
+    const wasPending = isPending(layout, named.part, record.facts)
+    const { was_running: wasRunning } = await transaction.supervise(named, action, signal)
+    if (!wasPending) continue
     // A start has no effect on a service that is still running, perhaps with files of a version that was rolled back.
-    if (action === 'start' && wasRunning) await transaction.supervise(service, 'restart', signal)
-    await noteRestorations(deployment.layout, { restored: [service] })
+    if (action === 'start' && wasRunning) await transaction.supervise(named, 'restart', signal)
+    await noteRestorations(layout, { of: record.facts, restored: [named.part] })
   }
-  const done = services.map(service => inPast({ service, action }))
+  const done = services.map(({ service }) => inPast({ service, action }))
   return { status: 'done', did: listFirst(done, MAX_LISTED) }
 }
 

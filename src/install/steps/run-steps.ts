@@ -23,7 +23,7 @@ export async function runSteps(context: StepContext, beforeStep: (step: PlanStep
   const { order, deployment, transaction, idle } = context
   const { record, tools } = deployment
   record.noteIdle(idle)
-  await transaction.noteHealthchecks(restoredChecks(order))
+  transaction.noteHealthchecks(restoredChecks(order))
   const runs = divideIntoRuns(context)
   const ledger = new StepLedger(
     record,

@@ -1,17 +1,18 @@
 import { DeploymentError } from '../../core/errors.ts'
 import type { HostConfig } from '../../core/plan/host-config.ts'
-import { projectServiceOf, type Service, serviceOf } from '../services/service.ts'
+import { findNamed, keyOfService, type NamedService, serviceOf } from '../services/service.ts'
 import type { InstallOrder } from './step-context.ts'
 
 /**
  * Returns the service of one plugin; without a plugin, the project-wide unit or, if there is none, each part's service.
  */
-export function servicesOf(order: InstallOrder, plugin: string | undefined): Service[] {
+export function servicesOf(order: InstallOrder, plugin: string | undefined): NamedService[] {
   const config = requireConfig(order)
+  const projectWide = plugin === undefined ? findNamed(config, null) : undefined
+  if (projectWide !== undefined) return [{ service: projectWide, part: null }]
   const ids = plugin === undefined ? order.parts.map(part => part.id) : [plugin]
-  const find = plugin === undefined ? projectServiceOf : serviceOf
-  const services = ids.map(id => requireEntry(find(config, id), 'supervisor'))
-  return [...new Map(services.map(service => [JSON.stringify(service), service])).values()]
+  const services = ids.map(part => ({ service: requireEntry(serviceOf(config, part), 'supervisor'), part }))
+  return [...new Map(services.map(named => [keyOfService(named.service), named])).values()]
 }
 
 export function requireConfig({ hostConfig }: Pick<InstallOrder, 'hostConfig'>): HostConfig {

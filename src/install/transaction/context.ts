@@ -1,3 +1,4 @@
+import type { SourceFile } from '../../core/document/source-file.ts'
 import type { Log } from '../../core/log.ts'
 import type { Settings } from '../../core/plan/settings.ts'
 import type { Layout } from '../host/layout.ts'
@@ -11,6 +12,8 @@ export interface HostRequest {
   /** Whether to accept a project root that other users own or can write to. */
   allowSharedRoot: boolean
   hostId: string
+  /** Undefined if the operator names none. */
+  hostConfig: SourceFile | undefined
   keepSnapshots: number
   keepReports: number
   lockTimeoutMs: number

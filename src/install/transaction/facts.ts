@@ -108,9 +108,9 @@ export function flowOf({ contract, rollback_of: replaced }: DeploymentFacts): Fl
   return replaced === undefined ? contract : 'rollback'
 }
 
-export const stateEntrySchema = z.object({ state: z.string().check(z.regex(/^[a-z_]{1,40}$/)), at: timeSchema })
+export const stateEntrySchema = z.strictObject({ state: z.string().check(z.regex(/^[a-z_]{1,40}$/)), at: timeSchema })
 
-export const stepEntrySchema = z.object({
+export const stepEntrySchema = z.strictObject({
   id: z.string(),
   action: z.string(),
   status: z.enum(['done', 'unchanged', 'skipped', 'warned', 'failed', 'not_run']),

@@ -36,6 +36,7 @@ export interface Verification {
   readonly problems: readonly string[]
 }
 
+const NOT_COMPARED = 'The restored files could not be compared with their record: '
 const UNKNOWN: Verification = { verified: null, problems: [] }
 
 /**
@@ -63,7 +64,7 @@ async function verifyPlaces(files: RestoredFiles): Promise<Verification> {
 function notVerified({ grace }: RestoredFiles, error: unknown): Verification {
   if (grace.comparing.aborted) return UNKNOWN
   const { message } = toHostError(error, 'reading them')
-  return { problems: [`The restored files could not be compared with their record: ${message}`], verified: false }
+  return { problems: [`${NOT_COMPARED}${message}`], verified: false }
 }
 
 /** Returns undefined if there is nothing to compare and the place is empty. */
@@ -103,11 +104,12 @@ export function describeMoving(paths: readonly string[]): string {
 }
 
 /**
- * True if a rollback's problem concerns a file in one of these places. Restoring services does not solve such a
+ * True if a rollback's problem concerns files, in one of these places if it names any. Restoring services does not solve such a
  * problem.
  */
 export function isOfFile(problem: string, places: readonly Place[]): boolean {
   const paths = places.map(place => `${placePath(place)}/`)
+  if (problem.startsWith(NOT_COMPARED)) return true
   return paths.some(path => problem.startsWith(path) || problem.startsWith(`${MOVING}${path}`))
 }
 

@@ -2,7 +2,7 @@ import type { Installation } from '../host/installed/host-record.ts'
 import { isSamePlace, type Place } from '../host/layout.ts'
 import type { ServiceAction } from '../services/commands.ts'
 import type { RestoredCheck } from '../services/healthchecks.ts'
-import type { Service } from '../services/service.ts'
+import type { NamedService } from '../services/service.ts'
 import { planServiceChange, type ServiceChange } from '../services/service-changes.ts'
 import { superviseService } from '../services/supervise.ts'
 import { announceable, applyChanges, type Change, type PlannedChange, placesIn } from './changes/change.ts'
@@ -20,12 +20,12 @@ export interface Transaction {
    */
   apply(changes: readonly PlannedChange[], reach?: (change: PlannedChange) => void): Promise<void>
   /**
-   * Announces an action on a service durably in the journal, with the service's current state, then performs the
-   * action. Returns what was announced.
+   * Announces durably in the journal that a service is about to change, and whether it is running now. Then performs
+   * the action. Returns the service's state before it.
    */
-  supervise(service: Service, action: ServiceAction, signal: AbortSignal): Promise<ServiceChange>
-  /** Records how to check the old version after a rollback. */
-  noteHealthchecks(checks: readonly RestoredCheck[]): Promise<void>
+  supervise(named: NamedService, action: ServiceAction, signal: AbortSignal): Promise<ServiceChange>
+  /** Notes how to check the old version after a rollback. Not journaled: a recovery has its own host config. */
+  noteHealthchecks(checks: readonly RestoredCheck[]): void
   /** The places that a tree was moved out of or into, or was about to be. */
   readonly places: readonly Place[]
   /** The host's files that an undo could not put back, one sentence each. */
@@ -65,15 +65,15 @@ export function beginTransaction(changeLog: ChangeLog): Transaction {
       for (const path of await applyChanges(root, exact, reachNth))
         log.warning(`Another process put files in the way of this deployment. They were moved to ${path}.`)
     },
-    async supervise(service, action, signal) {
-      const change = await planServiceChange({ service, action }, services, signal)
-      await journal.append({ record: 'service', change })
+    async supervise(named, action, signal) {
+      const change = await planServiceChange({ ...named, action }, services, signal)
+      const { part, was_running } = change
+      await journal.append({ record: 'service', part, was_running })
       services.push(change)
-      await superviseService(change, { signal })
+      await superviseService({ ...change, action }, { signal })
       return change
     },
-    async noteHealthchecks(checks) {
-      await journal.append({ record: 'healthchecks', checks: [...checks] })
+    noteHealthchecks(checks) {
       healthchecks.push(...checks)
     },
     async commit({ rows, removed, discard, project }) {

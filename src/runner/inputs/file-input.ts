@@ -1,7 +1,8 @@
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
 import { isAbsolute, relative, resolve, sep } from 'node:path'
 import { errnoOf } from '../../core/errors.ts'
 import { NotReadable, openBelowSync } from '../../install/files/open-below.ts'
+import { walkPath } from '../../install/host/ownership/path-walk.ts'
 
 /**
  * Returns the start of one of the operator's files as text. Reads up to one byte more than `maxBytes`, so that the
@@ -30,6 +31,28 @@ export function readStartInside(workspace: string, path: string, maxBytes: numbe
     return readBytes(openBelowSync(workspace, inside), maxBytes + 1)
   } catch (error) {
     throw new Error(error instanceof NotReadable ? error.message : reasonOf(error), { cause: error })
+  }
+}
+
+/**
+ * True if the way to a file leads into the project root, by whatever name. What is there may come from a service or a
+ * publisher, so no file that says what to run may be read from there. False if there is no root, or if it cannot be
+ * examined, because no run can use such a root. Throws the system's error if the way cannot be examined.
+ */
+export function leadsIntoRoot(path: string, root: string): boolean {
+  const there = tryToStat(root)
+  if (there === undefined) return false
+  const { way, end } = walkPath(path)
+  return [...way, ...(end === undefined ? [] : [end])].some(
+    ({ stat }) => stat.ino === there.ino && stat.dev === there.dev,
+  )
+}
+
+function tryToStat(path: string): Stats | undefined {
+  try {
+    return statSync(path)
+  } catch {
+    return undefined
   }
 }
 

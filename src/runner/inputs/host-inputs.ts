@@ -43,7 +43,7 @@ export function readHost(read: InputReader) {
   return {
     projectRoot: read.required('project-root', projectRootSchema),
     hostId: read.withDefault('host-id', hostIdSchema, hostname()),
-    hostConfig: read.file('host-config', OPERATOR_YAML_LIMITS.bytes),
+    hostConfig: read.hostFile('host-config', OPERATOR_YAML_LIMITS.bytes),
     keepPaths: read.withDefault('keep-paths', keepPathsSchema, DEFAULT_KEEP_PATHS),
     allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
     keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),

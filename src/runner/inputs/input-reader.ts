@@ -7,7 +7,8 @@ import { ConfigError } from '../../core/errors.ts'
 import { cleanForeignText } from '../../core/foreign-text.ts'
 import { parseSettings, type Settings } from '../../core/plan/settings.ts'
 import { SHORTEST_REDACTED } from '../../core/secrets.ts'
-import { readStart, readStartInside } from './file-input.ts'
+import { leadsIntoRoot, readStart, readStartInside } from './file-input.ts'
+import { projectRootSchema } from './input-schemas.ts'
 
 /** The secrets and problems that were found while the inputs of a request were read. */
 export interface GivenInputs {
@@ -42,6 +43,8 @@ export class InputReader implements GivenInputs {
   readonly secrets: string[] = []
   readonly settingValues: string[] = []
   readonly #workspace: string
+  /** Kept here, because files that come before the root among the inputs must not lie below it either. */
+  readonly #projectRoot = projectRootSchema.safeParse(core.getInput('project-root')).data
   readonly #readFile: (path: string, maxBytes: number) => string
 
   /** Paths in inputs are relative to `workspace`. If it is `foreign`, someone else may have written its content. */
@@ -120,6 +123,19 @@ export class InputReader implements GivenInputs {
   /** Like `requiredFile`, for an input that may be left out. */
   file(name: string, maxBytes: number): SourceFile | undefined {
     return this.#read(take(name), maxBytes)
+  }
+
+  /** Like `file`, for a file that says what to do on a host. Refuses a file whose real path lies below `project-root`. */
+  hostFile(name: string, maxBytes: number): SourceFile | undefined {
+    const file = this.file(name, maxBytes)
+    const root = this.#projectRoot
+    if (file === undefined || root === undefined) return file
+    if (!leadsIntoRoot(resolve(this.#workspace, file.path), root)) return file
+    this.refuse(
+      name,
+      `names ${file.path}, which lies below project-root, where services and publishers may write: keep it in the repository, or in a directory such as /etc/hub-deploy`,
+    )
+    return undefined
   }
 
   /** True if the input was read and has a problem. */

@@ -77,13 +77,13 @@ const RECORD_LOST =
 
 /** Describes each finding that needs attention. */
 export function findingsOf(inspection: Inspection): string[] {
-  const { activity, isRecordLost, unrestored } = inspection
+  const { activity, isRecordLost, parts } = inspection
   return [
     ...(activity.kind === 'interrupted' ? [activity.sentence] : []),
     ...(activity.kind === 'busy' ? [describeBusy(activity.holder)] : []),
     ...(isRecordLost ? [RECORD_LOST] : []),
     ...describeDrift(inspection),
-    ...(unrestored > 0 ? [describeUnrestored(unrestored)] : []),
+    ...describePending(parts),
   ]
 }
 
@@ -143,8 +143,13 @@ function describeBusy(holder: string): string {
   return `A deployment is currently changing this host (${holder}), so the installed files were not compared. Run this action again when the deployment has ended.`
 }
 
-function describeUnrestored(count: number): string {
-  return `${count === 1 ? 'A service' : `${count} services`} could not be restored after a rollback. The next deployment whose plan restarts ${count === 1 ? 'it' : 'them'} does so even if nothing else changes.`
+function describePending(parts: readonly InspectedPart[]): string[] {
+  const ids = parts.flatMap(({ row }) => (row.service_pending ? [row.id] : []))
+  if (ids.length === 0) return []
+  const services = ids.length === 1 ? 'The service' : 'The services'
+  return [
+    `${services} of ${listFirst(ids, MAX_LISTED_PATHS)} could not be restarted or checked after a rollback. The next run whose host config names ${ids.length === 1 ? 'it' : 'them'} does that.`,
+  ]
 }
 
 function describeInspection(inspection: Inspection): Ending {

@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { toDeployError } from '../../../src/core/errors.ts'
-import { readHostRecord, recordInstalled, recordUnrestored } from '../../../src/install/host/installed/host-record.ts'
+import { readHostRecord, recordInstalled, recordPending } from '../../../src/install/host/installed/host-record.ts'
 import { fileOf } from '../../../src/install/host/installed/record-file.ts'
 import type { Layout, Place } from '../../../src/install/host/layout.ts'
 import { type Inspection, inspectHost, isDrifted } from '../../../src/install/inspection/inspect.ts'
@@ -196,16 +196,22 @@ describe('inspectHost', () => {
     const scene = await makeScene(t)
     const { layout } = scene
     await recordInstalled(layout, { rows: [rowOf({ version: '1.0.0' }), rowOf({ id: 'other' })], removed: [] })
-    await recordUnrestored(layout, ['{"unit":"greeter"}'])
+    await recordPending(layout, ({ id }) => id === 'greeter')
     const commit = { rows: [rowOf()], removed: [], discard: [] }
     const at = '2026-01-02T03:04:06.000Z'
     const file = fileOf(readHostRecord(layout))
     const records = [...begun(scene.sender), { record: 'host' as const, file }, ...announced(UPDATE)]
     scene.writeJournal([...records, { record: 'commit', at, ...commit }])
-    await recordUnrestored(layout, [])
+    await recordPending(layout, () => false)
     await recordInstalled(layout, commit)
-    const { unrestored, parts } = await inspect(layout)
-    assert.deepEqual([unrestored, parts.map(({ row }) => row.id)], [0, ['greeter', 'other']])
+    const { parts } = await inspect(layout)
+    assert.deepEqual(
+      parts.map(({ row }) => [row.id, row.service_pending]),
+      [
+        ['greeter', undefined],
+        ['other', undefined],
+      ],
+    )
     rmSync(layout.installed)
     assert.deepEqual(
       (await inspect(layout)).parts.map(({ row }) => `${row.id} ${row.version}`),

@@ -38,9 +38,9 @@ async function perform(...actions: [Service, ServiceAction][]): Promise<ServiceC
   const { signal } = new AbortController()
   const changes: ServiceChange[] = []
   for (const [service, action] of actions) {
-    const change = await planServiceChange({ service, action }, changes, signal)
+    const change = await planServiceChange({ service, part: 'web', action }, changes, signal)
     changes.push(change)
-    await superviseService(change)
+    await superviseService({ ...change, action })
   }
   return changes
 }
@@ -168,7 +168,7 @@ describe('planServiceChange', () => {
   it('refuses a service whose state is unknown', async () => {
     process.env['PATH'] = '/nowhere'
     await assert.rejects(
-      planServiceChange({ service: UNIT, action: 'stop' }, [], new AbortController().signal),
+      planServiceChange({ service: UNIT, part: 'web', action: 'stop' }, [], new AbortController().signal),
       error => error instanceof DeploymentError && error.code === 'step_failed',
     )
   })

@@ -28,10 +28,10 @@ async function see(name: string, service: Service): Promise<void> {
 
 await see('before', WEB)
 await see('missing', MISSING)
-const started = await planServiceChange({ service: WEB, action: 'start' }, [], signal)
+const started = await planServiceChange({ service: WEB, part: 'web', action: 'start' }, [], signal)
 await act(WEB, 'start')
 await see('started', WEB)
-const restarted = await planServiceChange({ service: WEB, action: 'restart' }, [], signal)
+const restarted = await planServiceChange({ service: WEB, part: 'web', action: 'restart' }, [], signal)
 await act(WEB, 'restart')
 await act(WEB, 'stop')
 await see('stopped', WEB)
@@ -44,7 +44,7 @@ seen['stoppedMissing'] = await restoreServices([{ ...started, service: MISSING }
 const run = await readServiceRun(LIMITED)
 await act(LIMITED, 'start')
 const firstRun = await readServiceRun(LIMITED)
-const limited = await planServiceChange({ service: LIMITED, action: 'restart' }, [], signal)
+const limited = await planServiceChange({ service: LIMITED, part: 'web', action: 'restart' }, [], signal)
 await act(LIMITED, 'restart')
 const runs = [run, firstRun, await readServiceRun(LIMITED)]
 seen['differentRuns'] = new Set(runs).size

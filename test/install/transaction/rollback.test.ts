@@ -17,6 +17,7 @@ import { rewriteKeepingTime } from '../rewrite-keeping-time.ts'
 import { writeTree } from '../temporary-directory.ts'
 import { timesMoveOn } from '../times-move-on.ts'
 
+const OF = { contract: 'marketplace', slug: 'greeter' } as const
 const FILES = { 'main.py': 'old', 'README.md': 'read', 'lib/a.py': 'a', 'lib/deep/b.py': 'b' }
 
 /** An installed version with its record, as if the version had been moved away and back. */
@@ -37,8 +38,9 @@ function requestOf(layout: Layout): Omit<RollbackRequest, 'undo'> {
     keepPaths: ['data'],
     stagingFolder: layout.staging,
     byContent: false,
+    of: OF,
     services: [],
-    healthchecks: [],
+    healthchecks: async () => [],
   }
 }
 
@@ -99,7 +101,7 @@ describe('rollBack', () => {
     const { rollback } = await rollBack({
       ...requestOf(layout),
       log,
-      healthchecks: [{ ...nothing, previous_version: '1.0.0' }],
+      healthchecks: async () => [{ ...nothing, previous_version: '1.0.0' }],
       undo: async () => true,
     })
     assert.deepEqual([rollback?.healthy, rollback?.problems], [null, []])
@@ -117,8 +119,8 @@ describe('rollBack', () => {
       const { outcome, rollback, unchecked, isUnfinished } = await rollBack({
         ...requestOf(layout),
         grace: { ...endlessGrace(), [late]: AbortSignal.abort(new Error('late')), cancelled: AbortSignal.abort() },
-        services: late === 'restoring' ? [{ service, action: 'restart', was_running: true, replicas: null }] : [],
-        healthchecks: [{ ...healthcheck, previous_version: '1.0.0' }],
+        services: late === 'restoring' ? [{ service, part: 'greeter', was_running: true, replicas: null }] : [],
+        healthchecks: async () => [{ ...healthcheck, previous_version: '1.0.0' }],
         undo: async () => true,
       })
       assert.deepEqual([outcome, rollback?.restored, rollback?.healthy], ['rolled_back', true, null])
@@ -138,8 +140,9 @@ describe('rollBack', () => {
       keepPaths: [],
       stagingFolder: layout.staging,
       byContent: false,
-      services: [{ service, action: 'restart', was_running: true, replicas: null }],
-      healthchecks: [],
+      of: OF,
+      services: [{ service, part: 'greeter', was_running: true, replicas: null }],
+      healthchecks: async () => [],
       undo: async () => {
         throw new RollbackError('rollback_failed', 'in the way')
       },
@@ -265,7 +268,7 @@ describe('rollBack', () => {
       keepPaths: ['data'],
       stagingFolder: layout.staging,
     }
-    const rest = { byContent: false, services: [], healthchecks: [], undo: async () => true }
+    const rest = { byContent: false, of: OF, services: [], healthchecks: async () => [], undo: async () => true }
     assert.equal((await rollBack({ ...request, ...rest })).rollback?.verified, null)
     rmSync(join(layout.root, 'extensions/other'), { recursive: true })
     assert.equal((await rollBack({ ...request, ...rest })).rollback?.verified, true)
@@ -320,8 +323,9 @@ describe('rollBack', () => {
         keepPaths: ['data'],
         stagingFolder: layout.staging,
         byContent: false,
+        of: OF,
         services: [],
-        healthchecks: [],
+        healthchecks: async () => [],
         undo: async () => true,
       })
       assert.deepEqual([outcome, rollback?.restored, rollback?.verified], ['rolled_back', true, null])
@@ -368,7 +372,7 @@ describe('rollBack', () => {
       keepPaths: ['data'],
       stagingFolder: layout.staging,
     }
-    const request = { ...restored, services: [], healthchecks: [], undo: async () => true }
+    const request = { ...restored, of: OF, services: [], healthchecks: async () => [], undo: async () => true }
     assert.notEqual(treeRecordPath(layout, tree_record), record)
     assert.equal((await rollBack({ ...request, byContent: false })).rollback?.verified, true)
     const { outcome, rollback } = await rollBack({ ...request, byContent: true })

@@ -20,7 +20,6 @@ function summaryOf(more: Partial<Inspection>, error?: DeploymentError): string {
     unrecorded: [],
     isRecordLost: false,
     isKnown: true,
-    unrestored: 0,
     ...more,
   } as const
   return buildStatusSummary(inspection, { host: HOST, error, cut: [] })
@@ -70,7 +69,7 @@ describe('buildStatusSummary', () => {
     assert.equal(
       summaryOf({
         parts: [
-          partOf('a-intact'),
+          { ...partOf('a-intact'), row: rowOf({ id: 'a-intact', service_pending: true }) },
           partOf('greeter', { kind: 'differs', paths, count: 3 }),
           partOf('gone', { kind: 'no directory', instead: 'nothing' }),
         ],
@@ -81,13 +80,12 @@ describe('buildStatusSummary', () => {
           row,
           path: row.name,
         })),
-        unrestored: 1,
       }),
       `### ⚠️ 2 of 3 parts differ from what was installed on app-1
 
 > [!WARNING]
 > - Files on this host differ from what was installed: plugins/greeter/src/main.py (changed), plugins/greeter/run.sh (mode changed), plugins/gone (missing) and 1 more.
-> - A service could not be restored after a rollback. The next deployment whose plan restarts it does so even if nothing else changes.
+> - The service of a-intact could not be restarted or checked after a rollback. The next run whose host config names it does that.
 
 | Part | Version | Installed | Files | Snapshots |
 | --- | --- | --- | --- | --- |

@@ -15,6 +15,7 @@ import { describeEnd } from '../../reports/recovered-run.ts'
 import type { DeploymentEnd } from '../../transaction/end.ts'
 import { readJournal } from '../../transaction/journal/read-journal.ts'
 import { findEnd, isInDoubt } from './dead-run.ts'
+import { findPending } from './recovered-services.ts'
 import { recover } from './recovery.ts'
 
 /** A longer wait is not needed: a live holder has already recovered the host. */
@@ -90,13 +91,18 @@ function readJournalState({ layout, run }: Host): 'own' | 'of another' | 'of ano
   }
 }
 
+/** True if this run has a host config, and an earlier run has left a service to restart and check. */
+export function isAnyPending({ layout, hostConfig }: Host): boolean {
+  return hostConfig !== undefined && findPending(layout).length > 0
+}
+
 /**
- * If there is a journal, waits for the lock and recovers what a dead run left. Returns undefined if there is nothing to
- * recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and `requireNothingStranded` do.
+ * If there is a journal or a pending service, waits for the lock and recovers what a dead run left. Returns undefined if
+ * there is nothing to recover. Throws as `requireSafeHost`, `requireOwnKinds`, `holdLock`, `recover` and `requireNothingStranded` do.
  */
 export async function recoverHost(host: Host, lockTimeoutMs: number): Promise<ClosedDeployment | undefined> {
   requireSafeHost(host)
-  if (!pathExistsSync(host.layout.journal)) {
+  if (!pathExistsSync(host.layout.journal) && !isAnyPending(host)) {
     requireNothingStranded(host.layout)
     return undefined
   }

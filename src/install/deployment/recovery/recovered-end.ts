@@ -1,24 +1,24 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { DeployError } from '../../../core/errors.ts'
 import { finishCommitted } from '../../host/cleanup.ts'
+import { withPending } from '../../host/installed/host-record.ts'
 import { type KnownRecord, tryToRestoreRecord } from '../../host/installed/restore-record.ts'
 import { stagingPath } from '../../host/layout.ts'
 import type { Host } from '../../reports/host.ts'
-import { describeService, keyOfService } from '../../services/service.ts'
-import type { ServiceChange } from '../../services/service-changes.ts'
 import { buildEnd, type DeploymentEnd } from '../../transaction/end.ts'
 import { announcedIn } from '../../transaction/journal/announcement.ts'
 import {
   type CommitRecord,
   findCommit,
   findHostRecord,
-  type JournalRecord,
   pendingChanges,
 } from '../../transaction/journal/journal-record.ts'
+import { isPendingAfter } from '../../transaction/pending-services.ts'
 import { isOfFile } from '../../transaction/restored-files.ts'
 import { type RollbackRequest, type RolledBack, rollBack } from '../../transaction/rollback.ts'
 import { undoChanges } from '../../transaction/undo.ts'
 import { changedPlaces, type DeadRun, findEnd, interruptedState, wasUnfinished } from './dead-run.ts'
+import { checksAfter, findServices } from './recovered-services.ts'
 
 /** The second half of the sentence about an interrupted run. */
 const ROLLED_BACK = {
@@ -35,7 +35,7 @@ export interface RecoveredEnd {
   /** Whether another recovery has to continue: this one was cancelled, or could not record the restored services. */
   readonly isUnfinished?: boolean
   /**
-   * The error that leaves work to another recovery: the host's record, or the unrestored services in that record, could
+   * The error that leaves work to another recovery: the host's record, or the pending services in that record, could
    * not be written.
    */
   readonly unwritten?: DeployError | undefined
@@ -48,7 +48,7 @@ export async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
   const commit = findCommit(run.records)
   if (commit !== undefined) return await endCommitted(host, run, commit)
   // Everything that follows reads the host's record.
-  const known = knownRecord(run.records)
+  const known = knownRecord(run)
   const unwritten = known && (await tryToRestoreRecord(host, known))
   const request = rollbackOf(host, run)
   const ended = await endRolledBack(request, run, interruptedState(host, run.record))
@@ -56,16 +56,17 @@ export async function endRun(host: Host, run: DeadRun): Promise<RecoveredEnd> {
 }
 
 /**
- * Returns the record of the host as the run knew it. If the rollback of the run left a problem, the record lists as
- * unrestored all services that the run changed, because the run may have noted any of them.
+ * Returns the record of the host as the run knew it. If the rollback of the run left a problem, all services that the
+ * run changed are pending in this record, because the run may have noted any of them.
  */
-function knownRecord(records: readonly JournalRecord[]): KnownRecord | undefined {
+function knownRecord({ records, record: { facts } }: DeadRun): KnownRecord | undefined {
   const found = findHostRecord(records)
   if (found === undefined) return undefined
-  const services = records.flatMap(entry => (entry.record === 'service' ? [keyOfService(entry.change.service)] : []))
   const hasProblem = (findEnd(records)?.rollback?.problems.length ?? 0) > 0
-  const unrestored = [...new Set([...found.unrestored, ...(hasProblem ? services : [])])]
-  return { record: { ...found, unrestored }, services }
+  const services = records.flatMap(entry => (entry.record === 'service' ? [entry.part] : []))
+  const unrestored = hasProblem ? services : []
+  const installed = withPending(found.installed, row => isPendingAfter(row, { of: facts, unrestored }))
+  return { record: { ...found, installed } }
 }
 
 /**
@@ -102,29 +103,23 @@ async function endRestored(request: RollbackRequest, run: DeadRun, known: Deploy
   const { rollback, ...left } = await rollBack({ ...request, places: [] })
   if (rollback === null || known.rollback === null) return { end: known }
   const places = changedPlaces(run.records)
-  const isDamage = (problem: string): boolean =>
-    known.rollback?.verified === false ? !isOfService(problem, request.services) : isOfFile(problem, places)
-  const damage = known.rollback.problems.filter(isDamage)
+  const damage = known.rollback.problems.filter(problem => isOfFile(problem, places))
   const { healthy, problems } = rollback
   // Both lists name the lost kept paths.
   const continued = { ...known.rollback, healthy, problems: [...new Set([...damage, ...problems])] }
   return { end: { ...known, rollback: continued }, isUnfinished: isLeft(left), unwritten: left.unwritten }
 }
 
-function isOfService(problem: string, services: readonly ServiceChange[]): boolean {
-  return services.some(({ service }) => problem.includes(describeService(service)))
-}
-
 function isLeft({ isUnfinished, unchecked }: Pick<RolledBack, 'isUnfinished' | 'unchecked'>): boolean {
   return isUnfinished === true || unchecked !== undefined
 }
 
-function rollbackOf(
-  { layout, log, grace, recovery }: Host,
-  { begin, records, journal }: DeadRun,
-): RollbackRequest & { readonly lost: readonly string[] } {
+function rollbackOf(host: Host, run: DeadRun): RollbackRequest & { readonly lost: readonly string[] } {
+  const { layout, log, grace, recovery } = host
+  const { begin, records, journal, record } = run
   const wasUndone = records.some(entry => entry.record === 'undone' && entry.was_made)
   const lost = records.flatMap(entry => (entry.record === 'undone' && entry.lost !== undefined ? [entry.lost] : []))
+  const found = findServices(host, run)
   const changeLog = { root: layout.root, journal, log, onLost: (problem: string) => void lost.push(problem) }
   return {
     layout,
@@ -134,8 +129,9 @@ function rollbackOf(
     keepPaths: begin.keep_paths,
     stagingFolder: stagingPath(layout, begin.facts.deployment_id),
     byContent: true,
-    services: records.flatMap(entry => (entry.record === 'service' ? [entry.change] : [])),
-    healthchecks: records.flatMap(entry => (entry.record === 'healthchecks' ? entry.checks : [])),
+    of: record.facts,
+    ...found,
+    healthchecks: async () => await checksAfter(host, run, found),
     undo: async () => (await undoChanges(changeLog, pendingChanges(records))) || wasUndone,
     lost,
     onFilesRestored: recovery?.onFilesRestored,
@@ -143,8 +139,9 @@ function rollbackOf(
 }
 
 /** Ends a run that died after its commit: the new version stays. */
-async function endCommitted(host: Host, { records }: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
-  await finishCommitted(host, { removed: [], ...commit }, knownRecord(records))
+async function endCommitted(host: Host, run: DeadRun, commit: CommitRecord): Promise<RecoveredEnd> {
+  const { records } = run
+  await finishCommitted(host, { removed: [], ...commit }, knownRecord(run))
   const changed = records.flatMap(announcedIn).some(({ type }) => type !== 'make_directory')
   return { end: findEnd(records) ?? buildEnd(new Date(), { outcome: 'success', changed }) }
 }

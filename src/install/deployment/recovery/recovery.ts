@@ -1,5 +1,6 @@
 import { statesBetween } from '../../../core/state-machine.ts'
 import { cleanStaging, removeStrayTemporaries, retryDiscarded } from '../../host/cleanup.ts'
+import { nameOf } from '../../host/installed/row-place.ts'
 import { requireSafeDirectory } from '../../host/ownership/ownership.ts'
 import { requireNothingStranded } from '../../host/switchable.ts'
 import { type ClosedDeployment, closeDeployment } from '../../reports/close.ts'
@@ -27,6 +28,7 @@ import {
 } from './dead-run.ts'
 import { type EndedRun, endJournal } from './leftovers.ts'
 import { endRun } from './recovered-end.ts'
+import { findPending, restorePending } from './recovered-services.ts'
 
 /**
  * Ends the run that died on this host. Rolls it back if it died before its commit; otherwise finishes its cleanup. A
@@ -37,10 +39,14 @@ import { endRun } from './recovered-end.ts'
  * file system errors, as they are or as a DeployError, and the signal's reason if a cancel leaves services to restore.
  */
 export async function recover(host: Host): Promise<ClosedDeployment | undefined> {
-  await removeStrayTemporaries(host.layout, host.log)
+  const { layout, log } = host
+  await removeStrayTemporaries(layout, log)
+  const wasPending = new Set(findPending(layout).map(nameOf))
   const recovered = await recoverJournal(host)
   // No transaction moves a stranded tree, so no rollback moves it back.
-  requireNothingStranded(host.layout)
+  requireNothingStranded(layout)
+  const pending = findPending(layout).filter(row => wasPending.has(nameOf(row)))
+  await restorePending(host, pending)
   return recovered
 }
 
@@ -108,8 +114,8 @@ async function removeLeftovers(host: Host, ended?: EndedRun): Promise<void> {
 }
 
 /**
- * Logs how the recovery ended. If the run had recorded its end, and that end stands, logs only the cleanup, or that the
- * restored version is not healthy.
+ * Logs how the recovery ended, with each problem that remains. If the run had recorded its end, and that end stands,
+ * logs only the cleanup, or that the restored version is not healthy.
  */
 function logRecovered({ log, recovery }: Host, report: LocalReport, known: DeploymentEnd | undefined): void {
   const isNews = known === undefined || known.rollback?.restored === false
@@ -119,6 +125,8 @@ function logRecovered({ log, recovery }: Host, report: LocalReport, known: Deplo
     log.warning([describeRecovered(report), ...rollbackProblems(report)].join(' '))
   else if (isNews) log.notice(describeRecovered(report))
   else log.info(`The interrupted ${nameRun(report)} (${report.deployment_id}) has been cleaned up.`)
+  const isSaid = unhealthy !== undefined || (isNews && report.outcome === 'inconsistent')
+  if (!isSaid) for (const problem of rollbackProblems(report)) log.warning(problem)
   if (isNews) recovery?.onRecovered?.(unhealthy ?? describeRecovered(report))
 }
 

@@ -60,7 +60,7 @@ export async function undo(
   { transaction, stagingFolder }: HostSession,
   cause: DeployError,
 ): Promise<SettledEnding> {
-  const { layout, tools, keepPaths } = deployment
+  const { layout, tools, keepPaths, record } = deployment
   if (deployment.state !== 'pending') tools.log.did('failed')
   if (transaction.changed || transaction.services.length > 0) tools.log.group('rolling back', 'at once')
   const { rollback, unchecked, isUnfinished, ...undone } = await rollBack({
@@ -71,8 +71,9 @@ export async function undo(
     keepPaths,
     stagingFolder,
     byContent: false,
+    of: record.facts,
     services: transaction.services,
-    healthchecks: transaction.healthchecks,
+    healthchecks: async () => transaction.healthchecks,
     undo: () => transaction.rollback(),
     lost: transaction.lost,
   })

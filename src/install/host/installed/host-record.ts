@@ -75,7 +75,6 @@ export function withInstalled(before: HostRecord, { rows, removed, project }: In
     projects: retainVersions(before.projects, project, rowsLeft),
     // A path that was discarded earlier may name a snapshot again.
     discard: before.discard.filter(path => !kept.has(path)),
-    unrestored: before.unrestored,
   }
 }
 
@@ -84,9 +83,26 @@ export async function recordDiscarded(layout: Layout, discard: readonly string[]
   await writeRecord(layout, { ...readHostRecord(layout), discard: [...discard] })
 }
 
-/** Records the services that could not be restored. The record is durable on return. */
-export async function recordUnrestored(layout: Layout, unrestored: readonly string[]): Promise<void> {
-  await writeRecord(layout, { ...readHostRecord(layout), unrestored: [...unrestored] })
+/**
+ * Records the parts with a service that still has to be restarted and checked. Writes nothing if the record says so
+ * already; otherwise, the record is durable on return.
+ */
+export async function recordPending(layout: Layout, isPending: (row: InstalledRow) => boolean): Promise<void> {
+  const before = readHostRecord(layout)
+  const installed = withPending(before.installed, isPending)
+  if (installed.some((row, at) => row !== before.installed[at])) await writeRecord(layout, { ...before, installed })
+}
+
+/** Returns the rows with the fact `service_pending` for the rows for which `isPending` is true. */
+export function withPending(
+  rows: readonly InstalledRow[],
+  isPending: (row: InstalledRow) => boolean,
+): readonly InstalledRow[] {
+  return rows.map(row => {
+    const { service_pending: was = false, ...others } = row
+    if (isPending(row) === was) return row
+    return was ? others : { ...others, service_pending: true }
+  })
 }
 
 /** Returns the row of a part, or undefined if there is none. */

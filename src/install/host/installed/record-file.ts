@@ -26,8 +26,6 @@ export const recordFileSchema = z
     projects: z.exactOptional(z.array(projectVersionSchema)),
     /** Snapshots that could not be removed yet, relative to the project root. Left out when empty. */
     discard: z.exactOptional(z.array(snapshotPathSchema)),
-    /** Services that a rollback could not restore, as JSON. Left out when empty. */
-    unrestored: z.exactOptional(z.array(z.string())),
   })
   .check(
     z.refine(({ installed, removed = [], discard = [] }) => {
@@ -50,8 +48,6 @@ export interface HostRecord {
   readonly projects: readonly ProjectVersion[]
   /** Snapshots that could not be removed yet, relative to the project root. */
   readonly discard: readonly string[]
-  /** Services that a rollback could not restore: they may still run the version that was rolled back. */
-  readonly unrestored: readonly string[]
 }
 
 /**
@@ -60,7 +56,7 @@ export interface HostRecord {
  */
 export function readRecordFile(layout: Layout): HostRecord {
   const text = readStateFileSync(layout.installed)
-  if (text === undefined) return { installed: [], removed: [], projects: [], discard: [], unrestored: [] }
+  if (text === undefined) return { installed: [], removed: [], projects: [], discard: [] }
   try {
     return parseRecord(text)
   } catch (error) {
@@ -89,14 +85,8 @@ export function fileOf({ installed, ...lists }: HostRecord): RecordFile {
 }
 
 /** Returns the record that a file contains. */
-export function recordOf({
-  installed,
-  removed = [],
-  projects = [],
-  discard = [],
-  unrestored = [],
-}: RecordFile): HostRecord {
-  return { installed, removed, projects, discard, unrestored }
+export function recordOf({ installed, removed = [], projects = [], discard = [] }: RecordFile): HostRecord {
+  return { installed, removed, projects, discard }
 }
 
 /** Returns the paths of the snapshots in these rows, relative to the project root. */

@@ -6,7 +6,7 @@ import { makePrivateDirectories } from '../../files/durable-files.ts'
 import { toHostError } from '../../files/system-errors.ts'
 import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import type { Layout } from '../layout.ts'
-import { type Installation, withInstalled } from './host-record.ts'
+import { type Installation, withInstalled, withPending } from './host-record.ts'
 import { fileOf, type HostRecord, readRecordFile, writeRecordFile } from './record-file.ts'
 
 /** A host whose record is compared, and the log for a difference. */
@@ -18,8 +18,6 @@ export interface RecordedHost {
 /** The record as known to a run that holds, or held, the host's lock. */
 export interface KnownRecord {
   readonly record: HostRecord
-  /** The keys of services that the run may since have noted as unrestored or as restored. */
-  readonly services?: readonly string[]
 }
 
 /**
@@ -68,22 +66,19 @@ function tryToRead(layout: Layout): HostRecord | undefined {
   }
 }
 
-/** True if all differences may come from the run itself. A run also forgets discarded snapshots that are gone. */
-function isOfRun(found: HostRecord, { record, services = [] }: KnownRecord, committed?: Installation): boolean {
+/**
+ * True if all differences may come from the run itself. A run also forgets discarded snapshots that are gone, and notes
+ * which services are pending.
+ */
+function isOfRun(found: HostRecord, { record }: KnownRecord, committed?: Installation): boolean {
   const expected = [record, ...(committed === undefined ? [] : [withInstalled(record, committed)])]
   const mayDiscard = new Set([...record.discard, ...(committed?.discard ?? [])])
-  const isNoted = (key: string): boolean =>
-    services.includes(key) || found.unrestored.includes(key) === record.unrestored.includes(key)
-  return (
-    expected.some(known => rowsOf(known) === rowsOf(found)) &&
-    found.discard.every(path => mayDiscard.has(path)) &&
-    [...found.unrestored, ...record.unrestored].every(isNoted)
-  )
+  return expected.some(known => rowsOf(known) === rowsOf(found)) && found.discard.every(path => mayDiscard.has(path))
 }
 
 function rowsOf(record: HostRecord): string {
   const { installed, removed, projects } = fileOf(record)
-  return JSON.stringify([installed, removed, projects])
+  return JSON.stringify([withPending(installed, () => false), removed, projects])
 }
 
 /** Returns the file's new path, or undefined if there was no file. */

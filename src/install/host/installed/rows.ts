@@ -83,6 +83,11 @@ export const installedRowSchema = z.extend(installedVersionSchema, {
    * artifact.
    */
   modified: z.exactOptional(z.literal(true)),
+  /**
+   * A service of the part could not be restarted or checked after a rollback: the next run whose host config names a
+   * service for the part does that.
+   */
+  service_pending: z.exactOptional(z.literal(true)),
   /** Retained previous versions, newest last. */
   snapshots: z
     .array(snapshotSchema)
@@ -106,7 +111,15 @@ export const projectVersionSchema = z.object({
   slug: originSchema.shape.slug,
   version: versionSchema,
   parts: z
-    .array(z.omit(installedRowSchema, { contract: true, slug: true, keep_paths: true, snapshots: true }))
+    .array(
+      z.omit(installedRowSchema, {
+        contract: true,
+        slug: true,
+        keep_paths: true,
+        service_pending: true,
+        snapshots: true,
+      }),
+    )
     .check(z.refine(parts => isUnique(parts.map(nameOf)), { error: 'must list each part once' })),
 })
 export type ProjectVersion = z.infer<typeof projectVersionSchema>

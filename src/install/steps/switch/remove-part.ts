@@ -1,5 +1,4 @@
 import type { HostConfig } from '../../../core/plan/host-config.ts'
-import { DEFAULT_HEALTHCHECK_SECONDS } from '../../../core/plan/plan-step.ts'
 import { pathExistsSync } from '../../files/trees/tree-walk.ts'
 import { readInstalled } from '../../host/installed/host-record.ts'
 import { placeOf } from '../../host/installed/row-place.ts'
@@ -7,7 +6,7 @@ import type { RemovedRow } from '../../host/installed/rows.ts'
 import { findMovablePaths } from '../../host/keep-paths.ts'
 import { installPath, placeName, placePath, settingsPath } from '../../host/layout.ts'
 import { requireSwitchable } from '../../host/switchable.ts'
-import type { RestoredCheck } from '../../services/healthchecks.ts'
+import { checkOfRestored } from '../../services/healthchecks.ts'
 import { describeService, projectServiceOf, type Service, serviceOf } from '../../services/service.ts'
 import { readServiceState } from '../../services/supervise.ts'
 import type { Deployment } from '../../transaction/context.ts'
@@ -93,8 +92,9 @@ async function stopService(context: StepContext, part: InstalledPart): Promise<v
     return
   }
   log.info(`stop ${describeService(service)}`)
-  await context.transaction.noteHealthchecks([restoredCheck(hostConfig, service, part)])
-  await context.transaction.supervise(service, 'stop', signal)
+  // The plan of the new version has no check for a removed part.
+  context.transaction.noteHealthchecks([checkOfRestored(hostConfig, part.installed, service)])
+  await context.transaction.supervise({ service, part: part.id }, 'stop', signal)
 }
 
 /** True if the service runs a part that stays on this host, or the whole project. */
@@ -113,11 +113,4 @@ function keyOf(service: Service): string {
   const isShort =
     supervisor === 'systemd' && !/\.(service|socket|target|timer|path|mount|slice|scope)$/.test(service.unit)
   return JSON.stringify(isShort ? { ...service, unit: `${service.unit}.service` } : service)
-}
-
-/** Builds a check for a removed part, because the plan of the new version has none for it. */
-function restoredCheck(config: HostConfig, service: Service, { id, installed }: InstalledPart): RestoredCheck {
-  const check = config.plugins.get(id)?.healthcheck ?? null
-  const timeout = DEFAULT_HEALTHCHECK_SECONDS + (check?.stableForSeconds ?? 0)
-  return { id, service, check, timeout_seconds: timeout, retries: 0, previous_version: installed.version }
 }

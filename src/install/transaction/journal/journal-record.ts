@@ -1,9 +1,8 @@
 import { z } from 'zod/mini'
+import { idSchema } from '../../../core/identifiers.ts'
 import { type HostRecord, recordFileSchema, recordOf } from '../../host/installed/record-file.ts'
 import { installedRowSchema, projectVersionSchema, removedRowSchema } from '../../host/installed/rows.ts'
 import { snapshotPathSchema, timeSchema } from '../../host/record-fields.ts'
-import { restoredCheckSchema } from '../../services/healthchecks.ts'
-import { serviceChangeSchema } from '../../services/service-changes.ts'
 import { changeSchema } from '../changes/change.ts'
 import { deploymentEndSchema } from '../end.ts'
 import { deploymentFactsSchema, stateEntrySchema, stepEntrySchema } from '../facts.ts'
@@ -11,7 +10,7 @@ import { type AnnouncedChange, isUndoneBy, numberedIn } from './announcement.ts'
 
 /** The first record of each journal. */
 const beginSchema = z.lazy(() =>
-  z.object({
+  z.strictObject({
     record: z.literal('begin'),
     facts: deploymentFactsSchema,
     /** The address that receives the deployment's report; see ReportSender. */
@@ -20,28 +19,32 @@ const beginSchema = z.lazy(() =>
   }),
 )
 
-/** The records of `journal.jsonl`, one in each line, oldest first. */
+/**
+ * The records of `journal.jsonl`, one in each line, oldest first. They hold facts, and never say what to execute or
+ * contact. Unknown keys are refused.
+ */
 export const recordSchema = z.lazy(() =>
   z.discriminatedUnion('record', [
     beginSchema.def.getter(),
     /** Until the commit, this is the host's record of what is installed. */
-    z.object({ record: z.literal('host'), file: recordFileSchema }),
-    z.object({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
+    z.strictObject({ record: z.literal('host'), file: recordFileSchema }),
+    z.strictObject({ record: z.literal('facts'), facts: z.partial(deploymentFactsSchema.def.getter()) }),
     z.extend(stateEntrySchema, { record: z.literal('state') }),
     z.extend(stepEntrySchema, { record: z.literal('step') }),
     /** Announces a change that is about to be made. */
-    z.object({ record: z.literal('change'), change: changeSchema }),
+    z.strictObject({ record: z.literal('change'), change: changeSchema }),
     /** Announces several independent changes. */
-    z.object({ record: z.literal('changes'), changes: z.array(changeSchema).check(z.minLength(2)) }),
-    /** Announces that a service is about to be started, stopped or restarted. */
-    z.object({ record: z.literal('service'), change: serviceChangeSchema }),
-    /** How to check the old version after a rollback. */
-    z.object({ record: z.literal('healthchecks'), checks: z.array(restoredCheckSchema) }),
+    z.strictObject({ record: z.literal('changes'), changes: z.array(changeSchema).check(z.minLength(2)) }),
+    /**
+     * Announces that a service is about to be started, stopped or restarted: the service of this part, or, for null,
+     * the project-wide unit. What that is, only the host config of the run that recovers says.
+     */
+    z.strictObject({ record: z.literal('service'), part: z.nullable(idSchema), was_running: z.boolean() }),
     /**
      * The change that record number `of` announced, or the `nth` of several, counting from 0, is undone. `was_made`
      * says whether the change had been made at all; `lost` says which file of the host could not be put back.
      */
-    z.object({
+    z.strictObject({
       record: z.literal('undone'),
       of: z.int().check(z.positive()),
       nth: z.exactOptional(z.int().check(z.nonnegative())),
@@ -49,7 +52,7 @@ export const recordSchema = z.lazy(() =>
       lost: z.exactOptional(z.string()),
     }),
     /** The point of no return: the new version is what this host runs. */
-    z.object({
+    z.strictObject({
       record: z.literal('commit'),
       at: timeSchema,
       rows: z.array(installedRowSchema),
@@ -58,16 +61,16 @@ export const recordSchema = z.lazy(() =>
       project: z.exactOptional(projectVersionSchema),
     }),
     /** The end of the run, recorded by the run or by a recovery before the report is sent. */
-    z.object({
+    z.strictObject({
       record: z.literal('end'),
       end: deploymentEndSchema,
       /** The run, or an earlier recovery, did not restore or check all services: the next recovery has to do that. */
       unfinished: z.exactOptional(z.literal(true)),
     }),
     /** The hub has accepted the report of the run's end. */
-    z.object({ record: z.literal('reported'), attempts: z.int().check(z.positive()) }),
+    z.strictObject({ record: z.literal('reported'), attempts: z.int().check(z.positive()) }),
     /** The run `by`, perhaps this run in its post step, begins to roll this run back. */
-    z.object({ record: z.literal('recovery'), at: timeSchema, by: z.uuid() }),
+    z.strictObject({ record: z.literal('recovery'), at: timeSchema, by: z.uuid() }),
   ]),
 )
 export type JournalRecord = z.infer<typeof recordSchema>

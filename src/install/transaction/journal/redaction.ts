@@ -36,7 +36,6 @@ export function redactRecord(record: JournalRecord, redact: Redact): JournalReco
     case 'change':
     case 'changes':
     case 'service':
-    case 'healthchecks':
     case 'undone':
     case 'commit':
     case 'reported':

@@ -3,13 +3,8 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { recover } from '../../../../src/install/deployment/recovery/recovery.ts'
-import {
-  readHostRecord,
-  recordInstalled,
-  recordUnrestored,
-} from '../../../../src/install/host/installed/host-record.ts'
+import { readHostRecord, recordInstalled, recordPending } from '../../../../src/install/host/installed/host-record.ts'
 import { fileOf } from '../../../../src/install/host/installed/record-file.ts'
-import { keyOfService } from '../../../../src/install/services/service.ts'
 import { applyChanges } from '../../../../src/install/transaction/changes/change.ts'
 import { describeMoving } from '../../../../src/install/transaction/restored-files.ts'
 import { rowOf, snapshotOf } from '../../prepared-host.ts'
@@ -17,11 +12,8 @@ import { useStandIns } from '../../services/stand-ins.ts'
 import { announced, begun, makeScene, type SceneRecord, SNAPSHOT, UPDATE, undone } from './recovery-scene.ts'
 
 const AT = '2026-01-02T03:04:07.000Z'
-const SERVICE = { supervisor: 'systemd', scope: 'system', unit: 'greeter.service' } as const
-const RESTART: SceneRecord = {
-  record: 'service',
-  change: { service: SERVICE, action: 'restart', was_running: true, replicas: null },
-}
+const RESTART: SceneRecord = { record: 'service', part: 'greeter', was_running: true }
+const hostConfig = { path: 'host-config.yaml', text: 'version: 1\nsupervisor: systemd\n' }
 
 /** A host with version 1.0.0, and the records of a run that installs 2.0.0. */
 async function openScene(t: TestContext) {
@@ -29,7 +21,7 @@ async function openScene(t: TestContext) {
   await recordInstalled(scene.layout, { rows: [rowOf({ version: '1.0.0' })], removed: [] })
   const file = fileOf(readHostRecord(scene.layout))
   const run: SceneRecord[] = [...begun(scene.sender), { record: 'host', file }, ...announced(UPDATE)]
-  return { ...scene, file, run }
+  return { ...scene, host: { ...scene.host, hostConfig }, file, run }
 }
 
 describe('the recovery of a host whose record another process has changed', () => {
@@ -55,16 +47,16 @@ describe('the recovery of a host whose record another process has changed', () =
     assert.ok(!existsSync(layout.journal))
   })
 
-  for (const [problems, unrestored] of [
-    [['unit greeter.service could not be restarted.'], [keyOfService(SERVICE)]],
-    [[], []],
+  for (const [problems, pending] of [
+    [['unit greeter.service could not be restarted.'], true],
+    [[], undefined],
   ] as const)
-    it(`lists ${unrestored.length === 0 ? 'no service' : 'a service'} as unrestored after a rollback ${problems.length === 0 ? 'without a problem' : 'with a problem'}`, async t => {
+    it(`lists ${pending ? 'a service' : 'no service'} as pending after a rollback ${problems.length === 0 ? 'without a problem' : 'with a problem'}`, async t => {
       const { layout, host, run, writeJournal } = await openScene(t)
       writeJournal([...run, ...rolledBack(problems)])
       writeFileSync(layout.installed, '{')
       await recover(host)
-      assert.deepEqual(readHostRecord(layout).unrestored, unrestored)
+      assert.equal(readHostRecord(layout).installed[0]?.service_pending, pending)
     })
 })
 
@@ -72,7 +64,7 @@ describe('the recovery of a cancelled run that found damage and had no time for 
   it('names the damage, but not the service that it has restored', async t => {
     const { layout, host, run, writeJournal, reports } = await openScene(t)
     useStandIns(t).setState('greeter.service', 'active')
-    const damage = 'The record of plugins/greeter is damaged, so its files could not be compared.'
+    const damage = 'The restored files could not be compared with their record: it is damaged.'
     const left = 'A cancelled run had no time to restore unit greeter.service: its post step or the next run does that.'
     const [service, ...undo] = rolledBack([])
     const rollback = { restored: true, problems: [damage, left], verified: false, healthy: null }
@@ -103,9 +95,9 @@ describe('the recovery of a host whose record the run itself has changed', () =>
   it('leaves the record alone, so it still lists the service that the run could not restore', async t => {
     const { layout, host, run, writeJournal } = await openScene(t)
     writeJournal([...run, ...rolledBack([])])
-    await recordUnrestored(layout, [keyOfService(SERVICE)])
+    await recordPending(layout, () => true)
     const before = readFileSync(layout.installed, 'utf8')
-    await recover(host)
+    await recover({ ...host, hostConfig: undefined })
     assert.equal(readFileSync(layout.installed, 'utf8'), before)
     assert.ok(!readdirSync(layout.snapshots).includes('set-aside'))
   })

@@ -53,7 +53,6 @@ describe('recover, after a removal', () => {
         removed: [removed],
         projects: [],
         discard: [],
-        unrestored: [],
       })
       assert.ok(existsSync(join(scene.layout.root, SNAPSHOT)))
     }

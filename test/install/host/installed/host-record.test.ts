@@ -81,7 +81,6 @@ describe('the record of a removed part', () => {
       removed: [removed],
       projects: [],
       discard: [],
-      unrestored: [],
     })
     await recordInstalled(layout, { rows: [rowOf({ id: 'other', version: '3.0.0' })], removed: [] })
     assert.deepEqual(readHostRecord(layout).removed, [removed])

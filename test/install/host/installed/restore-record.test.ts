@@ -7,7 +7,7 @@ import {
   readHostRecord,
   recordDiscarded,
   recordInstalled,
-  recordUnrestored,
+  recordPending,
   releaseHostRecord,
 } from '../../../../src/install/host/installed/host-record.ts'
 import { fileOf, type HostRecord, recordOf } from '../../../../src/install/host/installed/record-file.ts'
@@ -23,8 +23,6 @@ const COMMIT = {
   removed: [removedRowOf({ id: 'third', snapshots: [snapshotOf('1-1.0.0')] })],
   discard: ['.hub-deploy/snapshots/plugins/greeter/1-1.0.0'],
 }
-/** The keys of two services, of which the run has changed only the first. */
-const [CHANGED, UNCHANGED] = ['{"unit":"changed"}', '{"unit":"unchanged"}']
 
 interface Scene {
   readonly layout: Layout
@@ -37,7 +35,7 @@ interface Scene {
 async function openScene(t: TestContext): Promise<Scene> {
   const layout = await prepareTemporaryHost(t)
   await recordInstalled(layout, { rows: [rowOf(), OTHER], removed: [] })
-  await recordUnrestored(layout, [CHANGED, UNCHANGED])
+  await recordPending(layout, ({ id }) => id === 'other')
   await recordDiscarded(layout, [SNAPSHOT])
   const known = recordOf(JSON.parse(JSON.stringify(fileOf(readHostRecord(layout)))))
   return { layout, known, text: readFileSync(layout.installed, 'utf8') }
@@ -91,7 +89,8 @@ describe('restoreRecord', () => {
     'no longer lists a snapshot to remove': layout => recordDiscarded(layout, []),
     'lists a snapshot to remove that the run has discarded': layout =>
       recordDiscarded(layout, [SNAPSHOT, ...COMMIT.discard]),
-    'says that a service of the run is restored': layout => recordUnrestored(layout, [UNCHANGED]),
+    'says that a service is no longer pending': layout => recordPending(layout, () => false),
+    'says that a service is pending': layout => recordPending(layout, () => true),
     'already contains the commit': layout => recordInstalled(layout, COMMIT),
   }
   for (const [name, change] of Object.entries(changes)) {
@@ -100,7 +99,7 @@ describe('restoreRecord', () => {
       await change(layout)
       const text = readFileSync(layout.installed, 'utf8')
       const log = collectLog()
-      await restoreRecord({ layout, log }, { record: known, services: [CHANGED] }, COMMIT)
+      await restoreRecord({ layout, log }, { record: known }, COMMIT)
       assert.deepEqual([readFileSync(layout.installed, 'utf8'), log.lines], [text, []])
     })
   }
@@ -108,14 +107,12 @@ describe('restoreRecord', () => {
   const additions: Record<string, (layout: Layout) => Promise<void>> = {
     'lists a snapshot to remove that is the old version': layout =>
       recordDiscarded(layout, [SNAPSHOT, '.hub-deploy/snapshots/plugins/greeter/1-2.0.0']),
-    'says that another service is restored': layout => recordUnrestored(layout, [CHANGED]),
-    'lists another service to restore': layout => recordUnrestored(layout, [CHANGED, UNCHANGED, '{}']),
   }
   for (const [name, change] of Object.entries(additions)) {
     it(`sets aside a record that ${name}`, async t => {
       const { layout, known, text } = await openScene(t)
       await change(layout)
-      await restoreRecord({ layout, log: collectLog() }, { record: known, services: [CHANGED] }, COMMIT)
+      await restoreRecord({ layout, log: collectLog() }, { record: known }, COMMIT)
       assert.deepEqual([readFileSync(layout.installed, 'utf8'), setAside(layout).length], [text, 1])
     })
   }

@@ -225,6 +225,63 @@ describe('readJournal', () => {
     })
   }
 
+  const file = { schema: 1 as const, installed: [rowOf()] }
+  const EVERY_KIND: Record<JournalRecord['record'], JournalRecord> = {
+    begin: BEGIN,
+    host: { record: 'host', file },
+    facts: { record: 'facts', facts: { version: '2.0.0' } },
+    state: STATE,
+    step: { record: 'step', id: 'up', action: 'restart', status: 'done', duration_ms: 1, error: null },
+    change: CHANGE,
+    changes: { record: 'changes', changes: [MOVE, { type: 'make_directory', path: 'plugins' }] },
+    service: { record: 'service', part: 'greeter', was_running: true },
+    undone: { record: 'undone', of: 2, was_made: true },
+    commit: { record: 'commit', at: AT, rows: [rowOf()], discard: [] },
+    end: endThat(true),
+    reported: { record: 'reported', attempts: 1 },
+    recovery: { record: 'recovery', at: AT, by: DEPLOYMENT_ID },
+  }
+  const PLANTED = {
+    command: ['/bin/sh', '-c', 'id'],
+    service: { supervisor: 'systemd', scope: 'system', unit: 'sshd.service' },
+    checks: [{ id: 'greeter', check: { probe: { type: 'command', command: ['/bin/sh'] } } }],
+    kubeconfig: '/srv/app/kubeconfig',
+  }
+  /** The fields of a record that contain records of their own, which drop keys that they do not know. */
+  const INNER = ['facts', 'file', 'change', 'end'] as const
+  for (const [kind, record] of Object.entries(EVERY_KIND)) {
+    const before = kind === 'begin' ? [] : kind === 'undone' ? [BEGIN, CHANGE] : [BEGIN]
+    for (const [key, value] of Object.entries(PLANTED))
+      it(`refuses a record of the kind ${kind} with the key ${key}, which says what to execute`, t => {
+        const path = pathIn(t)
+        writeFileSync(path, journalText([...before, record]))
+        assert.deepEqual(readJournal(path), [...before, record])
+        writeFileSync(path, journalText([...before, { ...record, [key]: value }]))
+        assert.throws(() => readJournal(path), JournalDamage)
+      })
+    for (const inner of INNER.filter(name => name in record))
+      it(`keeps nothing to execute from inside the ${inner} of a record of the kind ${kind}`, t => {
+        const path = pathIn(t)
+        const content = (record as unknown as Record<string, object>)[inner]
+        writeFileSync(path, journalText([...before, { ...record, [inner]: { ...content, ...PLANTED } }]))
+        assert.deepEqual(readJournal(path), [...before, record])
+      })
+  }
+
+  it('refuses the records in which earlier journals said what to execute', t => {
+    const path = pathIn(t)
+    const change = { service: PLANTED.service, action: 'restart', was_running: true, replicas: null }
+    for (const record of [
+      { record: 'service', change },
+      { record: 'service', part: 'greeter', was_running: true, replicas: 1000 },
+      { record: 'service', part: '../sshd', was_running: true },
+      { record: 'healthchecks', checks: PLANTED.checks },
+    ]) {
+      writeFileSync(path, journalText([BEGIN, record]))
+      assert.throws(() => readJournal(path), JournalDamage)
+    }
+  })
+
   it('never loses a record to a cut, wherever the cut is', t => {
     const path = pathIn(t)
     for (let bytes = 0; bytes <= lines; bytes += 7) {
