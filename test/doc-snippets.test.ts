@@ -64,14 +64,25 @@ describe('the JSON in the pages', () => {
 })
 
 describe('the polkit rule of docs/security.md', () => {
+  const [rule] = blocksOf('docs/security.md').filter(({ language }) => language === 'js')
+  const manage = 'org.freedesktop.systemd1.manage-units'
+
   it('lets the runner manage exactly this unit', () => {
-    const [rule] = blocksOf('docs/security.md').filter(({ language }) => language === 'js')
     const allows = loadPolkitRule(rule?.text ?? '')
-    const manage = 'org.freedesktop.systemd1.manage-units'
-    assert.equal(allows(manage, 'greeter.service', 'runner'), 'yes')
-    assert.equal(allows(manage, 'sshd.service', 'runner'), undefined)
-    assert.equal(allows(manage, 'greeter.service', 'nobody'), undefined)
-    assert.equal(allows('org.freedesktop.login1.reboot', 'greeter.service', 'runner'), undefined)
+    assert.equal(allows(manage, { unit: 'greeter.service', verb: 'restart' }, 'runner'), 'yes')
+    assert.equal(allows(manage, { unit: 'sshd.service', verb: 'restart' }, 'runner'), undefined)
+    assert.equal(allows(manage, { unit: 'greeter.service', verb: 'restart' }, 'nobody'), undefined)
+    const reboot = 'org.freedesktop.login1.reboot'
+    assert.equal(allows(reboot, { unit: 'greeter.service', verb: 'restart' }, 'runner'), undefined)
+  })
+
+  it('allows only the verbs of this product, not those that change what a unit may do', () => {
+    const allows = loadPolkitRule(rule?.text ?? '')
+    const verbs = ['start', 'stop', 'restart', 'reset-failed', 'bind', 'set-property', 'kill', 'mount-image', 'freeze']
+    const granted = [...verbs, undefined].filter(
+      verb => allows(manage, { unit: 'greeter.service', verb }, 'runner') === 'yes',
+    )
+    assert.deepEqual(granted, ['start', 'stop', 'restart', 'reset-failed'])
   })
 
   it('is the only JavaScript in the pages', () => {
@@ -176,7 +187,7 @@ async function isPluginSig(shown: string): Promise<void> {
   }
 }
 
-type Decide = (id: string, unit: string, user: string) => string | undefined
+type Decide = (id: string, details: { unit: string; verb: string | undefined }, user: string) => string | undefined
 
 /** Loads the rule as polkit does, with the objects that polkit offers to rules. */
 function loadPolkitRule(text: string): Decide {
@@ -184,7 +195,8 @@ function loadPolkitRule(text: string): Decide {
   const polkit = { addRule: (rule: (typeof rules)[0]) => rules.push(rule), Result: { YES: 'yes' } }
   runInNewContext(text, { polkit })
   assert.equal(rules.length, 1)
-  return (id, unit, user) => rules[0]?.({ id, lookup: (key: string) => ({ unit })[key] }, { user })
+  const find = (details: object) => (key: string) => new Map(Object.entries(details)).get(key)
+  return (id, details, user) => rules[0]?.({ id, lookup: find(details) }, { user })
 }
 
 function placeOf({ page, line }: Block): string {
