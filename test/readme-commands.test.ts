@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
-import { type Block, blocksOf, ROOT } from './doc-pages.ts'
+import { type Block, blocksOf, ROOT, readPage } from './doc-pages.ts'
 import { whyLeftToCi } from './extent.ts'
 import { freePort } from './net/ports.ts'
 
@@ -26,7 +26,8 @@ const EXECUTED = [
 
 /** Commands that no test executes, by their first line, with the reason. */
 const NOT_EXECUTED: Readonly<Record<string, string>> = {
-  'npm ci': 'it replaces the modules that this test runs with; test/scripts/demo.test.ts runs the demo',
+  'npm ci && npm run demo': 'it replaces the modules that this test runs with; test/scripts/demo.test.ts runs the demo',
+  'npm ci && npm test': 'it runs this test; .ci/run takes this line from README.md',
   'sudo useradd --create-home runner': 'it adds a user to this machine',
   'npm run hub -- --host 0.0.0.0 --port 8443 --tls-cert cert.pem --tls-key key.pem':
     'it serves the whole network; test/hub/tls.test.ts starts a hub with a certificate',
@@ -58,6 +59,12 @@ describe('the commands in the pages', () => {
 })
 
 describe('README.md', () => {
+  it('shows, each on one line, the commands that run the demo and the tests on a fresh machine', () => {
+    const lines = readPage('README.md').split('\n')
+    for (const command of ['npm ci && npm run demo', 'npm ci && npm test']) assert.ok(lines.includes(command), command)
+    assert.match(readPage('.ci/run'), /grep -m 1 -x 'npm ci && npm test' README\.md/)
+  })
+
   it('shows a command that tries a plugin on this machine', () => {
     const printed = run('sh', commandsOf('README.md: Try it').join(''))
     assert.match(printed, /outcome +success/)
