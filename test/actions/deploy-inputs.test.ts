@@ -75,7 +75,7 @@ describe('readDeployInputs', () => {
       checkOnly: false,
       keepSnapshots: 3,
       keepReports: 200,
-      lockTimeoutMs: 300_000,
+      lockTimeoutMs: 900_000,
       downloadTimeoutMs: 900_000,
       maxArtifactBytes: 512 * 1024 ** 2,
       extraction: { maxExtractedBytes: 2 * 1024 ** 3, maxEntries: 100_000 },

@@ -48,7 +48,7 @@ export function readHost(read: InputReader) {
     allowSharedRoot: read.withDefault('allow-shared-root', booleanSchema, false),
     keepSnapshots: read.withDefault('keep-snapshots', integerSchema(0, 1000), 3),
     keepReports: read.withDefault('keep-reports', integerSchema(1, 100_000), 200),
-    lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 300_000),
+    lockTimeoutMs: read.withDefault('lock-timeout-seconds', lockTimeoutSchema, 900_000),
   }
 }
 
